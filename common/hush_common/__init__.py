@@ -1,0 +1,6 @@
+"""What device and aggregator share: epsilon, domains, tasks, mechanisms, reports, codec, topics.
+
+Pure Python: no numpy, no input or output, no clock, no floating-point probability.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,93 @@
+"""The `hush` command: one table of commands, each loaded only when it is called.
+
+Nothing but typer is imported for `hush --help`, and a command whose extra is not installed says which one to install.
+"""
+
+import importlib
+import sys
+from typing import Annotated, NamedTuple
+
+import typer
+
+from hush_common.errors import HushError
+
+__all__ = ["app", "main"]
+
+
+class _Command(NamedTuple):
+    module: str
+    extra: str
+    summary: str
+
+
+_COMMANDS = {
+    "simulate": _Command(
+        "hush_simulations.cli", "simulations", "Run a population of devices and an aggregator; compare with the truth."
+    ),
+    "serve": _Command("hush_aggregator.cli", "aggregator", "Run the aggregator: reports in, estimates out."),
+    "task": _Command("hush_aggregator.task_cli", "aggregator", "Check a task file, or publish it to a broker."),
+    "report": _Command("hush_client.report_cli", "", "Answer a task once, from a shell or cron."),
+    "ledger": _Command("hush_client.ledger_cli", "", "Show what this device has spent, in plain words."),
+    "broker": _Command("hush_simulations.broker_cli", "simulations", "Run a small MQTT broker, to try things."),
+}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Statistics from devices without the devices' values: local differential privacy over MQTT.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - a tenth of the time of --help
+
+        typer.echo(f"hush {version('hush')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    pass
+
+
+def _forward(name: str, command: _Command) -> None:
+    """Register `name` as a command that loads its module and hands over everything that follows."""
+
+    @app.command(
+        name,
+        help=command.summary,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    )
+    def run(context: typer.Context) -> None:
+        try:
+            module = importlib.import_module(command.module)
+        except ModuleNotFoundError as error:
+            if not command.extra or (error.name or "").startswith("hush"):
+                raise
+            raise HushError(
+                f"hush {name} needs {error.name}, which is not installed; run: pip install 'hush[{command.extra}]'"
+            ) from error
+        module.app(context.args, prog_name=f"hush {name}")
+
+
+for _name, _command in _COMMANDS.items():
+    _forward(_name, _command)
+
+
+def main() -> None:
+    """Entry point. A mistake of the user ends in one line on standard error, never in a traceback."""
+    try:
+        app()
+    except HushError as error:
+        print(f"hush: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("hush: stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)

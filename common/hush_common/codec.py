@@ -1,0 +1,165 @@
+"""The wire, version 1: a binary frame of one or more reports, and a JSON report that a person can write.
+
+    frame   u8 version = 1 | u8 reserved = 0 | u16 body bytes | 8 bytes task digest | u32 round
+            then 1 to 4096 times:  16 bytes report id | body       (big-endian; a body is i64 after i64)
+    JSON    {"v":1,"task":"heights","digest":"<16 hex>","round":0,"id":"<32 hex>","body":[571231]}
+
+The length of a frame never depends on a value. Decoding is total: any bytes give a `Frame` or a `Refusal`.
+"""
+
+import json
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hush_common.refusal import Refusal
+from hush_common.report import DIGEST_BYTES, REPORT_ID_BYTES, Report
+
+__all__ = ["BODY_LIMIT", "FRAME_LIMIT", "HEADER", "Frame", "decode", "encode_frame", "encode_json", "unique_object"]
+
+HEADER = struct.Struct(">BBH8sI")
+VERSION = 1
+FRAME_LIMIT = 4096
+"""Most reports in one frame."""
+BODY_LIMIT = 1024
+"""Most integers in one body."""
+_JSON_LIMIT = 32 * 1024
+_INT64 = range(-(1 << 63), 1 << 63)
+_UINT32 = range(1 << 32)
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_KEYS = {"v", "task", "digest", "round", "id", "body"}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A decoded payload: reports of one task and round. `task` is the name that a JSON report states, else None."""
+
+    reports: tuple[Report, ...]
+    task: str | None = None
+
+    @property
+    def digest(self) -> bytes:
+        return self.reports[0].digest
+
+    @property
+    def round(self) -> int:
+        return self.reports[0].round
+
+
+def encode_frame(reports: Sequence[Report]) -> bytes:
+    """One binary frame of 1 to 4096 reports of the same task, round and body length.
+
+    Raises:
+        ValueError: no report, too many, mixed tasks, rounds or body lengths, or an integer outside 64 bits.
+    """
+    if not 1 <= len(reports) <= FRAME_LIMIT:
+        raise ValueError(f"a frame holds 1 to {FRAME_LIMIT} reports, not {len(reports)}")
+    first = reports[0]
+    width = len(first.body)
+    if not 1 <= width <= BODY_LIMIT:
+        raise ValueError(f"a body holds 1 to {BODY_LIMIT} integers, not {width}")
+    entry = struct.Struct(f">{REPORT_ID_BYTES}s{width}q")
+    parts = [HEADER.pack(VERSION, 0, 8 * width, first.digest, first.round)]
+    for report in reports:
+        if (report.digest, report.round, len(report.body)) != (first.digest, first.round, width):
+            raise ValueError("one frame holds reports of one task, one round and one body length")
+        try:
+            parts.append(entry.pack(report.id, *report.body))
+        except struct.error as error:
+            raise ValueError("a body is made of signed 64-bit integers") from error
+    return b"".join(parts)
+
+
+def encode_json(task_id: str, report: Report) -> bytes:
+    """The JSON form of one report, as one line."""
+    document = {
+        "v": VERSION,
+        "task": task_id,
+        "digest": report.digest.hex(),
+        "round": report.round,
+        "id": report.id.hex(),
+        "body": list(report.body),
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode(payload: bytes) -> Frame | Refusal:
+    """Read a payload of either form. Never raises, whatever the bytes are."""
+    if payload[:1] == b"{":
+        return _decode_json(payload)
+    return _decode_frame(payload)
+
+
+def _decode_frame(payload: bytes) -> Frame | Refusal:
+    if payload and payload[0] != VERSION:
+        return Refusal.UNKNOWN_VERSION
+    if len(payload) < HEADER.size:
+        return Refusal.MALFORMED
+    _, reserved, body_bytes, digest, round_ = HEADER.unpack_from(payload)
+    width, odd = divmod(body_bytes, 8)
+    count, rest = divmod(len(payload) - HEADER.size, REPORT_ID_BYTES + body_bytes)
+    if reserved or odd or rest or not 1 <= width <= BODY_LIMIT or not 1 <= count <= FRAME_LIMIT:
+        return Refusal.MALFORMED
+    entries = struct.Struct(f">{REPORT_ID_BYTES}s{width}q").iter_unpack(memoryview(payload)[HEADER.size :])
+    return Frame(tuple(Report(digest, round_, report_id, tuple(body)) for report_id, *body in entries))
+
+
+def _decode_json(payload: bytes) -> Frame | Refusal:
+    if len(payload) > _JSON_LIMIT:
+        return Refusal.MALFORMED
+    try:
+        document = json.loads(payload.decode("utf-8"), object_pairs_hook=unique_object, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return Refusal.MALFORMED
+    version = document.get("v")
+    if type(version) is int and version != VERSION:
+        return Refusal.UNKNOWN_VERSION
+    if not _is_json_report(document):
+        return Refusal.MALFORMED
+    report = Report(
+        bytes.fromhex(document["digest"]), document["round"], bytes.fromhex(document["id"]), tuple(document["body"])
+    )
+    return Frame((report,), document["task"])
+
+
+def _is_json_report(document: dict[str, Any]) -> bool:
+    """Whether the keys are those of the protocol, each with a value of its type and range."""
+    return (
+        document.keys() == _KEYS
+        and _is_int(document["v"], range(VERSION, VERSION + 1))
+        and isinstance(document["task"], str)
+        and _is_hex(document["digest"], DIGEST_BYTES)
+        and _is_int(document["round"], _UINT32)
+        and _is_hex(document["id"], REPORT_ID_BYTES)
+        and isinstance(document["body"], list)
+        and 1 <= len(document["body"]) <= BODY_LIMIT
+        and all(_is_int(k, _INT64) for k in document["body"])
+    )
+
+
+def unique_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object whose keys stand once each: two readers of a duplicate key would read two different things.
+
+    Raises:
+        ValueError: a key stands twice.
+    """
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:40]!r} stands twice")
+    return document
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_hex(text: object, length: int) -> bool:
+    return isinstance(text, str) and len(text) == 2 * length and _HEX.fullmatch(text) is not None
+
+
+def _is_int(value: object, allowed: range) -> bool:
+    return type(value) is int and value in allowed

@@ -1,0 +1,73 @@
+"""Exceptions: one tree, for what should not happen. What may happen to a report is a `Refusal`, a value.
+
+    HushError
+    ├── TaskError            a task that must not be published or answered
+    │   └── EpsilonError     an epsilon that is no number, or outside what hush admits
+    ├── DomainError          a value that the domain of a task does not admit
+    ├── StateError           the durable state of a device cannot be used
+    ├── StoreError           the durable store of an aggregator cannot be used
+    └── BrokerError          the broker is not there, refuses, or vanished
+
+Each message is one line that says what was wrong and what to do. No message contains a person's value: a
+`DomainError` speaks of the domain, and only a command line, where the person typed the value, may repeat it.
+"""
+
+__all__ = [
+    "BrokerError",
+    "DomainError",
+    "EpsilonError",
+    "HushError",
+    "StateError",
+    "StoreError",
+    "TaskError",
+]
+
+
+class HushError(Exception):
+    """Root of everything hush raises on purpose; `exit_code` is what a command ends with."""
+
+    exit_code = 1
+
+
+class TaskError(HushError):
+    """A task that must not be published or answered.
+
+    Attributes:
+        field: the name of the offending field, dotted (`domain.lower`).
+    """
+
+    exit_code = 2
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class EpsilonError(TaskError):
+    """An epsilon that is no exact decimal number, or outside the range that hush admits."""
+
+
+class DomainError(HushError):
+    """A value that the domain of a task does not admit. The value itself is never part of the error."""
+
+    exit_code = 2
+
+
+class StateError(HushError):
+    """The durable state of a device cannot be opened, read or written."""
+
+
+class StoreError(HushError):
+    """The durable store of an aggregator cannot be opened, read or written."""
+
+
+class BrokerError(HushError):
+    """The broker is not there, refuses the login, or vanished.
+
+    Attributes:
+        url: the address of the broker, without its password.
+    """
+
+    def __init__(self, url: str, message: str) -> None:
+        super().__init__(f"{url}: {message}")
+        self.url = url

@@ -1,0 +1,103 @@
+"""`randomized_response`: a bit that is sometimes a lie.
+
+Specification. Two integer weights over a common total decide the report y of a bit x with one uniform integer draw:
+
+    y = 1  iff  draw < ones[x],    draw uniform in [0, total),    P(y = 1 | x) = ones[x]/total.
+
+Privacy. All four ratios P(y|x)/P(y|x') are ratios of integers, so the loss is computed, never assumed:
+epsilon = ln max(ones[1]/ones[0], ones[0]/ones[1], zeros[0]/zeros[1], zeros[1]/zeros[0]).
+
+- Optimal form (`from_epsilon`; Warner 1965): truth weighs 2^128, a lie floor(2^128 · e^-epsilon) + 1, so that the ratio
+  is at most e^epsilon exactly and less by one part in 2^128 · e^-epsilon.
+- Two-coin form (`from_coins`): with probability `truth` answer truthfully, else answer yes with probability `yes`.
+  P(1|1) = a + (1-a)h and P(1|0) = (1-a)h. Fair coins give ln 3: the optimal form at epsilon = ln 3 is the same law.
+
+Estimator. theta = (ybar - p0)/(p1 - p0), p_x = ones[x]/total. Unbiased, because E y = p0 + x(p1 - p0).
+Variance given the bits: p_x(1 - p_x)/(p1 - p0)^2; e^epsilon/(e^epsilon - 1)^2 for the optimal form, whatever the bit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import lcm
+
+from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
+from hush_common.rng import Rng
+
+__all__ = ["RandomizedResponse", "coin_loss_ratio"]
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """The parameters of the mechanism, built once from a task.
+
+    Args:
+        epsilon: loss of one report, exact, never below the true one.
+        ones: (weight of reporting 1 for a 0, weight of reporting 1 for a 1).
+        total: weight of both reports together.
+    """
+
+    epsilon: Fraction
+    ones: tuple[int, int]
+    total: int
+
+    name = "randomized_response"
+    width = 1
+
+    @classmethod
+    def from_epsilon(cls, epsilon: Fraction) -> "RandomizedResponse":
+        """The optimal form: no other mechanism on a bit has a smaller variance at this epsilon."""
+        lie = weight_of_lie(epsilon)
+        return cls(epsilon, (lie, WEIGHT_OF_TRUTH), WEIGHT_OF_TRUTH + lie)
+
+    @classmethod
+    def from_coins(cls, epsilon: Fraction, truth: Fraction, yes: Fraction) -> "RandomizedResponse":
+        """The two-coin form; `epsilon` is its loss rounded up (`hush_common.task` checks that)."""
+        lie = (1 - truth) * yes
+        total = lcm(lie.denominator, truth.denominator)
+        return cls(epsilon, (int(lie * total), int((truth + lie) * total)), total)
+
+    @property
+    def probability_of_one(self) -> tuple[Fraction, Fraction]:
+        """P(report 1 | 0) and P(report 1 | 1), exactly."""
+        return Fraction(self.ones[0], self.total), Fraction(self.ones[1], self.total)
+
+    def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
+        """The body of a report: 0 or 1.
+
+        Raises:
+            ValueError: `index` is neither 0 nor 1.
+        """
+        if index not in (0, 1):
+            raise ValueError("the index is neither 0 nor 1")
+        return (int(rng.randbelow(self.total) < self.ones[index]),)
+
+    def admits(self, body: tuple[int, ...]) -> bool:
+        """Whether a device that follows the mechanism can send `body`."""
+        return body in ((0,), (1,))
+
+    def outputs(self) -> Iterator[tuple[int, ...]]:
+        """Every body that can be sent, in order."""
+        return iter(((0,), (1,)))
+
+    def probability(self, body: tuple[int, ...], index: int, digits: int = 60) -> Decimal:
+        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
+        weight = self.ones[index] if body == (1,) else self.total - self.ones[index]
+        with localcontext() as context:
+            context.prec = digits
+            return Decimal(weight) / Decimal(self.total)
+
+
+def coin_loss_ratio(truth: Fraction, yes: Fraction) -> Fraction | None:
+    """e^epsilon of the two-coin form: the largest of all four ratios. None if some answer betrays the bit.
+
+    Args:
+        truth: probability that the first coin says "answer truthfully", in [0, 1].
+        yes: probability that the second coin says "yes", in [0, 1].
+    """
+    one = ((1 - truth) * yes, truth + (1 - truth) * yes)
+    zero = (1 - one[0], 1 - one[1])
+    if 0 in one + zero:
+        return None
+    return max(one[1] / one[0], one[0] / one[1], zero[0] / zero[1], zero[1] / zero[0])

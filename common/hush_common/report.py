@@ -1,0 +1,32 @@
+"""A report: one perturbed answer. It is all that ever leaves a device."""
+
+from dataclasses import dataclass
+
+from hush_common.rng import Rng
+
+__all__ = ["DIGEST_BYTES", "REPORT_ID_BYTES", "Report"]
+
+DIGEST_BYTES = 8
+REPORT_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One perturbed answer to one round of one task.
+
+    Args:
+        digest: the 8-byte digest of the task that was answered.
+        round: which round of it, 0 to 2^32 - 1.
+        id: 16 random bytes, the key under which a redelivery is recognised. They say nothing about the device.
+        body: the output of the mechanism, one or more signed 64-bit integers.
+    """
+
+    digest: bytes
+    round: int
+    id: bytes
+    body: tuple[int, ...]
+
+    @classmethod
+    def new(cls, digest: bytes, round_: int, body: tuple[int, ...], rng: Rng) -> "Report":
+        """A report with a fresh random id: 2^128 ids, so that a billion reports collide with probability 2e-21."""
+        return cls(digest, round_, rng.token_bytes(REPORT_ID_BYTES), body)

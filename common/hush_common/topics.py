@@ -1,0 +1,65 @@
+"""The MQTT topics, in one place.
+
+hush/v1/tasks/{task}                retained task JSON, written by the administrator
+hush/v1/reports/{task}/{sender}     frames, QoS 1; {sender} is the MQTT user, or the device
+hush/v1/estimates/{task}            retained estimate JSON, written by the aggregator
+hush/v1/status/{aggregator}         retained, with last will
+"""
+
+import re
+
+__all__ = [
+    "ALL_REPORTS",
+    "ALL_TASKS",
+    "estimate_topic",
+    "is_sender",
+    "report_topic",
+    "status_topic",
+    "task_of_report_topic",
+    "task_of_task_topic",
+    "task_topic",
+]
+
+_ROOT = "hush/v1"
+ALL_TASKS = f"{_ROOT}/tasks/+"
+ALL_REPORTS = f"{_ROOT}/reports/+/+"
+
+_SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
+
+
+def is_sender(name: str) -> bool:
+    """Whether `name` may be one level of a topic: letters, digits and `._@:-`, at most 128 of them."""
+    return _SENDER.fullmatch(name) is not None
+
+
+def task_topic(task_id: str) -> str:
+    return f"{_ROOT}/tasks/{task_id}"
+
+
+def report_topic(task_id: str, sender: str) -> str:
+    if not is_sender(sender):
+        raise ValueError(f"{sender!r} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")
+    return f"{_ROOT}/reports/{task_id}/{sender}"
+
+
+def estimate_topic(task_id: str) -> str:
+    return f"{_ROOT}/estimates/{task_id}"
+
+
+def status_topic(aggregator: str) -> str:
+    return f"{_ROOT}/status/{aggregator}"
+
+
+def task_of_task_topic(topic: str) -> str | None:
+    """The task id in a task topic, or None for any other topic."""
+    head, _, task_id = topic.rpartition("/")
+    return task_id if head == f"{_ROOT}/tasks" else None
+
+
+def task_of_report_topic(topic: str) -> str | None:
+    """The task id in a report topic, or None for any other topic."""
+    match topic.split("/"):
+        case ["hush", "v1", "reports", task_id, _]:
+            return task_id
+        case _:
+            return None
