@@ -112,7 +112,7 @@ def _exact(value: object) -> Fraction:
         raise DomainError(f"the value is {_kind(value)}, not a number; pass an int, float, Decimal or Fraction")
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
-    number = value if isinstance(value, Decimal) else float(value)
+    number = float(value)
     if not math.isfinite(number):
         raise DomainError("the value is not finite (NaN or infinite); leave the report out instead")
     return Fraction(number)

@@ -119,7 +119,7 @@ def decode_task(payload: bytes) -> Task:
 def _json(text: str) -> dict[str, object]:
     document = json.loads(text, object_pairs_hook=unique_object)
     if not isinstance(document, dict):
-        raise TypeError("a task is an object, in braces") from None
+        raise TaskError("task", "is no JSON object; write the fields of the task in braces")
     return document
 
 

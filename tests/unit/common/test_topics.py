@@ -1,0 +1,26 @@
+"""Topics are made and read in one place."""
+
+import pytest
+
+from hush_common import topics
+
+
+def test_a_report_topic_leads_back_to_its_task() -> None:
+    topic = topics.report_topic("heights", "device-7")
+    assert topic == "hush/v1/reports/heights/device-7"
+    assert topics.task_of_report_topic(topic) == "heights"
+    assert topics.task_of_task_topic(topics.task_topic("heights")) == "heights"
+
+
+@pytest.mark.parametrize("sender", ["", "a/b", "+", "#", "a b", "$SYS", "é", "x" * 129, "a\n"])
+def test_a_sender_that_would_break_out_of_its_level_is_refused(sender: str) -> None:
+    assert not topics.is_sender(sender)
+    with pytest.raises(ValueError, match="cannot be part of a topic"):
+        topics.report_topic("heights", sender)
+
+
+@pytest.mark.parametrize(
+    "topic", ["", "hush/v1/reports/a", "hush/v1/reports/a/b/c", "hush/v2/reports/a/b", "a/b/c/d/e"]
+)
+def test_other_topics_are_no_report_topics(topic: str) -> None:
+    assert topics.task_of_report_topic(topic) is None
