@@ -1,0 +1,75 @@
+"""One device: the three lines that a device needs."""
+# ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hush_client.gateway import Gateway
+from hush_client.policy import Policy
+from hush_client.receipt import Receipt
+from hush_client.transport import MqttTransport, Transport
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError
+from hush_common.task import Task
+from hush_common.topics import is_sender
+
+__all__ = ["Client"]
+
+
+class Client:
+    """Answers tasks for one device.
+
+        async with Client("mqtt://localhost", device="d1", state="/var/lib/d1") as client:
+            receipt = await client.report("heights", 172.0)
+
+    Args:
+        url: the broker; its user, if any, is the sender in the topics of the reports, else the device is.
+        device: name of the device: letters, digits and `. _ @ : -`.
+        state: directory of the durable state. Keep it: it is what the device remembers of what it spent.
+        policy: the limits of the device.
+        transport: another way to the broker than MQTT at `url`.
+
+    Raises:
+        BrokerError: `url` is no address of a broker, or its user cannot be part of a topic.
+        ValueError: `device` cannot be part of a topic.
+        StateError: (on entering) the state cannot be opened or trusted.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        device: str,
+        state: Path | str,
+        policy: Policy | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        address = BrokerUrl.parse(url)
+        if address.user is not None and not is_sender(address.user):
+            raise BrokerError(str(address), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
+        self._device = device
+        self._gateway = Gateway(
+            transport or MqttTransport(address, device), name=address.user or device, state=Path(state), policy=policy
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._gateway.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._gateway.__aexit__(kind, error, traceback)
+
+    async def report(self, task_id: str, value: object, *, timeout: float | None = 30.0) -> Receipt:
+        """Answer the current round of a task, at most once; see `Gateway.report`."""
+        return await self._gateway.report(self._device, task_id, value, timeout=timeout)
+
+    async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
+        """The task published under an id; see `Gateway.task`."""
+        return await self._gateway.task(task_id, timeout=timeout)
+
+    async def flush(self, *, timeout: float | None = 30.0) -> bool:
+        """Wait until everything stored is sent; see `Gateway.flush`."""
+        return await self._gateway.flush(timeout=timeout)

@@ -1,0 +1,172 @@
+"""A gateway: many devices behind one connection and one state file, each with a ledger of its own."""
+# ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hush_client.answer import Question, answer
+from hush_client.catalogue import Catalogue
+from hush_client.policy import Policy
+from hush_client.receipt import Receipt
+from hush_client.sender import Sender
+from hush_client.state import State
+from hush_client.transport import Transport
+from hush_common.errors import BrokerError, TaskError
+from hush_common.rng import Rng, SystemRng
+from hush_common.task import Task, is_task_id
+from hush_common.topics import is_sender, report_topic, task_topic
+
+__all__ = ["Clock", "Gateway"]
+
+Clock = Callable[[], datetime]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Gateway:
+    """Answers tasks for many devices. An async context manager; entering it opens the state and starts the sender.
+
+    Args:
+        transport: the way to the broker.
+        name: the sender in the topics of its reports: the MQTT user where the broker's access rules ask for it.
+        state: directory of the durable state; made if need be.
+        policy: the limits of each device.
+        rng: where the noise comes from. Anything but the default is for experiments, and not private.
+        clock: the current time, aware.
+
+    Raises:
+        ValueError: `name` cannot be part of a topic.
+        StateError: (on entering) the state cannot be opened or trusted.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        name: str,
+        state: Path,
+        policy: Policy | None = None,
+        rng: Rng | None = None,
+        clock: Clock = _utc_now,
+    ) -> None:
+        if not is_sender(name):
+            raise ValueError(f"{name!r} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")
+        self._transport = transport
+        self._name = name
+        self._directory = Path(state)
+        self._policy = policy or Policy()
+        self._rng = rng or SystemRng()
+        self._clock = clock
+        self._catalogue = Catalogue()
+        self._state: State | None = None
+        self._sender: Sender | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._state = await State.open(self._directory)
+        self._sender = Sender(self._transport, self._state, self._catalogue.receive)
+        self._sending = asyncio.create_task(self._sender.run(), name=f"hush-sender-{self._name}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        sending, state = self._sending, self._state
+        self._sending = self._sender = self._state = None
+        if sending is None or state is None:
+            return
+        sending.cancel()
+        try:
+            await asyncio.wait((sending,))
+        finally:
+            await state.close()
+        if not sending.cancelled() and (bug := sending.exception()) is not None:
+            raise bug
+
+    async def report(self, device: str, task_id: str, value: object, *, timeout: float | None = 30.0) -> Receipt:
+        """Answer the current round of a task for one device, at most once, and wait for the broker.
+
+        Cancelling it is safe at any time: the answer is either stored whole, and will be sent, or nothing happened.
+        A later call for the same round then returns its receipt.
+
+        Args:
+            device: whose answer and whose ledger; any text, never sent.
+            task_id: id of a published task.
+            value: the private value. It is perturbed here, and neither stored nor logged.
+            timeout: seconds to wait for the task and for the acknowledgement; None waits for ever, 0 not at all.
+
+        Raises:
+            BrokerError: the task is not known in time: no connection, or nothing published under this id.
+            TaskError: the id is none, or what is published under it is no legal task.
+            DomainError: the domain of the task does not admit the value; nothing was drawn or spent.
+            StateError: the disk is full, or the state damaged; nothing was spent or sent.
+        """
+        if not device:
+            raise ValueError("a device needs a name")
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        sender, state = self._running()
+        task = await self.task(task_id, timeout=timeout)
+        topic = report_topic(task.id, self._name)
+        question = Question(device, task, value, topic, self._policy, self._clock())
+        receipt, sequence = await state.run(
+            partial(answer, question=question, rng=self._rng), after=lambda result: sender.stored(result[1])
+        )
+        del value, question  # what follows waits for the network, and needs neither
+        if sequence is None:
+            return receipt
+        try:
+            async with asyncio.timeout_at(deadline):
+                await sender.acknowledgement(sequence)
+        except TimeoutError:
+            return receipt
+        return replace(receipt, status="sent")
+
+    async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
+        """The task published under an id, waiting for it if need be.
+
+        Raises:
+            BrokerError: it is not known in time.
+            TaskError: the id is none, or what is published under it is no legal task.
+        """
+        sender, _ = self._running()
+        if not is_task_id(task_id):
+            raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
+        topic = task_topic(task_id)
+        sender.want(topic)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._catalogue.wait(task_id)
+        except TimeoutError:
+            raise sender.trouble or sender.forbidden.get(topic) or self._missing(task_id, sender) from None
+
+    def tasks(self) -> dict[str, Task]:
+        """The tasks known now, by id."""
+        return self._catalogue.tasks()
+
+    async def flush(self, *, timeout: float | None = 30.0) -> bool:
+        """Wait until the broker has acknowledged all that is stored; False if some of it still waits in the end."""
+        sender, _ = self._running()
+        try:
+            async with asyncio.timeout(timeout):
+                await sender.flush()
+        except TimeoutError:
+            return False
+        return True
+
+    def _running(self) -> tuple[Sender, State]:
+        if self._sender is None or self._state is None:
+            raise RuntimeError("the gateway is closed; use it inside `async with`")
+        return self._sender, self._state
+
+    def _missing(self, task_id: str, sender: Sender) -> BrokerError:
+        if not sender.ever_connected:
+            return BrokerError(self._transport.name, "no connection yet; check the address, or wait longer")
+        return BrokerError(self._transport.name, f"no task {task_id!r} on this broker: publish it, or check the name")

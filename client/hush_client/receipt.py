@@ -1,0 +1,62 @@
+"""What became of an answer."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Literal
+
+__all__ = ["Reason", "Receipt", "Status"]
+
+Status = Literal["sent", "queued", "already_answered", "refused"]
+
+
+class Reason(StrEnum):
+    """Why a device refuses to answer. Nothing is drawn, spent or sent; the aggregator sees only that nobody answers."""
+
+    EPSILON_TOO_LARGE = "epsilon_too_large"
+    OVER_BUDGET = "over_budget"
+    TASK_CHANGED = "task_changed"
+    NOT_OPEN = "not_open"
+
+    @property
+    def meaning(self) -> str:
+        """One line for a person."""
+        return _MEANING[self]
+
+
+_MEANING = {
+    Reason.EPSILON_TOO_LARGE: "the task costs more than this device allows a single task",
+    Reason.OVER_BUDGET: "the answer would exceed the lifetime budget that this device grants the task's purpose",
+    Reason.TASK_CHANGED: "this device has answered a different task under the same id",
+    Reason.NOT_OPEN: "the task has not opened yet, or is closed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of an answer.
+
+    Args:
+        status: `"sent"`: the broker has acknowledged it. `"queued"`: it is charged and stored, and will be sent (also
+            after a restart). `"already_answered"`: the round has its answer; this is about that one, nothing new was
+            drawn or spent. `"refused"`: nothing was drawn, spent or sent.
+        reason: why it was refused, else None.
+        task: id of the task.
+        round: the round that was answered; None where none is open.
+        epsilon: what the answer costs; of a refused one, what it would have cost.
+        spent: what this device has spent on the task's purpose by now.
+        cap: the most it may ever spend on it.
+        report_id: the 32 hexadecimal digits under which the aggregator counts the report; None if refused.
+        clamped: whether this call moved the value into the domain. Nothing about a value is stored, so it is False
+            where the round was answered before.
+    """
+
+    status: Status
+    reason: Reason | None
+    task: str
+    round: int | None
+    epsilon: Fraction
+    spent: Fraction
+    cap: Fraction
+    report_id: str | None = None
+    clamped: bool = False

@@ -1,0 +1,167 @@
+"""`hush report`: answer a task once, from a shell or cron."""
+
+import asyncio
+import json
+import math
+import re
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_client.client import Client
+from hush_client.identity import device_name
+from hush_client.places import state_directory
+from hush_client.policy import Policy
+from hush_client.receipt import Receipt
+from hush_client.state import State
+from hush_common.domain import BitDomain, Domain, NumberDomain
+from hush_common.epsilon import decimal_text, parse_epsilon
+from hush_common.errors import DomainError
+from hush_common.task import Task
+from hush_common.topics import is_sender
+
+__all__ = ["app", "parse_value"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_LONGEST = 100
+_BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    broker: str
+    device: str
+    state: Path
+    timeout: float
+    policy: Policy
+
+
+def parse_value(domain: Domain, text: str) -> Decimal | bool:
+    """Read a value as a person types it.
+
+    Raises:
+        DomainError: it is no value of the domain. The message repeats it: whoever typed it sees it alone.
+    """
+    if isinstance(domain, BitDomain):
+        if text.lower() not in _BITS:
+            raise DomainError(f"{text[:40]!r} is neither yes nor no; write yes, no, true, false, 1 or 0")
+        return _BITS[text.lower()]
+    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
+        raise DomainError(f"{text[:40]!r} is no finite number; write for example 172.5")
+    return Decimal(text)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # a negative VALUE looks like an option
+def report(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Id of the task to answer.")],
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="VALUE",
+            help="A number, or yes/no; - reads it from standard input, where no list of processes shows it. "
+            "It is perturbed here and never sent.",
+        ),
+    ],
+    *,
+    broker: Annotated[str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]://[user:password@]host[:port]")] = (
+        "mqtt://localhost"
+    ),
+    device: Annotated[str, typer.Option(help="Name of the device; made up once and kept if not given.")] = "",
+    state: Annotated[
+        Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")] = 10.0,
+    max_epsilon: Annotated[str, typer.Option(help="Most that one task may cost.")] = "4",
+    lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
+) -> None:
+    """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it."""
+    if device and not is_sender(device):
+        raise typer.BadParameter(f"{device!r} is no device name; use letters, digits and . _ @ : -")
+    if not math.isfinite(timeout):
+        raise typer.BadParameter(f"--timeout {timeout} is no number of seconds; write for example 10")
+    policy = Policy(parse_epsilon(max_epsilon, field="--max-epsilon"), parse_epsilon(lifetime, field="--lifetime"))
+    order = _Order(broker, device, state_directory(state), timeout, policy)
+    text = sys.stdin.readline().strip() if value == "-" else value
+    known, receipt = asyncio.run(_report(order, task, text))
+    if as_json:
+        typer.echo(json.dumps(_document(receipt)))
+    else:
+        typer.echo(_sentence(known, receipt, order), err=receipt.status == "refused")
+    if receipt.status == "refused":
+        raise typer.Exit(1)
+
+
+async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:
+    deadline = asyncio.get_running_loop().time() + order.timeout
+    device = order.device or await _own_name(order.state)
+    async with Client(order.broker, device=device, state=order.state, policy=order.policy) as client:
+        task = await client.task(task_id, timeout=order.timeout)
+        value = parse_value(task.domain, text)
+        left = deadline - asyncio.get_running_loop().time()
+        try:
+            receipt = await client.report(task_id, value, timeout=max(left, 0))
+        except DomainError as error:
+            raise DomainError(f"{text!r}: {error}") from error
+        left = deadline - asyncio.get_running_loop().time()
+        await client.flush(timeout=max(left, 0))  # what earlier calls could not send goes with this one
+        return task, receipt
+
+
+async def _own_name(directory: Path) -> str:
+    state = await State.open(directory)
+    try:
+        return await state.run(device_name)
+    finally:
+        await state.close()
+
+
+def _document(receipt: Receipt) -> dict[str, object]:
+    document: dict[str, object] = {
+        "v": 1,
+        "status": receipt.status,
+        "reason": receipt.reason,
+        "task": receipt.task,
+        "round": receipt.round,
+        "epsilon": decimal_text(receipt.epsilon),
+        "spent": decimal_text(receipt.spent),
+        "cap": decimal_text(receipt.cap),
+        "report_id": receipt.report_id,
+        "clamped": receipt.clamped,
+    }
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
+    cost, spent, cap = (decimal_text(amount) for amount in (receipt.epsilon, receipt.spent, receipt.cap))
+    budget = f"spent for {task.purpose or 'no stated purpose'}: epsilon {spent} of {cap}"
+    where = f"{task.id}, round {receipt.round}"
+    match receipt.status:
+        case "sent":
+            head = f"{where}: sent, and the broker has it. It cost epsilon {cost}; {budget}."
+        case "queued":
+            head = (
+                f"{where}: stored but not yet sent: the broker did not acknowledge it within {order.timeout:g} s. "
+                f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
+            )
+        case "already_answered":
+            head = f"{where}: answered before; nothing new was drawn, spent or sent; {budget}."
+        case "refused":
+            meaning = "" if receipt.reason is None else receipt.reason.meaning
+            return f"hush: {task.id}: refused: {meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
+    return f"{head}\n{_clamped(task)}" if receipt.clamped else head
+
+
+def _clamped(task: Task) -> str:
+    if not isinstance(task.domain, NumberDomain):
+        return ""
+    low, high = Fraction(task.domain.lower), Fraction(task.domain.upper)
+    bounds = f"{decimal_text(low)} to {decimal_text(high)} {task.unit}".rstrip()
+    return f"The value lies outside {bounds}; the nearer bound was answered instead."

@@ -1,0 +1,205 @@
+"""The sender: connects, subscribes, and publishes the outbox until the broker has acknowledged all of it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from hush_client import outbox
+from hush_client.outbox import Entry
+from hush_client.state import State
+from hush_client.transport import Link, SubscriptionRefusedError, Transport
+from hush_common.errors import BrokerError, HushError
+from hush_common.rng import Rng, SystemRng
+
+__all__ = ["Sender"]
+
+_LOG = logging.getLogger(__name__)
+
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 30.0
+_PAGE = 256
+_RECOUNT = 0.25
+_LINGER = 0.02  # acknowledgements of this time are deleted together; after a crash in it they are sent once more
+
+
+class Sender:
+    """Publishes the outbox in order, with a window of messages in flight, and deletes what is acknowledged.
+
+    Args:
+        transport: the way to the broker.
+        state: where the outbox is.
+        on_message: called with every message of a subscribed topic.
+        window: most messages in flight.
+        rng: jitter of the delays between attempts; never the randomness of a report.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        state: State,
+        on_message: Callable[[str, bytes], None],
+        *,
+        window: int = 64,
+        rng: Rng | None = None,
+    ) -> None:
+        self.trouble: HushError | None = None
+        """Why there is no connection; None while there is one, and before the first attempt ended."""
+        self.ever_connected = False
+        self.forbidden: dict[str, SubscriptionRefusedError] = {}
+        """Topics that the broker does not let us read; the reports of other tasks go on."""
+        self._transport = transport
+        self._state = state
+        self._on_message = on_message
+        self._window = window
+        self._rng = rng or SystemRng()
+        self._topics: dict[str, None] = {}  # in the order in which they were wanted
+        self._wanted = asyncio.Event()
+        self._stored = asyncio.Event()
+        self._acknowledged: set[int] = set()
+        self._deletable = asyncio.Event()
+        self._deleted = asyncio.Event()
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._progress = False
+
+    def want(self, topic: str) -> None:
+        """Subscribe to `topic`, on this connection and every later one."""
+        if topic not in self._topics:
+            self._topics[topic] = None
+            self._wanted.set()
+
+    def stored(self, sequence: int | None) -> None:
+        """Take notice of a new entry of the outbox, if there is one."""
+        if sequence is None:
+            return
+        self._waiters[sequence] = asyncio.get_running_loop().create_future()
+        self._stored.set()
+
+    async def acknowledgement(self, sequence: int) -> None:
+        """Return when the broker has acknowledged the entry."""
+        waiter = self._waiters.get(sequence)
+        if waiter is not None:
+            await waiter
+
+    async def flush(self) -> None:
+        """Return when the outbox is empty."""
+        self._deleted.clear()
+        while await self._state.run(outbox.count):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RECOUNT):  # another process may empty it, too
+                    await self._deleted.wait()
+            self._deleted.clear()
+
+    async def run(self) -> None:
+        """Keep connected until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._delete_for_ever(), name="hush-delete")
+                group.create_task(self._connect_for_ever(), name="hush-connect")
+        finally:
+            await self._delete()
+
+    async def _connect_for_ever(self) -> None:
+        delay, loop = _FIRST_DELAY, asyncio.get_running_loop()
+        while True:
+            self._progress = False
+            began = loop.time()
+            try:
+                async with self._transport.connect() as link:
+                    self.trouble = None
+                    self.ever_connected = True
+                    await self._serve(link)
+            except HushError as error:
+                self._report_trouble(error)
+            if self._progress or loop.time() - began > _LONGEST_DELAY:
+                delay = _FIRST_DELAY
+            await asyncio.sleep(delay * (1 + self._rng.randbelow(1000) / 1000) / 2)
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    def _report_trouble(self, error: HushError) -> None:
+        if self.trouble is None:  # once per outage, not once per attempt
+            _LOG.warning("%s; trying again", error)
+        self.trouble = error
+
+    async def _serve(self, link: Link) -> None:
+        """Use one connection until it is lost: then every task ends, and whatever was in flight is not acknowledged."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._receive(link), name="hush-receive")
+                group.create_task(self._subscribe(link), name="hush-subscribe")
+                group.create_task(self._publish(link, group), name="hush-publish")
+        except BaseExceptionGroup as errors:
+            lost, bugs = errors.split(HushError)
+            if bugs is not None or lost is None:
+                raise
+            raise _first(lost) from None
+
+    async def _receive(self, link: Link) -> None:
+        while True:
+            topic, payload = await link.receive()
+            self._progress = True
+            self._on_message(topic, payload)
+
+    async def _subscribe(self, link: Link) -> None:
+        subscribed: set[str] = set()
+        while True:
+            self._wanted.clear()
+            for topic in [topic for topic in self._topics if topic not in subscribed]:
+                self.forbidden.pop(topic, None)
+                try:
+                    await link.subscribe(topic)
+                except SubscriptionRefusedError as error:
+                    self.forbidden[topic] = error
+                subscribed.add(topic)
+            await self._wanted.wait()
+
+    async def _publish(self, link: Link, group: asyncio.TaskGroup) -> None:
+        window = asyncio.Semaphore(self._window)
+        last = 0
+        while True:
+            self._stored.clear()
+            entries = await self._state.run(partial(outbox.page, after=last, limit=_PAGE))
+            for entry in entries:
+                last = entry.sequence
+                if last not in self._acknowledged:
+                    await window.acquire()
+                    group.create_task(self._publish_one(link, entry, window), name="hush-publish-one")
+            if not entries:
+                await self._stored.wait()
+
+    async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
+        await link.publish(entry.topic, entry.payload)
+        window.release()
+        self._progress = True
+        self._acknowledged.add(entry.sequence)
+        self._deletable.set()
+        waiter = self._waiters.pop(entry.sequence, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _delete_for_ever(self) -> None:
+        while True:
+            await self._deletable.wait()
+            await asyncio.sleep(_LINGER)
+            await self._delete()
+
+    async def _delete(self) -> None:
+        self._deletable.clear()
+        sequences = tuple(self._acknowledged)
+        if not sequences:
+            return
+        try:
+            await self._state.run(partial(outbox.delete, sequences=sequences))
+        except HushError as error:
+            _LOG.warning("%s", error)  # they stay in the outbox, and are sent once more after a restart
+            return
+        self._acknowledged.difference_update(sequences)
+        self._deleted.set()
+
+
+def _first(errors: BaseExceptionGroup[HushError]) -> HushError:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, HushError) else BrokerError("", str(error))

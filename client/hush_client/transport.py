@@ -1,0 +1,205 @@
+"""The way to the broker: two small protocols, and MQTT. The only module of a device that imports aiomqtt."""
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+import aiomqtt
+from paho.mqtt.reasoncodes import ReasonCode
+
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError
+
+__all__ = ["Link", "MqttTransport", "SubscriptionRefusedError", "Transport"]
+
+_CONNECT_TIMEOUT = 10.0
+_ACKNOWLEDGE_TIMEOUT = 30.0
+_SUBACK_FAILURE = 0x80
+
+
+class SubscriptionRefusedError(BrokerError):
+    """The broker does not let this device read a topic. The connection lives on."""
+
+
+class Link(Protocol):
+    """One connection. Every method raises `BrokerError` once it is lost."""
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """Send at QoS 1, and return when the broker has acknowledged. Calls in order send in order."""
+        ...
+
+    async def subscribe(self, topic: str) -> None:
+        """Subscribe at QoS 1; retained messages of the topic follow through `receive`.
+
+        Raises:
+            SubscriptionRefusedError: the broker forbids it.
+        """
+        ...
+
+    async def receive(self) -> tuple[str, bytes]:
+        """The next message: topic and payload."""
+        ...
+
+
+class Transport(Protocol):
+    """A way to a broker. Each `connect` is a new connection that remembers nothing: the outbox is the memory."""
+
+    @property
+    def name(self) -> str:
+        """What messages to people call it: the address without a password."""
+        ...
+
+    def connect(self) -> AbstractAsyncContextManager[Link]:
+        """A connection for the length of the `async with`.
+
+        Raises:
+            BrokerError: (on entering) the broker is not there, or refuses the login; the message says which.
+        """
+        ...
+
+
+class MqttTransport:
+    """MQTT 3.1.1 with a clean session.
+
+    Args:
+        url: address and login.
+        identifier: head of the MQTT client id; a random tail follows, so that two runs never evict each other.
+        window: most messages in flight.
+    """
+
+    def __init__(self, url: BrokerUrl, identifier: str, *, window: int = 64) -> None:
+        self._url = url
+        self._identifier = identifier
+        self._window = window
+
+    @property
+    def name(self) -> str:
+        return str(self._url)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Link]:
+        # A new client each time: paho would otherwise resend from a queue of its own on the next connection.
+        client = aiomqtt.Client(
+            self._url.host,
+            self._url.port,
+            username=self._url.user,
+            password=self._url.password,
+            identifier=f"{self._identifier}-{secrets.token_hex(6)}",
+            clean_session=True,
+            timeout=_CONNECT_TIMEOUT,
+            max_inflight_messages=self._window,
+            tls_context=await asyncio.to_thread(self._tls) if self._url.tls else None,
+        )
+        client.pending_calls_threshold = 2 * self._window
+        await self._open(client)
+        try:
+            yield _MqttLink(client, self.name)
+        finally:
+            await _close(client)
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self._url.ca)
+        except OSError as error:
+            reason = error.strerror or "it is no certificate"
+            raise BrokerError(self.name, f"cannot read ca={self._url.ca} ({reason}); name a PEM file") from error
+
+    async def _open(self, client: aiomqtt.Client) -> None:
+        trouble = await self._attempt(client)
+        if trouble is not None:  # raised here, where no chain of causes keeps a half-open socket of paho's alive
+            raise BrokerError(self.name, trouble)
+
+    async def _attempt(self, client: aiomqtt.Client) -> str | None:
+        """Connect, or leave nothing behind (neither a socket nor a thread that opens one later) and say why."""
+        opening = asyncio.create_task(client.__aenter__(), name="hush-open")
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            _give_up(client)
+            await asyncio.wait((opening,))
+            _abandon(client)
+            if not opening.cancelled():
+                opening.exception()  # looked at, so that asyncio does not complain
+            raise
+        except aiomqtt.MqttCodeError as error:
+            return f"the broker refuses the login ({_refusal(error)})"
+        except (aiomqtt.MqttError, OSError, ValueError) as error:
+            _abandon(client)
+            reason = str(error).partition("] ")[2] or str(error)
+            return f"cannot connect ({reason}); start the broker, or correct the address"
+        return None
+
+
+class _MqttLink:
+    def __init__(self, client: aiomqtt.Client, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._messages = client.messages
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        try:
+            await self._client.publish(topic, payload, qos=1, timeout=_ACKNOWLEDGE_TIMEOUT)
+        except aiomqtt.MqttError as error:
+            raise self._lost() from error
+
+    async def subscribe(self, topic: str) -> None:
+        try:
+            granted = await self._client.subscribe(topic, qos=1)
+        except aiomqtt.MqttError as error:
+            raise self._lost() from error
+        if any(_is_refused(code) for code in granted):
+            raise SubscriptionRefusedError(
+                self._name, f"the broker refuses the subscription to {topic}; check its access rules"
+            )
+
+    async def receive(self) -> tuple[str, bytes]:
+        try:
+            message = await anext(self._messages)
+        except aiomqtt.MqttError as error:
+            raise self._lost() from error
+        return message.topic.value, message.payload
+
+    def _lost(self) -> BrokerError:
+        return BrokerError(self._name, "the connection is lost; what is not acknowledged will be sent again")
+
+
+def _refusal(error: aiomqtt.MqttCodeError) -> str:
+    code = error.rc
+    reason = str(error) if code is None or isinstance(code, int) else code.getName().lower()
+    return f"{reason}; check user and password in the address"
+
+
+def _is_refused(code: int | ReasonCode) -> bool:
+    return (code if isinstance(code, int) else code.value) >= _SUBACK_FAILURE
+
+
+async def _close(client: aiomqtt.Client) -> None:
+    try:
+        await client.__aexit__(None, None, None)
+    except aiomqtt.MqttError:
+        _abandon(client)  # a broker that does not even take a farewell
+    except asyncio.CancelledError:
+        _abandon(client)
+        raise
+    finally:
+        lost = client._disconnected  # noqa: SLF001 - aiomqtt leaves the reason of a loss unread, and asyncio complains
+        if lost.done() and not lost.cancelled():
+            lost.exception()
+
+
+def _give_up(client: aiomqtt.Client) -> None:
+    """End the wait for the broker's welcome; a thread that connects goes on until it does or fails, 5 s at most."""
+    welcome = client._connected  # noqa: SLF001 - cancelling aiomqtt instead would let go of that thread and its socket
+    if not welcome.done():
+        welcome.set_exception(aiomqtt.MqttError("given up"))
+        welcome.exception()  # looked at, so that asyncio does not complain
+
+
+def _abandon(client: aiomqtt.Client) -> None:
+    """Close the socket of a connection that never came about; aiomqtt keeps it and its timer."""
+    paho = client._client  # noqa: SLF001 - aiomqtt has no public way
+    paho.disconnect()
+    paho.loop_write()

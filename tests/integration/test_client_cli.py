@@ -1,0 +1,183 @@
+"""`hush report` and `hush ledger` as a person meets them: one line, an exit code, never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import aiomqtt
+import pytest
+from fake_transport import make_heights
+from servers import Mosquitto
+
+from hush_common.task_file import make_task
+from hush_common.topics import task_topic
+
+HUSH = Path(sys.executable).with_name("hush")
+
+
+class Hush(Protocol):
+    def __call__(self, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
+    """The command, with a state of its own and a broker that serves two tasks."""
+    smoker = {"id": "smoker", "epsilon": "1", "purpose": "health", "domain": {"kind": "bit"}}
+    async with aiomqtt.Client("127.0.0.1", mosquitto.port) as administrator:
+        await administrator.publish(task_topic("heights"), make_heights(), qos=1, retain=True)
+        await administrator.publish(task_topic("smoker"), make_task(smoker).payload, qos=1, retain=True)
+
+    def run(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "HUSH_BROKER": mosquitto.url}
+        return subprocess.run(
+            [str(HUSH), *arguments],
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=60,
+        )
+
+    return run
+
+
+def assert_one_line(text: str, *words: str) -> None:
+    assert len(text.strip().splitlines()) == 1, text
+    for word in words:
+        assert word in text
+
+
+def test_an_answer_is_sent_once_and_told_in_plain_words(hush: Hush) -> None:
+    first, second = hush("report", "heights", "172.5"), hush("report", "heights", "172.5")
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert_one_line(first.stdout, "heights, round 0: sent", "cost epsilon 1", "epsilon 1 of 4")
+    assert_one_line(second.stdout, "answered before", "nothing new was drawn, spent or sent", "epsilon 1 of 4")
+    assert first.stderr == second.stderr == ""
+
+
+def test_a_value_may_be_typed_where_no_list_of_processes_shows_it(hush: Hush) -> None:
+    assert "sent" in hush("report", "heights", "-", typed="172.5\n").stdout
+
+
+@pytest.mark.parametrize("value", ["yes", "No", "true", "FALSE", "1", "0"])
+def test_a_bit_may_be_written_in_words(hush: Hush, value: str) -> None:
+    assert hush("report", "smoker", value).returncode == 0
+
+
+def test_a_value_outside_the_bounds_is_clamped_and_told(hush: Hush) -> None:
+    high, low = hush("report", "heights", "999"), hush("report", "heights", "-5", "--device", "other")
+    for done in (high, low):
+        assert done.returncode == 0
+        assert "outside 120 to 220; the nearer bound was answered instead" in done.stdout
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "", "twelve", "true", "1_0", "0x10", "١٧٢", "172 cm"])
+def test_what_is_no_number_is_named_and_spends_nothing(hush: Hush, value: str) -> None:
+    done = hush("report", "heights", value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert_one_line(done.stderr, f"hush: {value!r} is no finite number", "write for example")
+    assert "nothing was ever spent" in hush("ledger").stdout
+
+
+def test_what_is_neither_yes_nor_no_is_named(hush: Hush) -> None:
+    done = hush("report", "smoker", "maybe")
+    assert done.returncode == 2
+    assert_one_line(done.stderr, "hush: 'maybe' is neither yes nor no")
+
+
+@pytest.mark.parametrize("option", ["--lifetime", "--max-epsilon"])
+def test_an_answer_above_the_limits_is_refused(hush: Hush, option: str) -> None:
+    done = hush("report", "heights", "172", option, "0.5")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert_one_line(done.stderr, "hush: heights: refused", "epsilon 1", "nothing was spent")
+    assert "nothing was ever spent" in hush("ledger").stdout
+
+
+def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
+    sent = json.loads(hush("report", "heights", "172", "--json").stdout)
+    assert len(sent.pop("report_id")) == 32
+    assert sent == {
+        "v": 1,
+        "status": "sent",
+        "task": "heights",
+        "round": 0,
+        "epsilon": "1",
+        "spent": "1",
+        "cap": "4",
+        "clamped": False,
+    }
+    refused = hush("report", "smoker", "yes", "--lifetime", "0.5", "--json")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["reason"] == "over_budget"
+
+
+def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> None:
+    hush("report", "heights", "172", "--device", "d")
+    hush("report", "smoker", "yes", "--device", "d")
+    text = hush("ledger").stdout
+    assert "d, for workplaces: epsilon 1 of 4" in text
+    assert "smoker, round 0: epsilon 1 (randomized_response)" in text
+    assert "at most 88.1 % sure" in text  # epsilon 2 in total
+    document = json.loads(hush("ledger", "--json").stdout)
+    assert document["waiting"] == 0
+    assert [(account["purpose"], account["spent"]) for account in document["accounts"]] == [
+        ("health", "1"),
+        ("workplaces", "1"),
+    ]
+    assert [len(account["charges"]) for account in document["accounts"]] == [1, 1]
+
+
+def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto, tmp_path: Path) -> None:
+    hush("ledger")
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "HUSH_BROKER": mosquitto.url}
+    command = [str(HUSH), "report", "heights", "172", "--device", "d", "--json"]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) for _ in range(3)]
+    receipts = [json.loads(child.communicate(timeout=60)[0]) for child in children]
+    assert sorted(receipt["status"] for receipt in receipts) == ["already_answered", "already_answered", "sent"]
+    assert len({receipt["report_id"] for receipt in receipts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("nope", "1", "--timeout", "1"), 1, "no task 'nope' on this broker"),
+        (("Nope", "1"), 2, "'Nope' is not a task id"),
+        (("heights", "1", "--broker", "localhost"), 1, "write for example mqtt://localhost:1883"),
+        (("heights", "1", "--broker", "mqtt://127.0.0.1:1", "--timeout", "1"), 1, "Connection refused"),
+        (("heights", "1", "--state", "/dev/null"), 1, "name a directory that is writable"),
+        (("heights", "1", "--lifetime", "0"), 2, "--lifetime"),
+        (("heights", "1", "--max-epsilon", "nan"), 2, "'nan' is not a decimal number"),
+    ],
+)
+def test_a_mistake_ends_in_one_line(hush: Hush, arguments: tuple[str, ...], code: int, words: str) -> None:
+    done = hush("report", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert_one_line(done.stderr, "hush: ", words)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("heights",),
+        ("heights", "1", "--device", "a/b"),
+        ("heights", "1", "--brokr", "x"),
+        ("heights", "1", "--timeout", "nan"),
+    ],
+)
+def test_wrong_usage_ends_with_two(hush: Hush, arguments: tuple[str, ...]) -> None:
+    done = hush("report", *arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
+    (tmp_path / "hush").mkdir()
+    (tmp_path / "hush" / "hush.sqlite3").write_text("no database at all" * 100)
+    for command in (("report", "heights", "172"), ("ledger",)):
+        done = hush(*command)
+        assert done.returncode == 1
+        assert_one_line(done.stderr, "hush.sqlite3", "restore it from a backup")

@@ -1,0 +1,272 @@
+"""What a gateway promises: one answer per device and round, learned, charged, stored and sent in this order."""
+
+import asyncio
+import sqlite3
+from collections import deque
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from fake_transport import FakeTransport, RecordingRng, make_heights
+
+from hush_client import Client, Gateway, Policy, Reason, ledger, outbox
+from hush_client.state import State
+from hush_common.codec import Frame, decode
+from hush_common.errors import BrokerError, DomainError, StateError, TaskError
+from hush_common.topics import task_topic
+
+
+def open_gateway(
+    broker: FakeTransport, state: Path, *, rng: RecordingRng | None = None, policy: Policy | None = None
+) -> Gateway:
+    return Gateway(broker, name="gateway", state=state, rng=rng, policy=policy)
+
+
+def ids(broker: FakeTransport) -> list[str]:
+    frames = [decode(payload) for _, payload in broker.arrived]
+    return [report.id.hex() for frame in frames if isinstance(frame, Frame) for report in frame.reports]
+
+
+async def test_an_answer_is_sent_once_and_its_receipt_says_what_it_cost(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with open_gateway(broker, tmp_path) as gateway:
+        receipt = await gateway.report("d", "heights", 172.0)
+    assert (receipt.status, receipt.reason, receipt.task, receipt.round) == ("sent", None, "heights", 0)
+    assert receipt.epsilon == receipt.spent == 1
+    assert receipt.cap == 4
+    assert not receipt.clamped
+    assert [topic for topic, _ in broker.arrived] == ["hush/v1/reports/heights/gateway"]
+    assert ids(broker) == [receipt.report_id]
+
+
+async def test_a_value_that_was_clamped_is_told(tmp_path: Path) -> None:
+    async with open_gateway(FakeTransport(), tmp_path) as gateway:
+        assert (await gateway.report("d", "heights", 999)).clamped
+
+
+async def test_twenty_calls_at_once_make_one_answer(tmp_path: Path) -> None:
+    broker, rng = FakeTransport(), RecordingRng()
+    async with open_gateway(broker, tmp_path, rng=rng) as gateway:
+        receipts = await asyncio.gather(*(gateway.report("d", "heights", 172.0) for _ in range(20)))
+        draws = rng.draws
+        again = await gateway.report("d", "heights", 130.0)
+    assert sorted(receipt.status for receipt in receipts) == ["already_answered"] * 19 + ["sent"]
+    assert len({receipt.report_id for receipt in [*receipts, again]}) == 1
+    assert {receipt.spent for receipt in receipts} == {Fraction(1)}
+    assert rng.draws == draws
+    assert len(broker.attempts) == 1
+
+
+async def test_concurrent_answers_cannot_both_take_the_last_of_a_budget(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    names = [f"t{i}" for i in range(10)]
+    broker.retained |= {task_topic(name): make_heights(id=name) for name in names}
+    async with open_gateway(broker, tmp_path) as gateway:
+        receipts = await asyncio.gather(*(gateway.report("d", name, 172.0) for name in names))
+    assert sorted(receipt.status for receipt in receipts) == ["refused"] * 6 + ["sent"] * 4
+    assert len(broker.arrived) == 4
+
+
+async def test_two_gateways_on_one_state_make_one_answer(tmp_path: Path) -> None:
+    one, two = FakeTransport(), FakeTransport()
+    async with open_gateway(one, tmp_path) as first, open_gateway(two, tmp_path) as second:
+        receipts = await asyncio.gather(first.report("d", "heights", 1), second.report("d", "heights", 1))
+    assert len({receipt.report_id for receipt in receipts}) == 1
+    assert len(set(one.arrived + two.arrived)) == 1
+
+
+async def test_after_a_restart_the_first_receipt_is_returned(tmp_path: Path) -> None:
+    broker, rng = FakeTransport(), RecordingRng()
+    async with open_gateway(broker, tmp_path) as gateway:
+        first = await gateway.report("d", "heights", 172.0)
+    async with open_gateway(broker, tmp_path, rng=rng) as gateway:
+        second = await gateway.report("d", "heights", 140.0)
+    assert (second.status, second.report_id, second.spent) == ("already_answered", first.report_id, first.spent)
+    assert rng.draws == 0
+    assert len(broker.attempts) == 1
+
+
+async def test_each_device_has_a_ledger_of_its_own(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with open_gateway(broker, tmp_path) as gateway:
+        receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(50)))
+    assert {(receipt.status, receipt.spent) for receipt in receipts} == {("sent", Fraction(1))}
+    assert len(set(ids(broker))) == 50
+
+
+async def test_a_report_is_on_the_disk_before_the_first_byte_is_sent(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    stored: list[int] = []
+
+    def look() -> None:
+        with sqlite3.connect(tmp_path / "hush.sqlite3") as connection:
+            stored.append(outbox.count(connection))
+            stored.append(len(ledger.accounts(connection)))
+        connection.close()
+
+    broker.on_publish = look
+    async with open_gateway(broker, tmp_path) as gateway:
+        await gateway.report("d", "heights", 172.0)
+    assert stored == [1, 1]
+
+
+async def test_a_value_outside_the_domain_spends_nothing(tmp_path: Path) -> None:
+    broker, rng = FakeTransport(), RecordingRng()
+    async with open_gateway(broker, tmp_path, rng=rng) as gateway:
+        with pytest.raises(DomainError) as caught:
+            await gateway.report("d", "heights", "172 and a half")
+        assert "172" not in str(caught.value)
+        assert rng.draws == 0
+        assert (await gateway.report("d", "heights", 172.5)).spent == 1
+    assert len(broker.attempts) == 1
+
+
+async def fill(gateway: Gateway) -> int:
+    """Report until the disk is full; how many reports fitted."""
+    for sent in range(100):
+        try:
+            await gateway.report(f"d{sent}", "heights", 172.0)
+        except StateError as error:
+            assert "the disk is full" in str(error)  # noqa: PT017 - which of a hundred reports fails is not known
+            return sent
+    pytest.fail("the disk never filled")
+
+
+async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tmp_path: Path) -> None:
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(purpose="x" * 500)})
+    async with open_gateway(broker, tmp_path) as gateway:
+        await gateway.task("heights")
+        state = gateway._state
+        assert state is not None
+        await state.run(lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0]}"))
+        sent = await fill(gateway)
+        assert len(broker.arrived) == sent
+        await state.run(lambda c: c.execute("PRAGMA max_page_count = 100000"))
+        assert (await gateway.report(f"d{sent}", "heights", 172.0)).status == "sent"
+    state = await State.open(tmp_path)
+    accounts = await state.run(ledger.accounts)
+    await state.close()
+    assert len(accounts) == len(set(broker.arrived)) == sent + 1
+
+
+@pytest.mark.parametrize("stage", ["charge", "put"])
+async def test_a_charge_and_its_report_are_never_separated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    def fail(*_: object) -> int:
+        raise RuntimeError("planted")
+
+    broker = FakeTransport()
+    async with open_gateway(broker, tmp_path) as gateway:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"hush_client.{'ledger' if stage == 'charge' else 'outbox'}.{stage}", fail)
+            with pytest.raises(RuntimeError, match="planted"):
+                await gateway.report("d", "heights", 172.0)
+        assert broker.attempts == []
+        assert (await gateway.report("d", "heights", 172.0)).spent == 1
+
+
+async def test_an_unknown_task_is_named_with_the_broker(tmp_path: Path) -> None:
+    async with open_gateway(FakeTransport(), tmp_path) as gateway:
+        with pytest.raises(BrokerError, match=r"fake://broker: no task 'nope' on this broker: publish it"):
+            await gateway.report("d", "nope", 1, timeout=0.05)
+
+
+async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    broker = FakeTransport(forbidden=frozenset({task_topic("secret")}))
+    async with open_gateway(broker, tmp_path) as gateway:
+        with pytest.raises(BrokerError, match="tasks/secret is forbidden"):
+            await gateway.report("d", "secret", 1, timeout=0.05)
+        assert (await gateway.report("d", "heights", 172.0)).status == "sent"
+    assert broker.connections == 1
+
+
+async def test_without_a_connection_the_reason_is_told(tmp_path: Path) -> None:
+    broker = FakeTransport(refusals=deque(["the broker refuses the login"] * 1000))
+    async with open_gateway(broker, tmp_path) as gateway:
+        with pytest.raises(BrokerError, match="refuses the login"):
+            await gateway.report("d", "heights", 1, timeout=0.05)
+
+
+async def test_a_task_that_appears_later_is_answered(tmp_path: Path) -> None:
+    broker = FakeTransport(retained={})
+    async with open_gateway(broker, tmp_path) as gateway:
+        waiting = asyncio.create_task(gateway.report("d", "heights", 172.0))
+        await asyncio.sleep(0.05)
+        broker.publish_task(task_topic("heights"), make_heights())
+        assert (await waiting).status == "sent"
+        assert list(gateway.tasks()) == ["heights"]
+
+
+async def test_a_task_that_changes_after_an_answer_is_refused(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with open_gateway(broker, tmp_path) as gateway:
+        await gateway.report("d", "heights", 172.0)
+        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.1"))
+        await asyncio.sleep(0.02)
+        receipt = await gateway.report("d", "heights", 172.0)
+        assert (receipt.status, receipt.reason) == ("refused", Reason.TASK_CHANGED)
+
+
+async def test_a_task_that_was_withdrawn_is_not_answered(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with open_gateway(broker, tmp_path) as gateway:
+        await gateway.task("heights")
+        broker.publish_task(task_topic("heights"), b"")
+        await asyncio.sleep(0.02)
+        with pytest.raises(BrokerError, match="no task"):
+            await gateway.report("d", "heights", 172.0, timeout=0.05)
+
+
+@pytest.mark.parametrize("payload", [b"{}", b"[]", b"\xff", make_heights(id="other"), make_heights() + b" x"])
+async def test_what_is_no_legal_task_is_not_answered(tmp_path: Path, payload: bytes) -> None:
+    broker = FakeTransport(retained={task_topic("heights"): payload})
+    async with open_gateway(broker, tmp_path) as gateway:
+        with pytest.raises(TaskError):
+            await gateway.report("d", "heights", 172.0)
+
+
+@pytest.mark.parametrize("task_id", ["", "+", "#", "a/b", "Heights", "x" * 65])
+async def test_what_is_no_task_id_is_refused(tmp_path: Path, task_id: str) -> None:
+    async with open_gateway(FakeTransport(), tmp_path) as gateway:
+        with pytest.raises(TaskError, match="is not a task id"):
+            await gateway.report("d", task_id, 172.0)
+
+
+async def test_the_round_is_that_of_the_clock(tmp_path: Path) -> None:
+    payload = make_heights(rounds=3, round_every="1d", opens="2026-01-01T00:00:00Z", epsilon="3")
+    broker, now = FakeTransport(retained={task_topic("heights"): payload}), [datetime(2026, 1, 1, tzinfo=UTC)]
+    async with Gateway(broker, name="g", state=tmp_path, clock=lambda: now[0]) as gateway:
+        rounds = []
+        for day in (1, 1, 2, 3, 9):
+            now[0] = datetime(2026, 1, day, tzinfo=UTC)
+            receipt = await gateway.report("d", "heights", 172.0)
+            rounds.append((receipt.round, receipt.status, receipt.spent))
+    assert rounds == [
+        (0, "sent", Fraction(1)),
+        (0, "already_answered", Fraction(1)),
+        (1, "sent", Fraction(2)),
+        (2, "sent", Fraction(3)),
+        (2, "already_answered", Fraction(3)),
+    ]
+
+
+async def test_a_closed_gateway_says_so(tmp_path: Path) -> None:
+    gateway = open_gateway(FakeTransport(), tmp_path)
+    with pytest.raises(RuntimeError, match="async with"):
+        await gateway.report("d", "heights", 172.0)
+
+
+async def test_the_client_uses_the_user_of_the_address_as_its_sender(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with Client("mqtt://alice:secret@h", device="d", state=tmp_path / "a", transport=broker) as client:
+        await client.report("heights", 172.0)
+    async with Client("mqtt://h", device="d", state=str(tmp_path / "b"), transport=broker) as client:
+        await client.report("heights", 172.0)
+    assert [topic.rpartition("/")[2] for topic, _ in broker.arrived] == ["alice", "d"]
+
+
+async def test_a_user_that_cannot_be_part_of_a_topic_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match="cannot be part of a topic"):
+        Client("mqtt://a%2Fb@h", device="d", state=tmp_path)

@@ -1,0 +1,163 @@
+"""The arithmetic of the ledger, and the limits that are enforced in the transaction of the charge."""
+
+import sqlite3
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import pytest
+from fake_transport import RecordingRng, make_heights
+
+from hush_client import ledger, outbox
+from hush_client.answer import Question, answer
+from hush_client.ledger import Account
+from hush_client.policy import Policy
+from hush_client.receipt import Reason, Receipt
+from hush_common.codec import Frame, decode
+from hush_common.errors import DomainError, EpsilonError
+from hush_common.task_file import decode_task
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def connection() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
+    return connection
+
+
+def ask(value: object = 172.0, *, device: str = "d", policy: Policy | None = None, **changes: object) -> Question:
+    return Question(device, decode_task(make_heights(**changes)), value, "reports/heights/d", policy or Policy(), NOW)
+
+
+def give(connection: sqlite3.Connection, question: Question, rng: RecordingRng | None = None) -> Receipt:
+    return answer(connection, question, rng or RecordingRng())[0]
+
+
+def test_ten_answers_of_a_tenth_fill_a_budget_of_one_exactly(connection: sqlite3.Connection) -> None:
+    policy = Policy(lifetime=Fraction(1))
+    receipts = [give(connection, ask(id=f"t{i}", epsilon="0.1", policy=policy)) for i in range(11)]
+    assert [receipt.status for receipt in receipts] == ["queued"] * 10 + ["refused"]
+    assert receipts[9].spent == receipts[10].spent == receipts[10].cap == 1
+    assert sum([0.1] * 10) != 1  # what floats would have made of it
+
+
+def test_a_tenth_and_two_tenths_fit_three_tenths(connection: sqlite3.Connection) -> None:
+    policy = Policy(lifetime=Fraction(3, 10))
+    give(connection, ask(epsilon="0.1", policy=policy))
+    assert 0.1 + 0.2 > 0.3  # floats would refuse what the device allows
+    assert give(connection, ask(id="second", epsilon="0.2", policy=policy)).status == "queued"
+
+
+def test_a_third_is_kept_exactly(connection: sqlite3.Connection) -> None:
+    question = ask(rounds=3, round_every="1d", opens="2026-01-01T00:00:00Z")
+    for day in (1, 2, 3):
+        receipt = give(connection, replace(question, now=datetime(2026, 1, day, tzinfo=UTC)))
+        assert receipt.spent == Fraction(day, 3)
+    assert connection.execute("SELECT DISTINCT epsilon FROM charge").fetchall() == [("1/3",)]
+    assert ledger.spent(connection, "d", "workplaces") == 1
+
+
+def test_budgets_are_kept_per_device_and_purpose(connection: sqlite3.Connection) -> None:
+    policy = Policy(lifetime=Fraction(1))
+    assert give(connection, ask(policy=policy)).status == "queued"
+    assert give(connection, ask(policy=policy, id="b")).reason is Reason.OVER_BUDGET
+    assert give(connection, ask(policy=policy, id="b", purpose="other")).status == "queued"
+    assert give(connection, ask(policy=policy, id="b", device="e")).status == "queued"
+    accounts = [("d", "other"), ("d", "workplaces"), ("e", "workplaces")]
+    assert ledger.accounts(connection) == [Account(device, purpose, Fraction(1)) for device, purpose in accounts]
+
+
+def test_the_total_of_an_account_is_the_sum_of_its_charges(connection: sqlite3.Connection) -> None:
+    for i in range(5):
+        give(connection, ask(id=f"t{i}", epsilon=f"0.{i + 1}"))
+    (account,) = ledger.accounts(connection)
+    charges = ledger.charges(connection, "d", "workplaces")
+    assert account.spent == sum(charge.epsilon for charge in charges) == Fraction(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        (ask(epsilon="4.000001"), Reason.EPSILON_TOO_LARGE),
+        (ask(policy=Policy(max_epsilon=Fraction(9, 10))), Reason.EPSILON_TOO_LARGE),
+        (ask(policy=Policy(lifetime=Fraction(9, 10))), Reason.OVER_BUDGET),
+        (ask(opens="2026-01-01T00:00:01Z"), Reason.NOT_OPEN),
+        (ask(closes="2026-01-01T00:00:00Z"), Reason.NOT_OPEN),
+    ],
+)
+def test_a_refusal_draws_nothing_and_spends_nothing(
+    connection: sqlite3.Connection, question: Question, reason: Reason
+) -> None:
+    rng = RecordingRng()
+    receipt = give(connection, question, rng)
+    assert (receipt.status, receipt.reason) == ("refused", reason)
+    assert (receipt.spent, receipt.report_id) == (Fraction(0), None)
+    assert reason.meaning
+    assert rng.draws == 0
+    assert ledger.accounts(connection) == []
+    assert outbox.count(connection) == 0
+
+
+def test_all_rounds_of_a_task_count_against_the_limit_of_a_task(connection: sqlite3.Connection) -> None:
+    question = ask(epsilon="5", rounds=10, round_every="1d", opens="2026-01-01T00:00:00Z")
+    assert give(connection, question).reason is Reason.EPSILON_TOO_LARGE
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, True, "172", "", 1j])
+def test_a_value_outside_the_domain_draws_nothing_and_spends_nothing(
+    connection: sqlite3.Connection, value: object
+) -> None:
+    rng = RecordingRng()
+    with pytest.raises(DomainError):
+        answer(connection, ask(value), rng)
+    assert rng.draws == 0
+    assert ledger.accounts(connection) == []
+
+
+def test_a_changed_task_under_the_same_id_is_refused(connection: sqlite3.Connection) -> None:
+    give(connection, ask())
+    rng = RecordingRng()
+    receipt = give(connection, ask(epsilon="0.5"), rng)
+    assert receipt.reason is Reason.TASK_CHANGED
+    assert receipt.spent == 1
+    assert rng.draws == 0
+    assert give(connection, ask(epsilon="0.5", device="e")).status == "queued"  # which has not answered the first one
+
+
+def test_a_second_answer_is_the_first_one_whatever_the_value_and_the_limits(connection: sqlite3.Connection) -> None:
+    first, rng = give(connection, ask()), RecordingRng()
+    for question in (ask(), ask(130.0), ask("twelve"), ask(policy=Policy(Fraction(0), Fraction(0)))):
+        second = give(connection, question, rng)
+        assert second == replace(first, status="already_answered", cap=question.policy.lifetime)
+    assert rng.draws == 0
+    assert outbox.count(connection) == 1
+
+
+def test_what_is_stored_is_the_report_that_the_ledger_names(connection: sqlite3.Connection) -> None:
+    receipt, sequence = answer(connection, ask(999), RecordingRng())
+    (entry,) = outbox.page(connection, after=0, limit=10)
+    frame = decode(entry.payload)
+    assert isinstance(frame, Frame)
+    assert (entry.sequence, entry.topic) == (sequence, "reports/heights/d")
+    assert receipt.report_id == frame.reports[0].id.hex()
+    assert receipt.clamped
+
+
+def test_a_question_never_shows_its_value() -> None:
+    assert "172" not in repr(ask(172.0))
+
+
+@pytest.mark.parametrize("limit", [0.5, True, "1", -1, Fraction(-1, 2)])
+def test_a_limit_that_is_not_exact_is_refused(limit: Fraction) -> None:
+    with pytest.raises(EpsilonError, match="exact"):
+        Policy(lifetime=limit)
+
+
+def test_an_acknowledgement_that_comes_late_cannot_delete_another_report(connection: sqlite3.Connection) -> None:
+    first = outbox.put(connection, "t", b"first")
+    outbox.delete(connection, [first])
+    second = outbox.put(connection, "t", b"second")
+    outbox.delete(connection, [first])
+    assert [entry.sequence for entry in outbox.page(connection, after=0, limit=10)] == [second]

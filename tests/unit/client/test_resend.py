@@ -1,0 +1,135 @@
+"""Whatever happens to the connection, or to the caller: the same bytes, one charge."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from fake_transport import FakeTransport, Fault, make_heights
+
+from hush_client import Gateway, ledger, outbox
+from hush_client.state import State
+from hush_common.topics import task_topic
+
+
+async def charges_and_waiting(directory: Path) -> tuple[int, int]:
+    state = await State.open(directory)
+    charges = await state.run(lambda c: len(ledger.charges(c, "d", "workplaces")))
+    waiting = await state.run(outbox.count)
+    await state.close()
+    return charges, waiting
+
+
+@pytest.mark.parametrize(
+    ("fault", "arrivals"),
+    [("lost before it arrives", 1), ("lost before the acknowledgement", 2)],
+)
+async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
+    tmp_path: Path, fault: Fault, arrivals: int
+) -> None:
+    broker = FakeTransport()
+    broker.faults.extend([fault])
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        receipt = await gateway.report("d", "heights", 172.0)
+    assert receipt.status == "sent"
+    assert broker.connections == 2
+    assert len(broker.attempts) == 2
+    assert len(set(broker.attempts)) == 1
+    assert len(broker.arrived) == arrivals
+    assert await charges_and_waiting(tmp_path) == (1, 0)
+
+
+async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_restart(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.faults.append("never acknowledged")
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        receipt = await gateway.report("d", "heights", 172.0, timeout=0.1)
+        assert receipt.status == "queued"
+        assert (await gateway.report("d", "heights", 172.0, timeout=0.1)).status == "already_answered"
+        assert not await gateway.flush(timeout=0.05)
+    assert await charges_and_waiting(tmp_path) == (1, 1)
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        assert await gateway.flush(timeout=5)
+    assert len(broker.attempts) == 2
+    assert len(set(broker.attempts)) == 1
+    assert await charges_and_waiting(tmp_path) == (1, 0)
+
+
+async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    names = [f"t{i}" for i in range(4)]
+    broker.retained |= {task_topic(name): make_heights(id=name) for name in names}
+    broker.faults.extend(["lost before it arrives"])
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        for name in names:
+            await gateway.task(name)
+        broker.refusals.extend(["the broker is away"] * 2)
+        broker.drop()
+        for name in names:
+            assert (await gateway.report("d", name, 172.0, timeout=0)).status == "queued"
+        assert await gateway.flush(timeout=5)
+    order = [topic.split("/")[3] for topic, _ in broker.arrived]
+    assert order == names
+
+
+async def test_a_connection_that_is_lost_over_and_over_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.faults.extend(["lost before the acknowledgement", "lost before it arrives"] * 3)
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(300)))
+    assert {receipt.status for receipt in receipts} == {"sent"}
+    assert len(set(broker.arrived)) == 300
+    assert set(broker.attempts) == set(broker.arrived)
+    assert await charges_and_waiting(tmp_path) == (0, 0)  # no charge of a device "d", nothing waiting
+
+
+@pytest.mark.parametrize("steps", range(24))
+async def test_a_report_that_is_cancelled_anywhere_is_whole_or_nothing(tmp_path: Path, steps: int) -> None:
+    broker = FakeTransport()
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        call = asyncio.create_task(gateway.report("d", "heights", 172.0))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait((call,))
+        receipt = await gateway.report("d", "heights", 140.0)
+        assert receipt.spent == 1
+        assert await gateway.flush(timeout=5)
+    assert len(set(broker.attempts)) == 1
+    assert await charges_and_waiting(tmp_path) == (1, 0)
+
+
+async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        await gateway.task("heights")
+        calls = [asyncio.create_task(gateway.report(f"d{i}", "heights", 172.0)) for i in range(100)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    state = await State.open(tmp_path)
+    spent = len(await state.run(ledger.accounts))
+    waiting = await state.run(lambda c: outbox.page(c, 0, 1000))
+    await state.close()
+    assert spent == len({payload for _, payload in broker.arrived} | {entry.payload for entry in waiting})
+
+
+async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    broker = FakeTransport()
+    with caplog.at_level(logging.WARNING, "hush_client"):
+        async with Gateway(broker, name="g", state=tmp_path) as gateway:
+            await gateway.task("heights")
+            broker.refusals.extend(["the broker is away"] * 3)
+            broker.drop()
+            assert (await gateway.report("d", "heights", 172.0)).status == "sent"
+    assert [record.getMessage() for record in caplog.records] == ["fake://broker: the connection is lost; trying again"]
+
+
+async def test_the_window_bounds_what_is_in_flight(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.faults.extend(["never acknowledged"] * 1000)
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=0.2) for i in range(100)))
+        assert len(broker.attempts) == 64

@@ -1,0 +1,188 @@
+"""The durable state: created with care, never trusted blindly, never started over."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from hush_client import identity, outbox
+from hush_client.state import FILE_NAME, State
+from hush_common.errors import StateError
+
+
+async def open_and_close(directory: Path) -> None:
+    state = await State.open(directory)
+    await state.close()
+
+
+async def test_the_state_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "b"
+    await open_and_close(directory)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert (directory / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in directory.iterdir()] == [FILE_NAME]
+
+
+async def test_every_commit_is_on_the_disk_before_it_is_told(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    assert await state.run(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,)
+    assert await state.run(lambda c: c.execute("PRAGMA journal_mode").fetchone()) == ("wal",)
+    await state.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (b"", "empty, or another program's"),
+        (b"not a database" * 100, "is damaged"),
+        (b"SQLite format 3\0", "is damaged"),
+    ],
+)
+async def test_a_damaged_state_is_never_started_over(tmp_path: Path, damage: bytes, complaint: str) -> None:
+    (tmp_path / FILE_NAME).write_bytes(damage)
+    with pytest.raises(StateError, match=complaint) as caught:
+        await State.open(tmp_path)
+    assert "restore it from a backup" in str(caught.value)
+    assert (tmp_path / FILE_NAME).read_bytes() == damage
+
+
+async def test_a_page_gone_bad_is_found(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    for _ in range(200):
+        await state.run(lambda c: outbox.put(c, "topic", b"x" * 100))
+    await state.close()
+    content = bytearray((tmp_path / FILE_NAME).read_bytes())
+    content[-8192:] = os.urandom(8192)
+    (tmp_path / FILE_NAME).write_bytes(content)
+    with pytest.raises(StateError, match="restore it from a backup"):
+        await State.open(tmp_path)
+
+
+async def test_a_state_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    await open_and_close(tmp_path)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    with pytest.raises(StateError, match="schema version 7"):
+        await State.open(tmp_path)
+
+
+async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    with pytest.raises(StateError, match="another program's"):
+        await State.open(tmp_path)
+
+
+async def test_a_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError, match=r"file.*name a directory that is writable"):
+        await State.open(tmp_path / "file")
+
+
+async def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")  # what root, who may run this test, never sees
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StateError, match=r"Permission denied.*writable"):
+        await State.open(tmp_path / "state")
+
+
+async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    await state.run(lambda c: c.execute("SELECT 1").fetchone())
+    state._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StateError, match="make file and directory writable"):
+        await state.run(lambda c: outbox.put(c, "topic", b"x"))
+    await state.close()
+
+
+async def test_a_state_that_another_process_keeps_locked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.state._BUSY_SECONDS", 0.05)
+    state = await State.open(tmp_path)
+    other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StateError, match="another process keeps it locked"):
+        await state.run(outbox.count)
+    other.close()
+    assert await state.run(outbox.count) == 0
+    await state.close()
+
+
+async def test_two_who_create_it_at_once_share_one_file(tmp_path: Path) -> None:
+    states = await asyncio.gather(*(State.open(tmp_path) for _ in range(5)))
+    names = [await state.run(identity.device_name) for state in states]
+    assert len(set(names)) == 1
+    for state in states:
+        await state.close()
+
+
+async def test_calls_that_wait_together_are_committed_together(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    statements: list[str] = []
+    state._connection.set_trace_callback(statements.append)
+    await asyncio.gather(*(state.run(lambda c: outbox.put(c, "topic", b"x")) for _ in range(100)))
+    assert await state.run(outbox.count) == 100
+    assert statements.count("COMMIT") == 2
+    await state.close()
+
+
+async def test_a_job_that_fails_undoes_itself_alone(tmp_path: Path) -> None:
+    def half(connection: sqlite3.Connection) -> None:
+        outbox.put(connection, "topic", b"half")
+        raise RuntimeError("planted")
+
+    state = await State.open(tmp_path)
+    whole = asyncio.gather(state.run(lambda c: outbox.put(c, "topic", b"whole")), return_exceptions=True)
+    with pytest.raises(RuntimeError, match="planted"):
+        await state.run(half)
+    await whole
+    entries = await state.run(lambda c: outbox.page(c, 0, 10))
+    assert [entry.payload for entry in entries] == [b"whole"]
+    await state.close()
+
+
+async def test_what_a_cancelled_caller_began_is_finished_and_told(tmp_path: Path) -> None:
+    state, told = await State.open(tmp_path), asyncio.Event()
+    call = asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"), after=lambda _: told.set()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait_for(told.wait(), 5)
+    assert call.cancelled()
+    assert await state.run(outbox.count) == 1
+    await state.close()
+
+
+async def test_closing_finishes_what_was_begun(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(10)]
+    await asyncio.sleep(0)
+    await state.close()
+    assert all(call.done() and call.result() for call in calls)
+
+
+async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    await state.run(lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0]}"))
+    with pytest.raises(StateError, match="the disk is full; nothing was spent or sent"):
+        await state.run(lambda c: outbox.put(c, "topic", b"x" * 10_000))
+    assert await state.run(outbox.count) == 0
+    await state.close()
+
+
+async def test_the_state_moves_with_its_file(tmp_path: Path) -> None:
+    state = await State.open(tmp_path / "old")
+    name = await state.run(identity.device_name)
+    await state.close()
+    shutil.move(tmp_path / "old", tmp_path / "new place %41?#")
+    state = await State.open(tmp_path / "new place %41?#")
+    assert await state.run(identity.device_name) == name
+    await state.close()

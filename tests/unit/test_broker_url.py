@@ -1,0 +1,71 @@
+"""The address of a broker."""
+
+import pytest
+
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("mqtt://localhost", BrokerUrl("localhost", 1883)),
+        ("mqtt://localhost/", BrokerUrl("localhost", 1883)),
+        ("MQTT://localhost:2000", BrokerUrl("localhost", 2000)),
+        ("mqtts://h", BrokerUrl("h", 8883, tls=True)),
+        ("mqtts://h?ca=/etc/my%20ca.pem", BrokerUrl("h", 8883, tls=True, ca="/etc/my ca.pem")),
+        ("mqtt://alice@h", BrokerUrl("h", 1883, "alice")),
+        ("mqtt://alice:s3:cret@h", BrokerUrl("h", 1883, "alice", "s3:cret")),
+        ("mqtt://alice:p%40ss%2F@h", BrokerUrl("h", 1883, "alice", "p@ss/")),
+        ("mqtt://alice:p@ss@h", BrokerUrl("h", 1883, "alice", "p@ss")),
+        ("mqtt://[::1]:1884", BrokerUrl("::1", 1884)),
+    ],
+)
+def test_an_address_is_read(text: str, parsed: BrokerUrl) -> None:
+    assert BrokerUrl.parse(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["mqtt://a%20b@h:1883", "mqtts://[::1]:8883?ca=/x%20y", "mqtt://h:1"])
+def test_an_address_without_a_password_survives_being_written_and_read_again(text: str) -> None:
+    assert str(BrokerUrl.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "localhost",
+        "localhost:1883",
+        "http://localhost",
+        "mqtt:localhost",
+        "mqtt://",
+        "mqtt://:1883",
+        "mqtt://h:0",
+        "mqtt://h:65536",
+        "mqtt://h:x",
+        "mqtt://h/path",
+        "mqtt://h#f",
+        "mqtt://:secret@h",
+        "mqtt://h?ca=/x",
+        "mqtts://h?ca=",
+        "mqtts://h?verify=no",
+        "mqtt://[::1",
+        "mqtt://h h",
+        "mqtt://h\n",
+    ],
+)
+def test_anything_else_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(BrokerError, match="mqtt://localhost:1883") as caught:
+        BrokerUrl.parse(text)
+    assert "\n" not in str(caught.value).replace(text, "")
+
+
+@pytest.mark.parametrize(
+    "text", ["mqtt://alice:s3cret@h:x", "mqtt://alice:s3/cret@h", "x://a:s3cret@h", "mqtt://a:s3cret@"]
+)
+def test_a_password_is_never_shown(text: str) -> None:
+    with pytest.raises(BrokerError) as caught:
+        BrokerUrl.parse(text)
+    assert "cret" not in str(caught.value)
+    good = BrokerUrl.parse("mqtt://alice:s3cret@h")
+    assert "s3cret" not in f"{good} {good!r}"
