@@ -1,1 +1,22 @@
-__all__: list[str] = []
+"""The aggregator: reports in over MQTT, each counted exactly once, estimates with error bars out.
+
+Names are loaded when they are first used: `hush task check` must not wait for numpy.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hush_aggregator.intake import MqttBus
+    from hush_aggregator.pipeline import Aggregator
+    from hush_aggregator.store import SqliteStore
+
+__all__ = ["Aggregator", "MqttBus", "SqliteStore"]
+
+_HOMES = {"Aggregator": "pipeline", "MqttBus": "intake", "SqliteStore": "store"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,81 @@
+"""Admission: which decoded reports count, given the tasks and the clock. A refusal is a value, counted by reason."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from hush_aggregator.decode import Block, Decoded
+from hush_aggregator.store.base import UNKNOWN, Accepted
+from hush_common.mechanisms.build import build
+from hush_common.refusal import Refusal
+from hush_common.task import CLOCK_SKEW, Task
+
+__all__ = ["Admitted", "admit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A batch, judged: what goes to the store, and what is refused by (task id or `UNKNOWN`, reason)."""
+
+    accepted: list[Accepted]
+    refused: Counter[tuple[str, Refusal]]
+
+
+def admit(decoded: Decoded, tasks: Mapping[str, Task], now: datetime) -> Admitted:
+    """Judge every block. The first reason that applies counts, in the order of `_misfit`, then of the bodies.
+
+    Args:
+        decoded: a batch.
+        tasks: the tasks known, by id.
+        now: aware; a report may be `CLOCK_SKEW` early or late, because its device has a clock of its own.
+    """
+    refused: Counter[tuple[str, Refusal]] = Counter()
+    for (task_id, reason), count in decoded.refused.items():
+        refused[_bucket(task_id, tasks), reason] += count
+    accepted: list[Accepted] = []
+    for block in decoded.blocks:
+        task = tasks.get(block.topic_task or "")
+        if task is None:
+            refused[UNKNOWN, Refusal.UNKNOWN_TASK] += len(block.ids)
+            continue
+        misfit = _misfit(block, task, now)
+        if misfit is not None:
+            refused[task.id, misfit] += len(block.ids)
+            continue
+        inside = _inside(block, task)
+        refused[task.id, Refusal.OUT_OF_RANGE] += len(block.ids) - int(inside.sum())
+        if inside.any():
+            accepted.append(Accepted(task, block.round, block.ids[inside], block.bodies[inside]))
+    return Admitted(accepted, +refused)
+
+
+def _bucket(task_id: str | None, tasks: Mapping[str, Task]) -> str:
+    return task_id if task_id is not None and task_id in tasks else UNKNOWN
+
+
+def _misfit(block: Block, task: Task, now: datetime) -> Refusal | None:
+    """Why the whole block is refused. An earlier round is welcome until the task closes: devices answer late."""
+    if block.stated_task not in (None, task.id):
+        return Refusal.WRONG_TOPIC
+    if block.digest != task.digest:
+        return Refusal.WRONG_DIGEST
+    if block.round >= task.rounds:
+        return Refusal.UNKNOWN_ROUND
+    opens = task.round_opens(block.round)
+    if opens is not None and opens - now > CLOCK_SKEW:
+        return Refusal.NOT_OPEN
+    if task.closes is not None and now - task.closes > CLOCK_SKEW:
+        return Refusal.CLOSED
+    return None
+
+
+def _inside(block: Block, task: Task) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    mechanism = build(task)
+    if block.bodies.shape[1] != mechanism.width:
+        return np.zeros(len(block.ids), dtype=np.bool_)
+    return np.fromiter(
+        (mechanism.admits(tuple(body)) for body in block.bodies.tolist()), dtype=np.bool_, count=len(block.ids)
+    )

@@ -1,0 +1,105 @@
+"""`hush serve`: the aggregator as a service."""
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_aggregator.intake import MqttBus
+from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.settings import Settings
+from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush_common.task import Task
+from hush_common.task_file import read_task
+from hush_common.topics import status_topic
+
+__all__ = ["app"]
+
+_LOG = logging.getLogger("hush.aggregator")
+_PROGRESS_EVERY_S = 5.0
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def serve(
+    broker: Annotated[
+        str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
+    ],
+    store: Annotated[Path, typer.Option(envvar="HUSH_STORE", help="SQLite file of what is counted; made if missing.")],
+    task: Annotated[
+        list[Path] | None, typer.Option(envvar="HUSH_TASK", help="Task file to publish and count; may be repeated.")
+    ] = None,
+    name: Annotated[
+        str, typer.Option(envvar="HUSH_NAME", help="Name at the broker; keep it: reports wait under it.")
+    ] = "aggregator",
+    confidence: Annotated[
+        float, typer.Option(envvar="HUSH_CONFIDENCE", help="Coverage of the intervals, inside (0, 1).")
+    ] = 0.95,
+) -> None:
+    """Count the reports of every task published at a broker, and publish estimates with error bars.
+
+    Runs until Ctrl-C or SIGTERM. Started again with the same store and name, it continues where it stopped.
+    """
+    settings = Settings.read(
+        {"broker": broker, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
+    )
+    tasks = [read_task(path) for path in settings.tasks]
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
+    bus = MqttBus(settings.broker, f"hush-aggregator-{settings.name}", status=status_topic(settings.name))
+    with SqliteStore(settings.store) as opened:
+        asyncio.run(_serve(settings, bus, tasks, opened))
+    _LOG.info("stopped")
+
+
+async def _serve(settings: Settings, bus: MqttBus, tasks: list[Task], store: SqliteStore) -> None:
+    progress = _Progress()
+    aggregator = Aggregator(
+        bus, store, tasks=tasks, name=settings.name, confidence=settings.confidence, on_commit=progress.add
+    )
+    running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
+            loop.add_signal_handler(number, running.cancel)
+    with suppress(asyncio.CancelledError):
+        await running
+    progress.tell()
+
+
+class _Progress:
+    """One line about what was counted, at most every five seconds."""
+
+    def __init__(self) -> None:
+        self._accepted = 0
+        self._refused: Counter[str] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told_at = -_PROGRESS_EVERY_S
+
+    def add(self, outcome: CommitOutcome) -> None:
+        self._accepted += outcome.accepted
+        self._refused.update({reason.value: count for reason, count in outcome.refused.items()})
+        if self._timer is None:
+            wait = max(0.5, self._told_at + _PROGRESS_EVERY_S - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self.tell)
+
+    def tell(self) -> None:
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        self._told_at = time.monotonic()
+        reasons = ", ".join(f"{reason} {count}" for reason, count in self._refused.most_common())
+        _LOG.info(
+            "accepted %d, refused %d%s", self._accepted, self._refused.total(), f" ({reasons})" if reasons else ""
+        )
+        self._accepted = 0
+        self._refused.clear()

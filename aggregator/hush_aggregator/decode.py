@@ -1,0 +1,115 @@
+"""Decode: a batch of payloads into arrays. Total: every message ends in an array or is counted as refused.
+
+Frames that share a topic's task and a header are parts of one table of fixed-width rows, so that `np.frombuffer` reads
+all of them at once; only JSON goes through `hush_common.codec.decode`. Both read the same frames and refuse the same
+payloads (a property test holds them equal).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.intake import Delivery
+from hush_common import codec
+from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
+from hush_common.refusal import Refusal
+from hush_common.report import REPORT_ID_BYTES
+from hush_common.topics import task_of_report_topic
+
+__all__ = ["Block", "Decoded", "decode"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Reports that stand or fall together until their bodies are looked at.
+
+    Args:
+        topic_task: the task id in the topic they came on; None for a topic that is none of ours.
+        stated_task: the task id a JSON report states; None for frames, which state none.
+        digest: the digest of the task they answer, 8 bytes.
+        round: the round they answer.
+        ids: report ids, shape (count,), dtype `V16`.
+        bodies: shape (count, width).
+    """
+
+    topic_task: str | None
+    stated_task: str | None
+    digest: bytes
+    round: int
+    ids: NDArray[np.void]
+    bodies: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A batch, read. `refused` counts messages by (task id in the topic, reason)."""
+
+    blocks: list[Block]
+    refused: Counter[tuple[str | None, Refusal]]
+
+
+def decode(deliveries: Iterable[Delivery]) -> Decoded:
+    """Read every payload of a batch of messages on report topics."""
+    refused: Counter[tuple[str | None, Refusal]] = Counter()
+    frames: defaultdict[tuple[str | None, bytes], list[bytes]] = defaultdict(list)
+    blocks: list[Block] = []
+    for delivery in deliveries:
+        task_id = task_of_report_topic(delivery.topic)
+        payload = delivery.payload
+        if payload[:1] == b"{":
+            read = _json(task_id, payload)
+            if isinstance(read, Block):
+                blocks.append(read)
+            else:
+                refused[task_id, read] += 1
+        else:
+            frames[task_id, payload[: HEADER.size]].append(payload)
+    for (task_id, header), payloads in frames.items():
+        width = _width(header)
+        if isinstance(width, Refusal):
+            refused[task_id, width] += len(payloads)
+            continue
+        whole = [payload for payload in payloads if _is_whole(len(payload), width)]
+        refused[task_id, Refusal.MALFORMED] += len(payloads) - len(whole)
+        if whole:
+            blocks.append(_block(task_id, header, width, whole))
+    return Decoded(blocks, +refused)
+
+
+def _json(task_id: str | None, payload: bytes) -> Block | Refusal:
+    frame = codec.decode(payload)
+    if isinstance(frame, Refusal):
+        return frame
+    ids = np.frombuffer(b"".join(report.id for report in frame.reports), dtype=f"V{REPORT_ID_BYTES}")
+    bodies = np.array([report.body for report in frame.reports], dtype=np.int64)
+    return Block(task_id, frame.task, frame.digest, frame.round, ids, bodies)
+
+
+def _width(header: bytes) -> int | Refusal:
+    """Integers per body that a header declares, or why no frame starts with it."""
+    if header and header[0] != _VERSION:
+        return Refusal.UNKNOWN_VERSION
+    if len(header) < HEADER.size:
+        return Refusal.MALFORMED
+    _, reserved, body_bytes, _, _ = HEADER.unpack(header)
+    width, odd = divmod(body_bytes, 8)
+    return Refusal.MALFORMED if reserved or odd or not 1 <= width <= BODY_LIMIT else width
+
+
+def _is_whole(length: int, width: int) -> bool:
+    count, rest = divmod(length - HEADER.size, REPORT_ID_BYTES + 8 * width)
+    return rest == 0 and 1 <= count <= FRAME_LIMIT
+
+
+def _block(task_id: str | None, header: bytes, width: int, payloads: list[bytes]) -> Block:
+    rows = np.frombuffer(
+        b"".join([payload[HEADER.size :] for payload in payloads]),
+        dtype=[("id", f"V{REPORT_ID_BYTES}"), ("body", ">i8", (width,))],
+    )
+    _, _, _, digest, round_ = HEADER.unpack(header)
+    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"].astype(np.int64))

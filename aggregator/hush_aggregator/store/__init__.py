@@ -1,0 +1,6 @@
+"""Where accepted reports, tallies and refusal counters live."""
+
+from hush_aggregator.store.base import UNKNOWN, Accepted, CommitOutcome, Store
+from hush_aggregator.store.sqlite import SqliteStore
+
+__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "SqliteStore", "Store"]

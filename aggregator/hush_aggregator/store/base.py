@@ -1,0 +1,90 @@
+"""What an aggregator asks of its store. Every method blocks; the pipeline calls them in one worker thread."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.tally import Tally
+from hush_common.refusal import Refusal
+from hush_common.task import Task
+
+__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "Store"]
+
+UNKNOWN = "(unknown)"
+"""Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
+so that inventing names does not grow the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Reports of one round that admission let through. Whether their ids are new is the store's business.
+
+    Args:
+        task: the task they answer.
+        round: the round they answer.
+        ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
+        bodies: their bodies, shape (count, width).
+    """
+
+    task: Task
+    round: int
+    ids: NDArray[np.void]
+    bodies: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """What one transaction did.
+
+    Args:
+        accepted: reports that are new and now counted.
+        refused: reports refused, duplicates among them, by reason.
+        changed: ids of the tasks whose tally or refusal counters moved.
+    """
+
+    accepted: int
+    refused: Mapping[Refusal, int]
+    changed: frozenset[str]
+
+
+class Store(Protocol):
+    """Durable memory. Each method is one transaction: it happens as a whole or, with a `StoreError`, not at all."""
+
+    def add_task(self, task: Task) -> bytes:
+        """Keep `task` unless its id is taken; return the payload that is stored under the id now.
+
+        Raises:
+            TaskError: the 8 bytes of its digest collide with those of a task of another id.
+        """
+        ...
+
+    def tasks(self) -> list[bytes]:
+        """Payloads of all tasks kept."""
+        ...
+
+    def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
+        """Count a batch.
+
+        Reports whose key (digest, round, id) is new are inserted, and exactly those are folded into the tallies; the
+        others are counted as duplicates. Within a batch the first of equal keys is the new one.
+
+        Args:
+            accepted: what admission let through.
+            refused: what it did not, by (task id or `UNKNOWN`, reason).
+        """
+        ...
+
+    def tally(self, digest: bytes, round_: int) -> Tally:
+        """The tally of a round; the empty tally if nothing was counted."""
+        ...
+
+    def latest_round(self, digest: bytes) -> int:
+        """The highest round with a counted report; 0 if there is none."""
+        ...
+
+    def refusals(self, task_id: str) -> dict[Refusal, int]:
+        """Reports refused under the name of a task, by reason, without zeros."""
+        ...

@@ -1,0 +1,121 @@
+"""SIGKILL at random moments: 20 000 reports on mosquitto are counted exactly once each."""
+
+import json
+import random
+import secrets
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+from servers import Mosquitto
+
+from hush_common.codec import encode_frame
+from hush_common.report import Report
+from hush_common.task_file import make_task
+
+REPORTS = 20_000
+KILLS = 6
+DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
+HEIGHTS = make_task(DOCUMENT)
+BODIES = range(-REPORTS // 2, REPORTS // 2)
+
+
+def publish_evenly(port: int, seconds: float, begin: threading.Event) -> None:
+    """All reports at QoS 1, spread over `seconds`, each acknowledged by the broker."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"p-{secrets.token_hex(4)}")
+    client.max_inflight_messages_set(1000)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    begin.wait()
+    began, sent = time.monotonic(), []
+    for k, body in enumerate(BODIES):
+        frame = encode_frame([Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (body,))])
+        sent.append(client.publish("hush/v1/reports/heights/device", frame, qos=1))
+        if k % 100 == 0:
+            time.sleep(max(0.0, began + seconds * k / REPORTS - time.monotonic()))
+    for message in sent:
+        message.wait_for_publish(60)
+    client.disconnect()
+    client.loop_stop()
+
+
+class Server:
+    """`hush serve` in a process of its own."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self._log = directory / "serve.log"
+        self.store = directory / "hush.sqlite"
+        task = directory / "task.json"
+        task.write_text(json.dumps(DOCUMENT), encoding="utf-8")
+        self._command = [sys.executable, "-m", "hush_common", "serve", "--broker", url]
+        self._command += ["--store", str(self.store), "--task", str(task)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, and wait until it has subscribed."""
+        before = self.log().count("connected")
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stderr=log)
+        for _ in range(1000):
+            if self.log().count("connected") > before:
+                return
+            time.sleep(0.01)
+        pytest.fail(f"hush serve did not come up:\n{self.log()}")
+
+    def end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(20)
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8") if self._log.exists() else ""
+
+    def counted(self) -> tuple[int, int]:
+        """Rows, and n of the tally, at one moment."""
+        with closing(sqlite3.connect(self.store)) as reader:
+            query = "SELECT (SELECT count(*) FROM report), (SELECT coalesce(sum(n), 0) FROM tally)"
+            rows, n = reader.execute(query).fetchone()
+        return rows, n
+
+
+@pytest.mark.parametrize("seed", [2026])
+def test_a_report_counts_once_however_often_the_aggregator_is_killed(
+    mosquitto: Mosquitto, tmp_path: Path, seed: int
+) -> None:
+    moments = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    server = Server(mosquitto.url, tmp_path)
+    begin = threading.Event()
+    publisher = threading.Thread(target=publish_evenly, args=(mosquitto.port, 4.0, begin), name="publisher")
+    publisher.start()
+    server.start()
+    begin.set()
+    on_the_way = 0
+    for _ in range(KILLS):
+        time.sleep(moments.uniform(0.02, 0.6))
+        assert server.end(signal.SIGKILL) == -signal.SIGKILL
+        rows, n = server.counted()
+        assert rows == n
+        on_the_way += 0 < n < REPORTS
+        server.start()
+    assert on_the_way >= KILLS // 2  # or else the kills came too late to prove anything
+    publisher.join()
+    for _ in range(1500):
+        if server.counted() == (REPORTS, REPORTS):
+            break
+        time.sleep(0.02)
+    assert server.end(signal.SIGTERM) == 0
+    assert server.counted() == (REPORTS, REPORTS)
+    with closing(sqlite3.connect(server.store)) as reader:
+        total, squares = reader.execute("SELECT total, squares FROM tally").fetchone()
+        reasons = {reason for (reason,) in reader.execute("SELECT reason FROM refusal")}
+    assert (int(total), int(squares)) == (sum(BODIES), sum(k * k for k in BODIES))
+    assert reasons <= {"duplicate"}
+    assert "Traceback" not in server.log()

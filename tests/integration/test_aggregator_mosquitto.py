@@ -1,0 +1,243 @@
+"""The aggregator against a real mosquitto, and `hush serve` and `hush task publish` as a user meets them."""
+
+import asyncio
+import json
+import secrets
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+from servers import Mosquitto, need
+
+from hush_aggregator.intake import MqttBus
+from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush_common.broker_url import BrokerUrl
+from hush_common.codec import encode_frame, encode_json
+from hush_common.report import Report
+from hush_common.task import Task
+from hush_common.task_file import make_task
+from hush_common.topics import ALL_REPORTS, ALL_TASKS, status_topic
+
+HUSH = [sys.executable, "-m", "hush_common"]
+DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
+HEIGHTS = make_task(DOCUMENT)
+TOPIC = "hush/v1/reports/heights/device"
+
+
+def frames(count: int) -> list[bytes]:
+    return [encode_frame([Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (k,))]) for k in range(count)]
+
+
+def publish(port: int, payloads: list[bytes]) -> None:
+    """Send at QoS 1 and wait for every acknowledgement, through restarts of the broker."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"p-{secrets.token_hex(4)}", clean_session=False)
+    client.max_inflight_messages_set(500)
+    client.reconnect_delay_set(1, 1)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    for sent in [client.publish(TOPIC, payload, qos=1) for payload in payloads]:
+        sent.wait_for_publish(60)
+    client.disconnect()
+    client.loop_stop()
+
+
+def shell(program: str, port: int, *arguments: str) -> str:
+    command = [need(program), "-p", str(port), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+
+
+def counted(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as reader:
+        (rows,) = reader.execute("SELECT count(*) FROM report").fetchone()
+        (n,) = reader.execute("SELECT coalesce(sum(n), 0) FROM tally").fetchone()
+    assert rows == n
+    return int(n)
+
+
+@asynccontextmanager
+async def aggregating(
+    mosquitto: Mosquitto,
+    path: Path,
+    *,
+    tasks: tuple[Task, ...] = (HEIGHTS,),
+    on_commit: Callable[[CommitOutcome], None] | None = None,
+) -> AsyncIterator[Aggregator]:
+    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
+    with SqliteStore(path) as store:
+        aggregator = Aggregator(bus, store, tasks=tasks, on_commit=on_commit)
+        running = asyncio.create_task(aggregator.run(), name="aggregator")
+        try:
+            await asyncio.to_thread(
+                shell, "mosquitto_sub", mosquitto.port, "-t", status_topic("test"), "-C", "1", "-F", "%p", "-W", "10"
+            )
+            yield aggregator
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+async def reach(path: Path, count: int, within_s: float = 30) -> None:
+    async with asyncio.timeout(within_s):
+        while counted(path) < count:  # noqa: ASYNC110 - another process's file has no event
+            await asyncio.sleep(0.02)
+
+
+async def test_a_json_report_from_a_shell_is_counted_and_the_same_again_is_a_duplicate(
+    mosquitto: Mosquitto, tmp_path: Path
+) -> None:
+    store = tmp_path / "hush.sqlite"
+    report = encode_json("heights", Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (571231,))).decode()
+    async with aggregating(mosquitto, store) as aggregator:
+        for _ in range(2):
+            await asyncio.to_thread(shell, "mosquitto_pub", mosquitto.port, "-t", TOPIC, "-q", "1", "-m", report)
+        await reach(store, 1)
+        for _ in range(200):
+            document = await aggregator.estimate("heights")
+            if document["refused"]:
+                break
+            await asyncio.sleep(0.02)
+    assert (document["n"], document["refused"]) == (1, {"duplicate": 1})
+    released = json.loads(shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/estimates/heights", "-C", "1"))
+    assert (released["n"], released["refused"]) == (1, {"duplicate": 1})
+    assert released["mean"] == pytest.approx(120 + 571231 / 2**20 * 100)
+
+
+async def test_reports_published_while_nobody_counts_wait_at_the_broker(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    store = tmp_path / "hush.sqlite"
+    async with aggregating(mosquitto, store):
+        pass
+    await asyncio.to_thread(publish, mosquitto.port, frames(500))
+    async with aggregating(mosquitto, store):
+        await reach(store, 500)
+
+
+async def test_a_lost_store_loses_no_waiting_report_although_its_task_comes_later(
+    mosquitto: Mosquitto, tmp_path: Path
+) -> None:
+    """The broker redelivers a full window of reports before it sends the retained task that explains them."""
+    async with aggregating(mosquitto, tmp_path / "first.sqlite"):
+        pass
+    await asyncio.to_thread(publish, mosquitto.port, frames(3000))
+    async with aggregating(mosquitto, tmp_path / "second.sqlite", tasks=()) as aggregator:
+        await reach(tmp_path / "second.sqlite", 3000)
+        assert (await aggregator.estimate("heights"))["refused"] == {}
+
+
+async def test_a_broker_that_restarts_in_the_middle_costs_nothing(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    store = tmp_path / "hush.sqlite"
+    async with aggregating(mosquitto, store):
+        publishing = asyncio.create_task(asyncio.to_thread(publish, mosquitto.port, frames(5000)))
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            mosquitto.stop()
+            mosquitto.start()
+        await publishing
+        await reach(store, 5000)
+    assert counted(store) == 5000
+
+
+async def test_a_full_inbox_stops_reading_and_loses_nothing(
+    mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_aggregator.intake._INBOX_MESSAGES", 10)
+    batches: list[int] = []
+    store = tmp_path / "hush.sqlite"
+    async with aggregating(mosquitto, store, on_commit=lambda outcome: batches.append(outcome.accepted)):
+        await asyncio.to_thread(publish, mosquitto.port, frames(3000))
+        await reach(store, 3000)
+    assert max(batches) <= 10
+
+
+async def test_a_full_inbox_does_not_keep_the_answer_to_a_publication_away(
+    mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_aggregator.intake._INBOX_MESSAGES", 10)
+    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
+    async with bus.connect([ALL_TASKS, ALL_REPORTS]) as session:
+        publishing = asyncio.create_task(asyncio.to_thread(publish, mosquitto.port, frames(900)))
+        await session.batch()
+        await publishing
+        async with asyncio.timeout(3):
+            await session.publish("hush/v1/estimates/heights", b"{}")
+
+
+async def test_twenty_thousand_reports_take_seconds(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    store = tmp_path / "hush.sqlite"
+    payloads = frames(20_000)
+    async with aggregating(mosquitto, store):
+        began = time.monotonic()
+        await asyncio.to_thread(publish, mosquitto.port, payloads)
+        await reach(store, 20_000)
+        assert time.monotonic() - began < 20
+
+
+def serve(url: str, tmp_path: Path, seconds: float) -> tuple[int, list[str]]:
+    command = [*HUSH, "serve", "--broker", url, "--store", str(tmp_path / "hush.sqlite")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+    return process.returncode, told.splitlines()
+
+
+def test_a_wrong_password_is_one_line_without_the_password(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:
+    code, lines = serve(f"mqtt://alice:wrong@127.0.0.1:{guarded_mosquitto.port}", tmp_path, 2)
+    warnings = [line for line in lines if "WARNING" in line]
+    assert len(warnings) == 1
+    assert "refuses the login" in warnings[0]
+    assert "check user and password" in warnings[0]
+    assert "wrong" not in "".join(lines)
+    assert (code, len(lines)) == (0, 2)
+
+
+def test_a_broker_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    code, lines = serve("mqtt://127.0.0.1:1", tmp_path, 2)
+    assert (code, len(lines)) == (0, 2)
+    assert "mqtt://127.0.0.1:1: cannot connect (Connection refused); start the broker, or correct" in lines[0]
+
+
+def test_serve_says_what_it_does_and_leaves_offline_behind(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    code, lines = serve(mosquitto.url, tmp_path, 1.5)
+    assert code == 0
+    assert [line.split(" ", 3)[3] for line in lines] == [f"aggregator: connected to {mosquitto.url}", "stopped"]
+    assert shell("mosquitto_sub", mosquitto.port, "-t", status_topic("aggregator"), "-C", "1") == "offline\n"
+
+
+def test_the_last_will_tells_of_a_kill(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    command = [*HUSH, "serve", "--broker", mosquitto.url, "--store", str(tmp_path / "hush.sqlite")]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        topic = status_topic("aggregator")
+        assert shell("mosquitto_sub", mosquitto.port, "-t", topic, "-C", "1", "-W", "10") == "online\n"
+        process.kill()
+    assert shell("mosquitto_sub", mosquitto.port, "-t", topic, "-C", "1") == "offline\n"
+
+
+def test_a_task_is_published_once_and_never_replaced(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    def task_publish(document: Mapping[str, object]) -> tuple[int, str]:
+        path = tmp_path / "task.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        done = subprocess.run(
+            [*HUSH, "task", "publish", str(path), "--broker", mosquitto.url],
+            check=False, capture_output=True, text=True, timeout=20,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    where = f"heights, digest {HEIGHTS.digest.hex()}, at {mosquitto.url}\n"
+    assert task_publish(DOCUMENT) == (0, f"published: {where}")
+    assert task_publish(DOCUMENT) == (0, f"already published: {where}")
+    code, told = task_publish(DOCUMENT | {"epsilon": "2"})
+    assert code == 2
+    assert told.startswith("hush: id: another task is published as 'heights'")
+    assert told.endswith("choose another id\n")
+    retained = shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1")
+    assert retained.encode() == HEIGHTS.payload + b"\n"

@@ -1,0 +1,110 @@
+"""The vectorised path and `hush_common.codec.decode` read the same reports and refuse the same payloads."""
+
+from collections import Counter
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hush_aggregator.decode import Decoded, decode
+from hush_aggregator.intake import Delivery
+from hush_common import codec
+from hush_common.codec import encode_frame, encode_json
+from hush_common.refusal import Refusal
+from hush_common.report import Report
+
+TOPIC = "hush/v1/reports/heights/device"
+Row = tuple[str | None, str | None, bytes, int, bytes, tuple[int, ...]]
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+DIGESTS = st.sampled_from([b"8 bytes!", b"\0" * 8, b"\xff" * 8])
+ROUNDS = st.sampled_from([0, 1, 2**32 - 1])
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    digest, round_, width = draw(DIGESTS), draw(ROUNDS), draw(st.integers(1, 3))
+    body = st.lists(INT64, min_size=width, max_size=width).map(tuple)
+    entries = draw(st.lists(st.tuples(st.binary(min_size=16, max_size=16), body), min_size=1, max_size=3))
+    return encode_frame([Report(digest, round_, report_id, integers) for report_id, integers in entries])
+
+
+@st.composite
+def json_reports(draw: st.DrawFn) -> bytes:
+    report = Report(draw(DIGESTS), draw(ROUNDS), draw(st.binary(min_size=16, max_size=16)), (draw(INT64),))
+    return encode_json(draw(st.sampled_from(["heights", "weights", ""])), report)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A payload that was right: cut, lengthened, or with one byte changed."""
+    payload = bytearray(draw(frames() | json_reports()))
+    match draw(st.integers(0, 2)):
+        case 0:
+            return bytes(payload[: draw(st.integers(0, len(payload)))])
+        case 1:
+            return bytes(payload) + draw(st.binary(min_size=1, max_size=30))
+        case _:
+            payload[draw(st.integers(0, min(len(payload) - 1, 20)))] = draw(st.integers(0, 255))
+            return bytes(payload)
+
+
+PAYLOADS = frames() | json_reports() | damaged() | st.binary(max_size=60)
+TOPICS = st.sampled_from([TOPIC, "hush/v1/reports/weights/device", "hush/v1/reports//", "elsewhere", ""])
+BATCHES = st.lists(st.tuples(TOPICS, PAYLOADS), max_size=12)
+
+
+def task_in(topic: str) -> str | None:
+    parts = topic.split("/")
+    return parts[3] if len(parts) == 5 and parts[:3] == ["hush", "v1", "reports"] else None
+
+
+def slowly(batch: list[tuple[str, bytes]]) -> tuple[Counter[Row], Counter[tuple[str | None, Refusal]]]:
+    rows: Counter[Row] = Counter()
+    refused: Counter[tuple[str | None, Refusal]] = Counter()
+    for topic, payload in batch:
+        read = codec.decode(payload)
+        if isinstance(read, Refusal):
+            refused[task_in(topic), read] += 1
+        else:
+            rows.update((task_in(topic), read.task, r.digest, r.round, r.id, r.body) for r in read.reports)
+    return rows, refused
+
+
+def rows_of(decoded: Decoded) -> Counter[Row]:
+    return Counter(
+        (block.topic_task, block.stated_task, block.digest, block.round, report_id, tuple(body))
+        for block in decoded.blocks
+        for report_id, body in zip(block.ids.tolist(), block.bodies.tolist(), strict=True)
+    )
+
+
+@given(BATCHES)
+@example([(TOPIC, b""), (TOPIC, b"\x01"), (TOPIC, b"\x02"), (TOPIC, b"{"), (TOPIC, b"{}")])
+@example([(TOPIC, encode_frame([Report(b"8 bytes!", 0, bytes(16), (-(2**63),))]))] * 3)
+def test_a_batch_reads_as_its_payloads_one_by_one(batch: list[tuple[str, bytes]]) -> None:
+    decoded = decode(Delivery(topic, payload) for topic, payload in batch)
+    rows, refused = slowly(batch)
+    assert rows_of(decoded) == rows
+    assert decoded.refused == refused
+
+
+def test_report_ids_that_end_in_zeros_stay_whole() -> None:
+    ids = [bytes(16), b"\1" + bytes(15), bytes(15) + b"\1"]
+    reports = [Report(b"8 bytes!", 0, report_id, (1,)) for report_id in ids]
+    decoded = decode([Delivery(TOPIC, encode_frame([report])) for report in reports])
+    assert [block.ids.tolist() for block in decoded.blocks] == [ids]
+
+
+def test_frames_of_one_header_become_one_array() -> None:
+    payloads = [encode_frame([Report(b"8 bytes!", 0, bytes([k]) * 16, (k,))]) for k in range(100)]
+    decoded = decode([Delivery(TOPIC, payload) for payload in payloads])
+    assert len(decoded.blocks) == 1
+    assert decoded.blocks[0].bodies.shape == (100, 1)
+
+
+def test_a_frame_above_the_limit_is_malformed() -> None:
+    frame = encode_frame([Report(b"8 bytes!", 0, bytes(16), (1,))] * 4096)
+    more = frame + frame[16:40]
+    decoded = decode([Delivery(TOPIC, frame), Delivery(TOPIC, more)])
+    assert [len(block.ids) for block in decoded.blocks] == [4096]
+    assert decoded.refused == {("heights", Refusal.MALFORMED): 1}

@@ -1,0 +1,92 @@
+import json
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hush_aggregator.meaning import expected_error, posterior, text, warning
+from hush_aggregator.task_cli import app
+from hush_common.errors import TaskError
+from hush_common.task_file import make_task
+
+NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
+HEIGHTS = {"id": "heights", "title": "Mean height", "epsilon": "1", "domain": NUMBER}
+
+
+def file_of(tmp_path: Path, document: object) -> str:
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def test_check_says_what_a_task_costs_and_brings(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check", file_of(tmp_path, HEIGHTS)])
+    assert result.exit_code == 0
+    for line in (
+        "asks for     a number from 120 to 220 cm; outside values are moved to the nearer bound",
+        "an observer  who was 50/50 between two values becomes at most 73.2 % sure",
+        "     100 people  ± 27.7 cm",
+        "  10,000 people  ± 2.77 cm",
+        f"digest       {make_task(HEIGHTS).digest.hex()}",
+    ):
+        assert line in result.stdout
+    assert result.stderr == ""
+
+
+def test_check_warns_about_a_weak_epsilon(tmp_path: Path) -> None:
+    path = file_of(tmp_path, HEIGHTS | {"epsilon": "4.5"})
+    assert "warning: epsilon 4.5 is above 4" in CliRunner().invoke(app, ["check", path]).stderr
+    assert warning(make_task(HEIGHTS | {"epsilon": "4"})) is None
+
+
+def test_check_as_json_holds_the_same_facts(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check", file_of(tmp_path, HEIGHTS), "--json"])
+    facts = json.loads(result.stdout)
+    assert facts["digest"] == make_task(HEIGHTS).digest.hex()
+    assert facts["posterior"] == pytest.approx(math.e / (1 + math.e))
+    assert facts["expected_error"]["1000"] == pytest.approx(1.959964 * 100 * math.sqrt(2 / 1000), rel=1e-5)
+
+
+def test_the_price_of_rounds_is_told_in_total_and_for_one() -> None:
+    task = make_task(HEIGHTS | {"rounds": 4, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "2"})
+    told = text(task)
+    assert "2 for all 4 rounds together, 0.5 a round" in told
+    assert "88.1 % sure from all rounds, 62.3 % from one" in told
+    assert expected_error(task, 100) == pytest.approx(1.959964 * 100 / 0.5 * math.sqrt(2 / 100), rel=1e-5)
+
+
+def test_the_error_of_a_question_is_that_of_randomized_response() -> None:
+    task = make_task({"id": "survey", "epsilon": "1", "domain": {"kind": "bit"}})
+    variance = math.e / (math.e - 1) ** 2
+    assert expected_error(task, 400) == pytest.approx(1.959964 * math.sqrt(variance / 400), rel=1e-6)
+    assert "asks for     yes or no" in text(task)
+
+
+def test_the_error_of_a_two_coin_question_is_that_of_the_bit_which_varies_more() -> None:
+    task = make_task({"id": "coins", "domain": {"kind": "bit"}, "coins": {"truth": "0.5", "yes": "0.2"}})
+    assert expected_error(task, 100) == pytest.approx(1.959964 * math.sqrt(0.6 * 0.4 / 0.25 / 100), rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "told"), [("0.000001", "50.1 %"), ("20", "99.9999998 %"), ("50", "more than 99")])
+def test_what_an_observer_learns_is_rounded_up_and_never_certain(epsilon: str, told: str) -> None:
+    assert told in text(make_task(HEIGHTS | {"epsilon": epsilon}))
+    assert posterior(Fraction(0)) == 0.5
+
+
+def test_a_wrong_file_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="epsilon"):
+        CliRunner().invoke(app, ["check", file_of(tmp_path, HEIGHTS | {"epsilon": "0"})], catch_exceptions=False)
+
+
+def test_check_does_not_load_numpy_or_mqtt(tmp_path: Path) -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from hush_aggregator.task_cli import app\n"
+        f"assert CliRunner().invoke(app, ['check', {file_of(tmp_path, HEIGHTS)!r}]).exit_code == 0\n"
+        "print(sorted({'numpy', 'aiomqtt', 'sqlite3'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
