@@ -1,0 +1,134 @@
+"""`hush simulate`: a population of devices, a broker and an aggregator; one table at the end."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_common.broker_url import BrokerUrl
+from hush_common.epsilon import WEAK_ABOVE, decimal_text
+from hush_common.errors import BrokerError
+from hush_simulations.brokers import is_external, parse_broker
+from hush_simulations.document import document, lost
+from hush_simulations.keep import keep, prepare, to_json
+from hush_simulations.options import (
+    OptionError,
+    parse_confidence,
+    parse_connections,
+    parse_count,
+    parse_rounds,
+    parse_seed,
+)
+from hush_simulations.plan import Engine, Outcome, Plan
+from hush_simulations.progress import counting
+from hush_simulations.request import Request, plan_of
+from hush_simulations.runner import simulate
+from hush_simulations.stopping import run_to_end
+from hush_simulations.table import print_table
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def _engine(text: str) -> Engine:
+    if text == "mqtt":
+        return "mqtt"
+    if text == "memory":
+        return "memory"
+    raise OptionError("--engine", f"{text[:40]!r} is not an engine; write mqtt (real sockets) or memory")
+
+
+@app.command()
+def run(
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="[SCENARIO|FILE.toml]", help="heights (the default), survey, or a file.")
+    ] = None,
+    *,
+    clients: Annotated[int | None, typer.Option(parser=parse_count, help="Devices that report.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Privacy loss over all rounds, exact decimal text.")] = None,
+    mechanism: Annotated[str | None, typer.Option(help="laplace for numbers, randomized_response for bits.")] = None,
+    rounds: Annotated[int | None, typer.Option(parser=parse_rounds, help="Times everybody is asked.")] = None,
+    seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Fixes the population, not the noise.")] = None,
+    connections: Annotated[
+        int | None, typer.Option(parser=parse_connections, help="Gateways that share the devices; 20 if not given.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(parser=parse_confidence, help="Coverage of the error bars.")] = 0.95,
+    broker: Annotated[
+        str | None, typer.Option(parser=parse_broker, help="embedded, mosquitto or mqtt://host:port.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="mqtt (real sockets) or memory.")] = "mqtt",
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own data: every row is a client.")] = None,
+    column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of the file.")] = None,
+    lower: Annotated[str | None, typer.Option(help="Smallest legal value, from public knowledge.")] = None,
+    upper: Annotated[str | None, typer.Option(help="Largest legal value, from public knowledge.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit of your own data.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep result.json, reports.csv and result.png there.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    deterministic_noise: Annotated[
+        bool, typer.Option("--deterministic-noise", help="Noise from the seed: repeatable and NOT private.")
+    ] = False,
+) -> None:
+    """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
+    request = Request(
+        scenario=scenario,
+        clients=clients,
+        epsilon=epsilon,
+        mechanism=mechanism,
+        rounds=rounds,
+        seed=seed,
+        connections=connections,
+        confidence=confidence,
+        broker=broker,
+        engine=_engine(engine),
+        csv=csv,
+        column=column,
+        lower=lower,
+        upper=upper,
+        unit=unit,
+        deterministic_noise=deterministic_noise,
+    )
+    directory = None if out is None else prepare(out)
+    plan, known_seed = plan_of(request)
+    _warn(plan)
+    outcome = _simulate(plan)
+    found = document(plan, outcome, known_seed)
+    if as_json:
+        print(to_json(found))
+    else:
+        print_table(found, outcome)
+    if directory is not None:
+        _say("kept " + ", ".join(map(str, keep(directory, found, plan, outcome))))
+    _complain_of_losses(plan, outcome)
+
+
+def _simulate(plan: Plan) -> Outcome:
+    for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    total = len(plan.values) * plan.scenario.task().rounds
+    with counting(total) as progress:
+        return run_to_end(simulate(plan, progress))
+
+
+def _warn(plan: Plan) -> None:
+    task = plan.scenario.task()
+    if plan.noise_seed is not None:
+        _say("WARNING: the noise is NOT private: it follows from the seed, and whoever knows the seed can subtract it")
+    if task.epsilon > WEAK_ABOVE:
+        shown = decimal_text(task.epsilon)
+        _say(f"WARNING: epsilon {shown} protects little; a real device refuses it unless its owner agrees")
+
+
+def _complain_of_losses(plan: Plan, outcome: Outcome) -> None:
+    if count := lost(outcome):
+        remedy = "see its access rules and queue limits" if is_external(plan.broker) else "try --broker mosquitto"
+        name = str(BrokerUrl.parse(plan.broker)) if is_external(plan.broker) else plan.broker
+        raise BrokerError(name, f"acknowledged {count} reports that never reached the aggregator; {remedy}")
+
+
+def _say(text: str) -> None:
+    print(f"hush: {text}", file=sys.stderr)

@@ -1,0 +1,88 @@
+"""The JSON object of a simulation: what `--json` prints and `result.json` holds."""
+
+from collections import Counter
+from typing import Any
+
+from hush_common.broker_url import BrokerUrl
+from hush_common.epsilon import decimal_text
+from hush_simulations.brokers import is_external
+from hush_simulations.noise import NOT_PRIVATE, SYSTEM
+from hush_simulations.plan import Outcome, Plan, Round
+from hush_simulations.score import covered, truth
+
+__all__ = ["document", "lost"]
+
+
+def document(plan: Plan, outcome: Outcome, seed: int | None) -> dict[str, Any]:
+    """Everything about a finished simulation but the values and the reports.
+
+    With several rounds, `result`, `truth` and `covered` are those of the last one and `rounds` lists all of them;
+    counts and times are totals.
+
+    Args:
+        plan: what was run.
+        outcome: what came of it.
+        seed: the seed of the population, or None if there is none.
+    """
+    rounds = [_scored(plan, done) for done in outcome.rounds]
+    last = rounds[-1]
+    declined = sum((Counter(done.declined) for done in outcome.rounds), Counter())
+    found: dict[str, Any] = {
+        "result": last["result"],
+        "truth": last["truth"],
+        "covered": last["covered"],
+        "clients": len(plan.values),
+        "published": sum(len(done.reporters) for done in outcome.rounds),
+        "lost": lost(outcome),
+        "declined": dict(declined),
+        "clamped": sum(done.clamped for done in outcome.rounds),
+        "epsilon_spent": _spent(outcome),
+        **_speed(outcome.rounds),
+        "engine": plan.engine,
+        "broker": _broker(plan),
+        "connections": plan.gateways,
+        "noise": SYSTEM if plan.noise_seed is None else NOT_PRIVATE,
+    }
+    if seed is not None:
+        found["seed"] = seed
+    if len(rounds) > 1:
+        found["rounds"] = rounds
+    return found
+
+
+def lost(outcome: Outcome) -> int:
+    """How many reports the broker acknowledged to a device and never delivered to the aggregator."""
+    published = sum(len(done.reporters) for done in outcome.rounds)
+    accepted = sum(int(done.result["n"]) for done in outcome.rounds)
+    refused = sum(map(int, outcome.rounds[-1].result["refused"].values()))  # counted per task, all rounds together
+    return max(0, published - accepted - refused)
+
+
+def _scored(plan: Plan, done: Round) -> dict[str, Any]:
+    truths = truth([plan.values[device] for device in done.reporters], plan.scenario.population.mean)
+    return {
+        "result": dict(done.result),
+        "truth": truths,
+        "covered": covered(done.result, truths),
+        "published": len(done.reporters),
+        "clamped": done.clamped,
+        **_speed((done,)),
+    }
+
+
+def _speed(rounds: tuple[Round, ...]) -> dict[str, float]:
+    elapsed = sum(done.elapsed for done in rounds)
+    accepted = sum(done.result["n"] for done in rounds)
+    return {"elapsed_s": round(elapsed, 3), "reports_per_s": round(accepted / elapsed, 1) if elapsed > 0 else 0.0}
+
+
+def _spent(outcome: Outcome) -> str:
+    """The most that one device has spent: what a round costs, as often as it answered."""
+    answered = Counter(device for done in outcome.rounds for device in done.reporters)
+    return decimal_text(max(answered.values(), default=0) * outcome.task.epsilon_per_round)
+
+
+def _broker(plan: Plan) -> str:
+    if plan.engine == "memory":
+        return "memory"
+    return str(BrokerUrl.parse(plan.broker)) if is_external(plan.broker) else plan.broker

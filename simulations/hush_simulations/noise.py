@@ -1,0 +1,31 @@
+"""Repeatable noise, for tests and lessons. It is not private: whoever knows the seed subtracts it."""
+
+import random
+
+__all__ = ["NOT_PRIVATE", "SYSTEM", "SeededRng"]
+
+SYSTEM = "from the operating system"
+"""What a result says about noise that is private."""
+
+NOT_PRIVATE = "from the seed: NOT private"
+"""What a result says about noise that is not."""
+
+
+class SeededRng:
+    """A `hush_common.rng.Rng` whose integers follow from a seed: the opposite of privacy, on purpose.
+
+    Args:
+        seed: 0 or more.
+        stream: which of many independent sequences under that seed, such as the number of a gateway.
+    """
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self._random = random.Random(f"{seed}/{stream}")  # noqa: S311 - the class says that it is not private
+
+    def randbelow(self, n: int, /) -> int:
+        return self._random.randrange(n)
+
+    def token_bytes(self, count: int, /) -> bytes:
+        return self._random.randbytes(count)

@@ -1,0 +1,232 @@
+"""Runner: real gateways, a real aggregator and a broker, on one question, until every report is counted.
+
+Nothing is shortened: each device charges its ledger and stores its report before the first byte leaves, every report
+is one MQTT message, and the aggregator commits it to SQLite before it is acknowledged. The `memory` engine leaves out
+the sockets alone.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.store.base import CommitOutcome
+from hush_aggregator.store.sqlite import SqliteStore
+from hush_client.gateway import Gateway
+from hush_client.policy import Policy
+from hush_common.errors import BrokerError, DomainError, HushError
+from hush_simulations.clock import VirtualClock
+from hush_simulations.noise import SeededRng
+from hush_simulations.plan import Outcome, Plan, Round
+from hush_simulations.received import read_received
+from hush_simulations.ways import Ways, open_ways
+
+__all__ = ["Progress", "simulate"]
+
+Progress = Callable[[int], None]
+"""Called with the number of answers that are counted, refused or declined so far, whenever it changes."""
+
+_CONCURRENT = 2000  # answers under way at once, from the first draw to the commit: bounds queues at every station
+_GRACE_SECONDS = 5.0  # a connection may be away that long before the run is given up
+_STALL_SECONDS = 15.0  # no report counted for that long: what is missing is lost
+
+
+async def simulate(plan: Plan, on_progress: Progress | None = None) -> Outcome:
+    """Run a plan to its end.
+
+    Raises:
+        TaskError: the question is no legal task.
+        BrokerError: no broker, a login refused, or a connection that stays lost.
+        StateError: a device cannot keep its state (a full disk).
+        StoreError: the aggregator cannot keep its store.
+    """
+    with tempfile.TemporaryDirectory(prefix="hush-simulation-", ignore_cleanup_errors=True) as directory:
+        try:
+            async with open_ways(plan, Path(directory)) as ways:
+                return await _Run(plan, ways, Path(directory), on_progress or _ignore).run()
+        except BaseExceptionGroup as errors:
+            raise _reason(errors) from errors
+
+
+class _Run:
+    """One run: who answers, what is counted, and when to give up."""
+
+    def __init__(self, plan: Plan, ways: Ways, directory: Path, on_progress: Progress) -> None:
+        self._plan = plan
+        self._ways = ways
+        self._directory = directory
+        self._store = directory / "aggregator.sqlite"
+        self._on_progress = on_progress
+        self._clock = VirtualClock(ways.task.opens)
+        self._counted = 0  # by the aggregator, refused reports included
+        self._settled = 0  # those, and answers that their devices declined
+        self._moved = asyncio.Event()
+        self._places = asyncio.Semaphore(_CONCURRENT)
+
+    async def run(self) -> Outcome:
+        store = await asyncio.to_thread(SqliteStore, self._store)
+        try:
+            rounds = await self._with_aggregator(store)
+        finally:
+            await asyncio.to_thread(store.close)
+        return Outcome(self._ways.task, tuple(rounds))
+
+    async def _with_aggregator(self, store: SqliteStore) -> list[Round]:
+        aggregator = Aggregator(
+            self._ways.bus,
+            store,
+            tasks=(self._ways.task,),
+            name=self._ways.aggregator,
+            confidence=self._plan.confidence,
+            clock=self._clock,
+            on_commit=self._commit,
+        )
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(aggregator.run(), name="hush-aggregator")
+            watching = group.create_task(self._watch_connection(), name="hush-watch-connection")
+            async with AsyncExitStack() as stack:
+                gateways = [await stack.enter_async_context(self._gateway(number)) for number in self._numbers()]
+                rounds = [await self._round(number, gateways, aggregator) for number in range(self._ways.task.rounds)]
+            watching.cancel()
+            running.cancel()
+        return rounds
+
+    def _numbers(self) -> range:
+        return range(self._plan.gateways)
+
+    def _gateway(self, number: int) -> Gateway:
+        seed = self._plan.noise_seed
+        limit = max(Policy().max_epsilon, self._ways.task.epsilon)
+        return Gateway(
+            self._ways.transport(number),
+            name=self._ways.sender(number),
+            state=self._directory / f"gateway-{number}",
+            # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
+            policy=Policy(max_epsilon=limit, lifetime=limit),
+            rng=None if seed is None else SeededRng(seed, number),
+            clock=self._clock,
+        )
+
+    async def _round(self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator) -> Round:
+        if (opens := self._ways.task.round_opens(number)) is not None:
+            self._clock.turn_to(opens)
+        before, began = self._counted, time.perf_counter()
+        answers = _Answers()
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watch_progress(), name="hush-watch-progress")
+            await self._answer_all(gateways, answers)
+            watching.cancel()
+        await self._count(before + len(answers.reporters))
+        elapsed = time.perf_counter() - began
+        result = await aggregator.estimate(self._ways.task.id, number)
+        received = await asyncio.to_thread(read_received, self._store, self._ways.task, number)
+        reporters = tuple(sorted(answers.reporters))
+        return Round(result, reporters, answers.clamped, answers.declined, elapsed, received)
+
+    async def _answer_all(self, gateways: Sequence[Gateway], answers: "_Answers") -> None:
+        async with asyncio.TaskGroup() as group:
+            for position, gateway in enumerate(gateways):
+                devices = range(position, len(self._plan.values), len(gateways))
+                queue = iter(devices)
+                for worker in range(min(len(devices), -(-_CONCURRENT // len(gateways)))):
+                    group.create_task(self._answer(gateway, queue, answers), name=f"hush-devices-{position}-{worker}")
+
+    async def _answer(self, gateway: Gateway, devices: Iterator[int], answers: "_Answers") -> None:
+        """One device after the other, while others do the same: a gateway commits what waits together."""
+        for device in devices:
+            await self._places.acquire()
+            reason, clamped = await self._report(gateway, device)
+            if reason is None:
+                answers.reporters.append(device)
+                answers.clamped += clamped
+            else:
+                answers.declined[reason] += 1
+                self._settle(1)
+
+    async def _report(self, gateway: Gateway, device: int) -> tuple[str | None, bool]:
+        """Why the device sent nothing, if so, and whether it clamped its value."""
+        value = self._plan.values[device]
+        try:
+            receipt = await gateway.report(f"device-{device}", self._ways.task.id, value, timeout=None)
+        except DomainError:
+            return "out_of_domain", False
+        return receipt.reason, receipt.clamped
+
+    def _commit(self, outcome: CommitOutcome) -> None:
+        handled = outcome.accepted + sum(outcome.refused.values())
+        self._counted += handled
+        self._settle(handled)
+
+    def _settle(self, answers: int) -> None:
+        """So many answers need nothing more: make room for others."""
+        self._settled += answers
+        for _ in range(answers):
+            self._places.release()
+        self._moved.set()
+        self._on_progress(self._settled)
+
+    async def _count(self, expected: int) -> None:
+        """Wait until the aggregator has judged so many reports, or until nothing moves any more."""
+        while self._counted < expected:
+            if not await self._moves():
+                return
+
+    async def _moves(self) -> bool:
+        """Whether anything is settled before patience ends."""
+        before = self._settled
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STALL_SECONDS):
+                while self._settled == before:
+                    await self._moved.wait()
+                    self._moved.clear()
+        return self._settled > before
+
+    async def _watch_progress(self) -> None:
+        """Raise when devices wait for ever, as they would if the broker admitted the aggregator and not them."""
+        while await self._moves():
+            pass
+        raise BrokerError(
+            self._ways.bus.name,
+            f"no report came through for {_STALL_SECONDS:.0f} s, {self._counted} were counted; see its log",
+        )
+
+    async def _watch_connection(self) -> None:
+        """Raise when the broker is not there, or went away for longer than a moment."""
+        bus = self._ways.bus
+        await bus.attempted.wait()
+        if bus.trouble is not None:
+            raise bus.trouble
+        while True:
+            await bus.troubled.wait()
+            try:
+                async with asyncio.timeout(_GRACE_SECONDS):
+                    await bus.connected.wait()
+            except TimeoutError:
+                raise BrokerError(
+                    bus.name, f"vanished after {self._counted} reports were counted; start it, and run again"
+                ) from bus.trouble
+
+
+@dataclass(slots=True)
+class _Answers:
+    reporters: list[int] = field(default_factory=list)
+    clamped: int = 0
+    declined: Counter[str] = field(default_factory=Counter)
+
+
+def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error that is meant for a person; a group without one is a bug and stays as it is."""
+    for error in errors.exceptions:
+        found = _reason(error) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, HushError):
+            return found
+    return errors
+
+
+def _ignore(_: int) -> None:
+    """Show no progress."""

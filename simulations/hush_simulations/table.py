@@ -1,0 +1,131 @@
+"""The table at the end of a simulation: what was true, what was estimated, and what it cost."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hush_common.refusal import Refusal
+from hush_simulations.plan import Outcome
+from hush_simulations.wording import Wording
+
+__all__ = ["print_table"]
+
+_NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
+
+
+def print_table(found: Mapping[str, Any], outcome: Outcome, console: Console | None = None) -> None:
+    """Print a simulation to standard output.
+
+    Args:
+        found: the object of `hush_simulations.document`.
+        outcome: the same simulation.
+        console: where to print; by default standard output.
+    """
+    out = console or Console(highlight=False)
+    if not out.is_terminal:
+        out.width = max(out.width, _NARROWEST)
+    out.print()
+    out.print(Text(f"  {heading(found, outcome)}", style="bold"), soft_wrap=True)
+    out.print()
+    if "rounds" in found:
+        out.print(_rounds(found))
+        out.print(_grid(_costs(found)))
+    else:
+        out.print(_grid(chain(_answer(found), _costs(found))))
+    out.print()
+
+
+def heading(found: Mapping[str, Any], outcome: Outcome) -> str:
+    """One line: the question, who was asked, and how."""
+    task = outcome.task
+    ways = "in memory" if found["engine"] == "memory" else f"over MQTT ({found['broker']})"
+    devices = "1 device" if found["clients"] == 1 else f"{found['clients']} devices"
+    return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {found['result']['epsilon']}, {ways}"
+
+
+def _grid(rows: Iterable[tuple[str, str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    grid.add_column(min_width=30)
+    grid.add_column()
+    grid.add_column()
+    for label, value, remark in rows:
+        grid.add_row(f"  {label}", value, _coloured(remark))
+    return grid
+
+
+def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    result, truths = found["result"], found["truth"]
+    wording = Wording.of(result)
+    what = "share of yes" if wording.unit == "%" else "mean"
+    for target, mean in truths.items():
+        yield f"true {what}, {target}", wording.value(mean), ""
+    if "mean" not in result:
+        yield "estimate", "none: no report was counted", ""
+        return
+    yield "estimate", wording.value(result["mean"]), _error(result, truths, wording)
+    for target, interval in result["intervals"].items():
+        label = f"{100 * result['confidence']:g} % interval, {target}"
+        yield label, wording.interval(*interval), _verdict(found["covered"].get(target))
+
+
+def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Wording) -> str:
+    if "reporters" not in truths:
+        return ""
+    side = "high" if result["mean"] > truths["reporters"] else "low"
+    return f"{wording.distance(result['mean'], truths['reporters'])} too {side}"
+
+
+def _verdict(is_covered: bool | None) -> str:
+    return {True: "covers the truth", False: "misses the truth", None: "truth unknown"}[is_covered]
+
+
+def _coloured(remark: str) -> Text:
+    style = {"covers the truth": "green", "misses the truth": "red"}.get(remark, "")
+    return Text(remark, style=style)
+
+
+def _rounds(found: Mapping[str, Any]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=True)
+    confidence = f"{100 * found['result']['confidence']:g} %"
+    for name in ("round", "true mean", "estimate", f"{confidence} reporters", f"{confidence} population", "accepted"):
+        table.add_column(name, justify="right")
+    wording = Wording.of(found["result"])
+    for done in found["rounds"]:
+        table.add_row(*_round_cells(done, wording))
+    return table
+
+
+def _round_cells(done: Mapping[str, Any], wording: Wording) -> Iterator[RenderableType]:
+    result = done["result"]
+    yield str(result["round"])
+    yield wording.value(done["truth"]["reporters"]) if "reporters" in done["truth"] else ""
+    yield wording.value(result["mean"]) if "mean" in result else "none"
+    for target in ("reporters", "population"):
+        interval = result.get("intervals", {}).get(target)
+        style = "red" if done["covered"].get(target) is False else ""
+        missed = " (misses)" if style else ""
+        yield Text(wording.interval(*interval) + missed if interval else "", style=style)
+    yield str(result["n"])
+
+
+def _costs(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    done = found.get("rounds", (found,))
+    accepted, refused = sum(one["result"]["n"] for one in done), found["result"]["refused"]
+    yield "reports", f"{accepted} accepted, {sum(refused.values())} refused", f"{found['lost']} lost"
+    for reason, count in refused.items():
+        yield "", f"{count} {reason}", Refusal(reason).meaning
+    for reason, count in found["declined"].items():
+        yield "", f"{count} not sent", f"the device declined: {reason}"
+    rounds = len(found.get("rounds", ()))
+    yield "epsilon spent by each device", found["epsilon_spent"], f"over {rounds} rounds" if rounds else ""
+    clamped = found["clamped"]
+    yield "values clamped to the bounds", str(clamped), "which no error bar knows of" if clamped else ""
+    yield "time", f"{found['elapsed_s']:.2f} s", f"{found['reports_per_s']:.0f} reports/s"
+    yield "noise", found["noise"], ""
+    if "seed" in found:
+        yield "seed of the population", str(found["seed"]), ""

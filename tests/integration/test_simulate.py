@@ -1,0 +1,197 @@
+"""Whole simulations: real devices, a real aggregator, each kind of broker."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from servers import Mosquitto, need
+
+from hush_common.errors import BrokerError
+from hush_simulations import runner
+from hush_simulations.document import document, lost
+from hush_simulations.memory import MemoryBroker
+from hush_simulations.plan import Outcome, Plan
+from hush_simulations.runner import simulate
+from hush_simulations.scenario import SCENARIOS, Scenario
+
+
+def plan(name: str = "heights", count: int = 60, **options: Any) -> Plan:  # noqa: ANN401 - any field of a plan
+    scenario: Scenario = options.pop("scenario", SCENARIOS[name])
+    values = scenario.population.draw(count, np.random.default_rng(1))
+    return Plan(scenario=scenario, values=values, **options)
+
+
+def assert_complete(outcome: Outcome, count: int) -> None:
+    """Every device is counted once: none lost, none doubled."""
+    assert lost(outcome) == 0
+    for done in outcome.rounds:
+        assert (done.result["n"], done.result["refused"]) == (count, {})
+        assert done.reporters == tuple(range(count))
+        assert len(set(done.received.ids)) == count
+
+
+@pytest.mark.parametrize("name", ["heights", "survey"])
+@pytest.mark.parametrize("broker", ["embedded", "mosquitto"])
+async def test_every_device_is_counted_once_over_a_real_broker(name: str, broker: str) -> None:
+    if broker == "mosquitto":
+        need("mosquitto")
+    progress: list[int] = []
+    outcome = await simulate(plan(name, 120, broker=broker), progress.append)
+    assert_complete(outcome, 120)
+    assert progress[-1] == 120
+    assert progress == sorted(progress)
+
+
+@pytest.mark.parametrize("connections", [1, 7])
+async def test_every_device_is_counted_once_in_memory(connections: int) -> None:
+    assert_complete(await simulate(plan(count=50, engine="memory", connections=connections)), 50)
+
+
+async def test_one_device_is_enough() -> None:
+    assert_complete(await simulate(plan(count=1)), 1)
+
+
+async def test_every_device_answers_every_round_and_epsilon_is_split() -> None:
+    scenario = SCENARIOS["heights"].repeated(3, datetime.now(UTC))
+    the_plan = plan(scenario=scenario, count=20, engine="memory")
+    outcome = await simulate(the_plan)
+    assert_complete(outcome, 20)
+    assert [done.result["round"] for done in outcome.rounds] == [0, 1, 2]
+    assert len({done.received.ids for done in outcome.rounds}) == 3
+    found = document(the_plan, outcome, None)
+    assert (found["epsilon_spent"], found["published"], len(found["rounds"])) == ("1", 60, 3)
+
+
+async def test_the_seed_fixes_the_people_and_never_the_noise() -> None:
+    first, second = [await simulate(plan(engine="memory")) for _ in range(2)]
+    assert plan().values == plan().values
+    assert sorted(first.rounds[0].received.bodies) != sorted(second.rounds[0].received.bodies)
+
+
+async def test_deterministic_noise_repeats_every_report() -> None:
+    def reports(outcome: Outcome) -> tuple[Sequence[str], list[int]]:
+        received = outcome.rounds[0].received
+        return received.ids, received.bodies.tolist()
+
+    first, second, other = [await simulate(plan(engine="memory", noise_seed=seed)) for seed in (5, 5, 6)]
+    assert reports(first) == reports(second)
+    assert reports(first) != reports(other)
+
+
+async def test_a_device_that_must_not_answer_is_reported_and_nothing_waits_for_it() -> None:
+    document_ = {**SCENARIOS["heights"].document}
+    document_["domain"] = {"kind": "number", "lower": 160.0, "upper": 180.0, "outside": "refuse"}
+    scenario = Scenario(document_, SCENARIOS["heights"].population)
+    the_plan = plan(scenario=scenario, engine="memory")
+    inside = [number for number, value in enumerate(the_plan.values) if 160 <= value <= 180]
+    (done,) = (await simulate(the_plan)).rounds
+    assert 0 < len(inside) < 60
+    assert list(done.reporters) == inside
+    assert done.declined == {"out_of_domain": 60 - len(inside)}
+    assert done.result["n"] == len(inside)
+
+
+async def test_clamped_values_are_counted() -> None:
+    document_ = {**SCENARIOS["heights"].document, "domain": {"kind": "number", "lower": 160.0, "upper": 180.0}}
+    the_plan = plan(scenario=Scenario(document_, SCENARIOS["heights"].population), engine="memory")
+    (done,) = (await simulate(the_plan)).rounds
+    assert done.clamped == sum(not 160 <= value <= 180 for value in the_plan.values)
+
+
+async def test_a_large_epsilon_may_be_looked_at() -> None:
+    scenario = SCENARIOS["heights"].asking(epsilon="40")
+    assert_complete(await simulate(plan(scenario=scenario, engine="memory")), 60)
+
+
+async def test_a_broker_of_others_is_left_as_it_was(guarded_mosquitto: Mosquitto) -> None:
+    address = f"mqtt://alice:right@127.0.0.1:{guarded_mosquitto.port}"
+    outcome = await simulate(plan(broker=address))
+    assert_complete(outcome, 60)
+    assert outcome.task.id.startswith("heights-simulation-")
+    login = ["-h", "127.0.0.1", "-p", str(guarded_mosquitto.port), "-u", "alice", "-P", "right"]
+    listening = [need("mosquitto_sub"), *login, "-t", "hush/#", "-W", "1"]
+    retained = await asyncio.to_thread(subprocess.run, listening, capture_output=True, check=False)
+    assert retained.stdout == b""
+    guarded_mosquitto.stop()
+    memory = (guarded_mosquitto.directory / "mosquitto.db").read_bytes()
+    assert b"simulation" not in memory  # neither a session nor a message
+
+
+@pytest.mark.parametrize("login", ["", "alice:wrong@"])
+async def test_a_refused_login_is_told_at_once(guarded_mosquitto: Mosquitto, login: str) -> None:
+    with pytest.raises(BrokerError, match="refuses the login") as caught:
+        await simulate(plan(broker=f"mqtt://{login}127.0.0.1:{guarded_mosquitto.port}"))
+    assert "wrong" not in str(caught.value)
+
+
+async def test_a_broker_that_is_not_there_is_told_at_once() -> None:
+    with pytest.raises(BrokerError, match=r"mqtt://127\.0\.0\.1:1: cannot connect"):
+        await simulate(plan(broker="mqtt://127.0.0.1:1"))
+
+
+async def test_a_broker_that_vanishes_is_told(mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_GRACE_SECONDS", 0.5)
+
+    def stop_after_some(counted: int) -> None:
+        if counted > 100:
+            mosquitto.stop()
+
+    with pytest.raises(BrokerError, match=r"vanished after \d+ reports were counted; start it, and run again"):
+        await simulate(plan(count=20_000, broker=mosquitto.url), stop_after_some)
+
+
+async def test_a_broker_that_comes_back_loses_nothing(mosquitto: Mosquitto) -> None:
+    restarts = 0
+
+    def restart_once(counted: int) -> None:
+        nonlocal restarts
+        if counted > 500 and restarts == 0:
+            restarts = 1
+            mosquitto.stop()
+            mosquitto.start()
+
+    outcome = await simulate(plan(count=3000, broker=mosquitto.url), restart_once)
+    assert restarts == 1
+    done = outcome.rounds[0]
+    assert lost(outcome) == 0
+    assert done.result["n"] == 3000
+    assert set(done.result["refused"]) <= {"duplicate"}
+
+
+async def test_reports_that_never_arrive_are_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_STALL_SECONDS", 0.5)
+    deliver, reports = MemoryBroker.deliver, 0
+
+    def careless(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        nonlocal reports
+        reports += "/reports/" in topic
+        if "/reports/" not in topic or reports % 10:
+            deliver(broker, topic, payload, retain=retain)
+
+    monkeypatch.setattr(MemoryBroker, "deliver", careless)
+    outcome = await simulate(plan(engine="memory"))
+    assert (lost(outcome), outcome.rounds[0].result["n"]) == (6, 54)
+
+
+async def test_devices_that_wait_for_ever_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_STALL_SECONDS", 0.5)
+    deliver = MemoryBroker.deliver
+
+    def without_tasks(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        if "/tasks/" not in topic:
+            deliver(broker, topic, payload, retain=retain)
+
+    monkeypatch.setattr(MemoryBroker, "deliver", without_tasks)
+    with pytest.raises(BrokerError, match="no report came through"):
+        await simulate(plan(engine="memory"))
+
+
+async def test_the_object_of_a_run_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    the_plan = plan(engine="memory")
+    assert json.loads(json.dumps(document(the_plan, await simulate(the_plan), 1), allow_nan=False))["lost"] == 0
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,157 @@
+"""`hush simulate` and `hush broker` as a person meets them: what is printed where, and how they end."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+from servers import need
+
+HUSH = (sys.executable, "-m", "hush_common")
+
+
+def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+
+
+def line_of(stream: IO[str] | None) -> str:
+    assert stream is not None
+    return stream.readline()
+
+
+def test_the_default_run_prints_a_table_and_nothing_else() -> None:
+    ended = hush("simulate", "--clients", "50", "--seed", "1")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Mean height of adults: 50 devices, laplace, epsilon 1, over MQTT (embedded)" in ended.stdout
+    assert "50 accepted, 0 refused" in ended.stdout
+
+
+def test_json_is_one_object_and_nothing_else() -> None:
+    ended = hush("simulate", "survey", "--clients", "50", "--seed", "1", "--json", "--confidence", "0.9")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = json.loads(ended.stdout)
+    assert (found["result"]["n"], found["published"], found["seed"]) == (50, 50, 1)
+    assert found["result"]["confidence"] == 0.9
+    assert found["truth"]["population"] == 0.3
+
+
+def test_results_are_kept_where_asked(tmp_path: Path) -> None:
+    ended = hush("simulate", "--clients", "20", "--out", "results", "--engine", "memory", cwd=tmp_path)
+    assert ended.returncode == 0
+    assert ended.stderr.startswith("hush: kept results/result.json")
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == [
+        "reports.csv",
+        "result.json",
+        "result.png",
+    ]
+    assert len((tmp_path / "results" / "reports.csv").read_text(encoding="utf-8").splitlines()) == 21
+
+
+def test_deterministic_noise_is_announced_loudly_and_repeats() -> None:
+    command = ("simulate", "--clients", "20", "--seed", "4", "--engine", "memory", "--deterministic-noise", "--json")
+    first, second = hush(*command), hush(*command)
+    assert "WARNING: the noise is NOT private" in first.stderr
+    assert "NOT private" in json.loads(first.stdout)["noise"]
+    assert json.loads(first.stdout)["result"]["mean"] == json.loads(second.stdout)["result"]["mean"]
+
+
+def test_a_persons_own_data_are_simulated_row_by_row(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("h\n" + "".join(f"{150 + i}\n" for i in range(40)), encoding="utf-8")
+    ended = hush("simulate", "--csv", "data.csv", "--lower", "-20", "--upper", "180", "--json", cwd=tmp_path)
+    found = json.loads(ended.stdout)
+    assert (found["clients"], found["truth"], found["clamped"]) == (40, {"reporters": 169.5}, 9)
+    assert "population" not in found["covered"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--clients", "0"), "--clients: 0 is outside"),
+        (("--clients", "-1"), "--clients: -1 is outside"),
+        (("--epsilon", "nan"), "--epsilon: 'nan' is not a decimal number"),
+        (("--confidence", "1"), "--confidence: 1 is not between 0 and 1"),
+        (("--mechanism", "randomized_response"), "does not fit a number"),
+        (("census",), "there are heights, survey"),
+        (("--csv", "nothing.csv", "--lower", "0", "--upper", "1"), "nothing.csv cannot be read"),
+        (("--csv", "nothing.csv", "--lower", "0"), "never from the data"),
+        (("--broker", "rabbit"), "write embedded, mosquitto or mqtt://host:port"),
+        (("--out", "/dev/null"), "/dev/null is a file; name a directory"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    ended = hush("simulate", *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.splitlines()) == 1
+    assert words in ended.stderr
+
+
+def test_a_broker_that_is_not_there_is_one_line_and_exit_code_1() -> None:
+    ended = hush("simulate", "--broker", "mqtt://ann:secret@127.0.0.1:1")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert len(ended.stderr.splitlines()) == 1
+    assert "mqtt://ann@127.0.0.1:1: cannot connect" in ended.stderr
+    assert "secret" not in ended.stderr
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("broker", ["embedded", "mosquitto"])
+def test_a_stopped_simulation_ends_with_one_word_and_leaves_no_broker(
+    broker: str, sent: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    if broker == "mosquitto":
+        need("mosquitto")
+    command = [*HUSH, "simulate", "--clients", "200000", "--broker", broker]
+    environment = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/usr/sbin"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("hush-simulation-*/gateway-19")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(sent)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (status, "", "hush: stopped\n")
+    assert list(tmp_path.iterdir()) == []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert str(tmp_path).encode() not in path.read_bytes()
+        except OSError:
+            continue
+
+
+def test_the_embedded_broker_serves_until_ctrl_c() -> None:
+    command = [*HUSH, "broker", "run", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        said = line_of(process.stderr)
+        address = said.removeprefix("hush: broker on ").partition(",")[0]
+        served = hush("simulate", "--clients", "30", "--broker", address, "--json")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert json.loads(served.stdout)["result"]["n"] == 30
+    assert (process.returncode, out, err) == (130, "", "hush: stopped\n")
+
+
+def test_a_taken_port_is_one_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = hush("broker", "run", "--port", str(port))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert len(ended.stderr.splitlines()) == 1
+    assert f"mqtt://127.0.0.1:{port}: cannot listen there (address already in use)" in ended.stderr
+
+
+def test_a_broker_for_everybody_says_so() -> None:
+    command = [*HUSH, "broker", "run", "--port", "0", "--host", "0.0.0.0"]  # noqa: S104 - that is what is tested
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "broker on mqtt://0.0.0.0:" in line_of(process.stderr)
+        assert "WARNING: everybody" in line_of(process.stderr)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)

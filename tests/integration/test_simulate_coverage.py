@@ -1,0 +1,74 @@
+"""Do the error bars of whole simulations keep their promise? 200 runs of 200 devices, from population to estimate.
+
+The people and the noise follow from the seed of a run, so that this test gives the same verdict every time. For an
+interval that covers with probability 0.95, a random choice of seeds would leave the band with probability 0.0015.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hush_simulations.plan import Plan
+from hush_simulations.runner import simulate
+from hush_simulations.scenario import SCENARIOS
+from hush_simulations.score import covered, truth
+
+RUNS, DEVICES = 200, 200
+LOWER, UPPER = 120.0, 220.0
+
+Scored = list[tuple[dict[str, Any], dict[str, float]]]
+
+
+def _runs() -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
+    scenario = SCENARIOS["heights"]
+    for seed in range(RUNS):
+        values = scenario.population.draw(DEVICES, np.random.default_rng(seed))
+        plan = Plan(scenario=scenario, values=values, engine="memory", connections=1, noise_seed=seed)
+        (done,) = asyncio.run(simulate(plan)).rounds
+        assert done.result["n"] == DEVICES
+        yield dict(done.result), truth(values, scenario.population.mean)
+
+
+@pytest.fixture(scope="module")
+def scored() -> Scored:
+    return list(_runs())
+
+
+def share(scored: Scored, target: str = "reporters") -> float:
+    """The share of runs whose interval covers its truth."""
+    return sum(covered(result, truths)[target] for result, truths in scored) / len(scored)
+
+
+def keeps_its_promise(coverage: float) -> bool:
+    return 0.90 <= coverage <= 1.0
+
+
+def test_the_interval_of_the_reporters_covers_the_truth_in_95_of_100_runs(scored: Scored) -> None:
+    assert keeps_its_promise(share(scored))
+    assert share(scored) <= 0.99  # an interval far too wide would cover always
+
+
+def test_the_interval_of_the_population_covers_as_well(scored: Scored) -> None:
+    assert keeps_its_promise(share(scored, "population"))
+
+
+def test_intervals_at_six_tenths_of_their_width_are_found_out(scored: Scored) -> None:
+    def shrunk(result: dict[str, Any]) -> dict[str, Any]:
+        low, high = result["intervals"]["reporters"]
+        middle, half = result["mean"], 0.6 * (high - low) / 2
+        return {**result, "intervals": {"reporters": [middle - half, middle + half]}}
+
+    assert not keeps_its_promise(share([(shrunk(result), truths) for result, truths in scored]))
+
+
+def test_reports_decoded_under_half_the_range_are_found_out(scored: Scored) -> None:
+    def misread(result: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **result,
+            "intervals": {"reporters": [LOWER + (end - LOWER) / 2 for end in result["intervals"]["reporters"]]},
+        }
+
+    assert not keeps_its_promise(share([(misread(result), truths) for result, truths in scored]))

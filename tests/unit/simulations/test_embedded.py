@@ -1,0 +1,102 @@
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+
+import pytest
+
+from hush_aggregator.intake import MqttBus, Session
+from hush_client.transport import MqttTransport
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError
+from hush_simulations.embedded import embedded_broker
+
+CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x"
+DISCONNECT = b"\xe0\x00"
+
+
+def publish(number: int) -> bytes:
+    """A QoS 1 message to a/b whose payload is its packet id."""
+    packet_id = number.to_bytes(2, "big")
+    return b"\x32\x09\x00\x03a/b" + packet_id + packet_id
+
+
+async def collect(session: Session, count: int) -> set[bytes]:
+    """The payloads of so many different messages, or of those that came within four seconds."""
+    got: set[bytes] = set()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(4):
+            while len(got) < count:
+                for delivery in await session.batch():
+                    got.add(delivery.payload)
+                    delivery.ack()
+    return got
+
+
+async def test_a_session_that_was_away_gets_what_it_missed_without_delay() -> None:
+    async with embedded_broker() as address:
+        url = BrokerUrl.parse(address)
+        bus = MqttBus(url, "aggregator", status="status")
+        async with bus.connect(["a/+"]):
+            pass
+        async with MqttTransport(url, "device").connect() as link:
+            await asyncio.gather(*(link.publish("a/b", b"%d" % number) for number in range(200)))
+        began = asyncio.get_running_loop().time()
+        async with bus.connect(["a/+"]) as session:
+            assert len(await collect(session, 200)) == 200
+        assert asyncio.get_running_loop().time() - began < 4
+
+
+async def test_what_it_acknowledges_it_delivers_although_the_client_leaves_at_once() -> None:
+    async with embedded_broker() as address:
+        url = BrokerUrl.parse(address)
+        async with MqttBus(url, "aggregator", status="status").connect(["a/+"]) as session:
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(CONNECT + b"".join(map(publish, range(1, 301))) + DISCONNECT)
+            answers = await reader.read(-1)
+            writer.close()
+            acknowledged = answers.count(b"\x40\x02")
+            assert acknowledged > 100
+            assert len(await collect(session, acknowledged)) >= acknowledged
+
+
+async def test_a_port_that_is_taken_is_one_line() -> None:
+    async with embedded_broker() as address:
+        port = BrokerUrl.parse(address).port
+        with pytest.raises(BrokerError) as caught:
+            async with embedded_broker(port=port):
+                pass
+    assert str(caught.value) == (
+        f"mqtt://127.0.0.1:{port}: cannot listen there (address already in use); choose another --port or --host"
+    )
+
+
+async def test_its_port_is_free_again_afterwards() -> None:
+    async with embedded_broker() as address:
+        port = BrokerUrl.parse(address).port
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+
+
+async def test_garbage_on_its_socket_reaches_neither_the_terminal_nor_the_other_clients(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with embedded_broker() as address:
+        url = BrokerUrl.parse(address)
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)))
+        await writer.drain()
+        writer.close()
+        silent = await asyncio.open_connection(url.host, url.port)
+        async with MqttTransport(url, "device").connect() as link:
+            await link.publish("a/b", b"1")
+        silent[1].close()
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_the_log_of_its_library_is_as_before_afterwards() -> None:
+    before = logging.getLogger("amqtt").propagate, list(logging.getLogger("amqtt").handlers)
+    async with embedded_broker():
+        pass
+    assert (logging.getLogger("amqtt").propagate, logging.getLogger("amqtt").handlers) == before

@@ -1,0 +1,234 @@
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hush_common.errors import HushError, TaskError
+from hush_simulations import brokers
+from hush_simulations.brokers import mosquitto_broker, parse_broker
+from hush_simulations.keep import prepare
+from hush_simulations.options import (
+    OptionError,
+    parse_confidence,
+    parse_connections,
+    parse_count,
+    parse_port,
+    parse_rounds,
+    parse_seed,
+)
+from hush_simulations.plan import Plan
+from hush_simulations.population import Observed
+from hush_simulations.request import Request, plan_of
+from hush_simulations.scenario import SCENARIOS, find_scenario, read_scenario
+
+SCENARIO = """
+clients = 30
+[task]
+id = "weights"
+epsilon = "0.5"
+[task.domain]
+kind = "number"
+lower = 0.0
+upper = 200.0
+unit = "kg"
+[population]
+kind = "mixture"
+parts = [{ mean = 80.0, sd = 10.0 }, { weight = 2.0, mean = 65.0, sd = 8 }]
+"""
+
+
+def request(**options: Any) -> Request:  # noqa: ANN401 - any option
+    nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Request))
+    defaults = {"confidence": 0.95, "engine": "mqtt", "deterministic_noise": False}
+    return Request(**(nothing | defaults | options))
+
+
+def complaint(**options: Any) -> str:  # noqa: ANN401 - any option
+    with pytest.raises(HushError) as caught:
+        plan_of(request(**options))
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        *((parse_count, text) for text in ("0", "-1", "abc", "", "1.5", "1000001", "9" * 5000, "²")),
+        *((parse_rounds, text) for text in ("0", "1001")),
+        *((parse_connections, text) for text in ("0", "501")),
+        *((parse_seed, text) for text in ("-1", "x", str(1 << 63))),
+        *((parse_port, text) for text in ("-1", "65536", "http")),
+        *((parse_confidence, text) for text in ("0", "1", "-0.1", "95", "nan", "inf", "high")),
+        *((parse_broker, text) for text in ("rabbit", "http://x", "mqtt://", "mqtt://host:port", "localhost:1883")),
+    ],
+)
+def test_a_bad_value_is_named_in_one_line_with_a_remedy(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(text)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 250
+    assert text[:40] in message
+    assert ";" in message
+
+
+def test_good_values_are_read() -> None:
+    assert (parse_count("500"), parse_rounds("3"), parse_connections("20"), parse_seed("0")) == (500, 3, 20, 0)
+    assert parse_confidence("0.99") == 0.99
+    assert [parse_broker(text) for text in ("embedded", "mosquitto", "mqtt://h:1")] == [
+        "embedded",
+        "mosquitto",
+        "mqtt://h:1",
+    ]
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_broker("mqtt://ann:secret@host:0")
+    assert "secret" not in str(caught.value)
+
+
+def test_the_default_is_the_experiment_of_the_notebook() -> None:
+    plan, seed = plan_of(request(seed=7))
+    task = plan.scenario.task()
+    assert (len(plan.values), seed, plan.noise_seed) == (500, 7, None)
+    assert (task.id, task.mechanism, task.unit) == ("heights", "laplace", "cm")
+    assert task.epsilon == 1
+    assert "171" not in repr(plan)
+
+
+def test_the_seed_fixes_the_people_and_a_missing_seed_is_made_up_and_told() -> None:
+    (first, _), (second, _) = plan_of(request(seed=7)), plan_of(request(seed=7))
+    assert first.values == second.values
+    plan, seed = plan_of(request())
+    assert seed is not None
+    assert plan.values == plan.scenario.population.draw(500, np.random.default_rng(seed))
+
+
+def test_only_deterministic_noise_ties_the_noise_to_the_seed() -> None:
+    assert plan_of(request(seed=7, deterministic_noise=True))[0].noise_seed == 7
+    assert plan_of(request(seed=7))[0].noise_seed is None
+
+
+def test_epsilon_is_exact_and_split_over_rounds() -> None:
+    task = plan_of(request(epsilon="0.3", rounds=3))[0].scenario.task()
+    assert (task.rounds, str(task.epsilon_per_round)) == (3, "1/10")
+
+
+@pytest.mark.parametrize("text", ["0", "nan", "60", "1e-9", "abc", "0,5", "-1", "1/2"])
+def test_a_bad_epsilon_is_named(text: str) -> None:
+    assert complaint(epsilon=text).startswith("--epsilon: ")
+    assert text in complaint(epsilon=text)
+
+
+def test_a_mechanism_that_does_not_fit_says_so() -> None:
+    assert "does not fit a number" in complaint(mechanism="randomized_response")
+    assert "does not fit a bit" in complaint(scenario="survey", mechanism="laplace")
+    assert "'gauss'" in complaint(mechanism="gauss")
+
+
+def test_an_unknown_scenario_lists_those_that_exist() -> None:
+    assert "there are heights, survey; did you mean 'heights'?" in complaint(scenario="hieghts")
+    assert "name a TOML file" in complaint(scenario="xyz")
+
+
+def test_own_data_need_bounds_from_public_knowledge(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("h\n170\n180\n", encoding="utf-8")
+    assert "never from the data" in complaint(csv=path, upper="250")
+    assert "never from the data" in complaint(csv=path, lower="0")
+    assert "5 is not below --upper 5" in complaint(csv=path, lower="5", upper="5")
+    assert "not finite" in complaint(csv=path, lower="0", upper="inf")
+    assert "overflows" in complaint(csv=path, lower="-1e308", upper="1e308")
+    assert "one client" in complaint(csv=path, lower="0", upper="250", clients=2)
+    plan, seed = plan_of(request(csv=path, lower="0", upper="250", unit="cm", column="h"))
+    assert (plan.values, seed, plan.scenario.task().title) == ((170.0, 180.0), None, "Mean of h")
+
+
+def test_answers_of_ones_own_go_with_the_survey(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("q\nyes\nno\n", encoding="utf-8")
+    assert plan_of(request(scenario="survey", csv=path))[0].values == (1, 0)
+    assert "leave it out to use --csv" in complaint(scenario="heights", csv=path)
+
+
+def test_options_that_say_nothing_are_refused() -> None:
+    assert "--csv FILE" in complaint(column="h")
+    assert "leave one of them out" in complaint(engine="memory", broker="embedded")
+
+
+def test_a_scenario_may_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "weights.toml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    plan, _ = plan_of(request(scenario=str(path), seed=1))
+    assert len(plan.values) == 30
+    assert plan.scenario.population.mean == pytest.approx(70.0)
+    assert plan.scenario.task().unit == "kg"
+
+
+def test_the_data_of_a_scenario_lie_beside_its_file(tmp_path: Path) -> None:
+    text = SCENARIO[: SCENARIO.index("[population]")] + '[population]\nkind = "csv"\nfile = "w.csv"\ncolumn = "w"\n'
+    (tmp_path / "weights.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "w.csv").write_text("w\n70\n80\n", encoding="utf-8")
+    scenario = read_scenario(tmp_path / "weights.toml")
+    assert isinstance(scenario.population, Observed)
+    assert (scenario.population.values, scenario.clients) == ((70.0, 80.0), 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("[population]", "[people]"), "population: is missing"),
+        (("clients = 30", "client = 30"), "no scenario has this field"),
+        (('kind = "mixture"', 'kind = "gamma"'), "mixture"),
+        (("clients = 30", "clients = 0"), "clients"),
+        (('epsilon = "0.5"', "epsilon = 0.5"), "not exact"),
+        (("lower = 0.0", "lower = 300.0"), "not below upper"),
+        (("sd = 10.0", "sd = -1.0"), "sd"),
+        (("[task]", "[task"), "cannot be parsed"),
+    ],
+)
+def test_a_mistake_in_a_scenario_file_is_one_line(tmp_path: Path, change: tuple[str, str], words: str) -> None:
+    path = tmp_path / "weights.toml"
+    path.write_text(SCENARIO.replace(*change), encoding="utf-8")
+    assert words in complaint(scenario=str(path))
+
+
+def test_a_missing_scenario_file_is_told() -> None:
+    with pytest.raises(TaskError, match="cannot be read"):
+        find_scenario("nowhere.toml")
+
+
+def test_gateways_never_outnumber_devices() -> None:
+    def gateways(devices: int, connections: int | None) -> int:
+        return Plan(scenario=SCENARIOS["heights"], values=[170.0] * devices, connections=connections).gateways
+
+    assert [gateways(5, None), gateways(500, None), gateways(500, 3), gateways(2, 50)] == [5, 20, 3, 2]
+
+
+def test_a_directory_for_results_is_made_and_tried_first(tmp_path: Path) -> None:
+    assert prepare(tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(OptionError, match="is a file; name a directory"):
+        prepare(tmp_path / "file")
+    with pytest.raises(OptionError, match="cannot be written"):
+        prepare(tmp_path / "file" / "below")
+
+
+async def test_a_missing_mosquitto_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "installed_mosquitto", lambda: None)
+    with pytest.raises(HushError, match="not installed; run for example: apt install mosquitto") as caught:
+        async with mosquitto_broker(tmp_path):
+            pass
+    assert caught.value.exit_code == 1
+
+
+async def test_a_mosquitto_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "installed_mosquitto", lambda: "/bin/false")
+    with pytest.raises(HushError, match="does not start"):
+        async with mosquitto_broker(tmp_path):
+            pass

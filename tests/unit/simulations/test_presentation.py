@@ -1,0 +1,194 @@
+"""The table, the picture and the files of a simulation, from a run that is made up."""
+
+import csv
+import io
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from hush_simulations.document import document, lost
+from hush_simulations.keep import keep, to_json
+from hush_simulations.noise import NOT_PRIVATE
+from hush_simulations.plan import Outcome, Plan, Round
+from hush_simulations.population import Value
+from hush_simulations.received import Received
+from hush_simulations.scenario import SCENARIOS
+from hush_simulations.table import print_table
+from hush_simulations.wording import Wording
+
+
+def made_up(
+    name: str = "heights",
+    values: tuple[Value, ...] = (170.0, 180.0),
+    *,
+    mean: float | None = 174.0,
+    rounds: int = 1,
+    refused: dict[str, int] | None = None,
+    declined: dict[str, int] | None = None,
+    clamped: int = 0,
+    seed: int | None = None,
+) -> tuple[Plan, Outcome]:
+    scenario = SCENARIOS[name]
+    task = scenario.task()
+    plan = Plan(scenario=scenario, values=values, noise_seed=seed)
+    result: dict[str, Any] = {
+        "mechanism": task.mechanism,
+        "epsilon": "1",
+        "confidence": 0.95,
+        "n": 0 if mean is None else len(values),
+        "refused": refused or {},
+    }
+    if task.unit:
+        result["unit"] = task.unit
+    if mean is not None:
+        spread = 0.05 if name == "survey" else 5.0
+        result["mean"] = mean
+        result["stderr"] = {"reporters": spread, "population": spread}
+        result["intervals"] = {t: [mean - 2 * spread, mean + 2 * spread] for t in ("reporters", "population")}
+    bodies = np.arange(len(values) if mean is not None else 0, dtype=np.int64)
+    received = Received(tuple(f"{number:032x}" for number in range(len(bodies))), bodies)
+    reporters = tuple(range(len(values))) if mean is not None else ()
+    done = [
+        Round({**result, "round": number}, reporters, clamped, declined or {}, 0.5, received)
+        for number in range(rounds)
+    ]
+    return plan, Outcome(task, tuple(done))
+
+
+def table(plan: Plan, outcome: Outcome, seed: int | None = 7) -> str:
+    stream = io.StringIO()
+    print_table(document(plan, outcome, seed), outcome, Console(file=stream, width=100))
+    return stream.getvalue()
+
+
+def row(text: str, label: str) -> str:
+    return next(line for line in text.splitlines() if line.strip().startswith(label))
+
+
+def test_the_table_says_what_was_true_what_was_estimated_and_what_it_cost() -> None:
+    text = table(*made_up())
+    assert "Mean height of adults: 2 devices, laplace, epsilon 1, over MQTT (embedded)" in text
+    assert "175.00 cm" in row(text, "true mean, reporters")
+    assert "170.00 cm" in row(text, "true mean, population")
+    assert "174.00 cm" in row(text, "estimate")
+    assert "1.00 cm too low" in row(text, "estimate")
+    assert "164.00 to 184.00 cm" in row(text, "95 % interval, reporters")
+    assert "covers the truth" in row(text, "95 % interval, reporters")
+    assert "2 accepted, 0 refused" in row(text, "reports")
+    assert row(text, "epsilon spent by each device").split()[-1] == "1"
+    assert "4 reports/s" in row(text, "time")
+    assert row(text, "seed").split()[-1] == "7"
+
+
+def test_an_interval_that_misses_says_so() -> None:
+    assert "misses the truth" in row(table(*made_up(mean=200.0)), "95 % interval, reporters")
+
+
+def test_shares_are_per_cent_and_their_distance_is_points() -> None:
+    text = table(*made_up("survey", (1, 0, 0, 0), mean=0.3))
+    assert "25.00 %" in row(text, "true share of yes, reporters")
+    assert "5.00 points too high" in row(text, "estimate")
+
+
+def test_the_table_names_refusals_declined_answers_and_clamped_values() -> None:
+    text = table(*made_up(refused={"duplicate": 2}, declined={"out_of_domain": 1}, clamped=1))
+    assert "2 duplicate" in text
+    assert "a report of this id is counted already" in text
+    assert "the device declined: out_of_domain" in text
+    assert "which no error bar knows of" in row(text, "values clamped")
+
+
+def test_each_round_is_a_row() -> None:
+    text = table(*made_up(rounds=3))
+    assert [line.split()[0] for line in text.splitlines() if line.strip().endswith(" 2")] == ["0", "1", "2"]
+    assert "over 3 rounds" in row(text, "epsilon spent by each device")
+
+
+def test_no_report_is_no_estimate() -> None:
+    text = table(*made_up(mean=None, declined={"not_open": 2}))
+    assert "none: no report was counted" in row(text, "estimate")
+
+
+def test_noise_that_is_not_private_is_named_in_table_and_object() -> None:
+    plan, outcome = made_up(seed=3)
+    assert NOT_PRIVATE in row(table(plan, outcome), "noise")
+    assert "NOT private" in document(plan, outcome, 3)["noise"]
+
+
+def test_the_object_has_the_fields_of_the_design() -> None:
+    found = json.loads(to_json(document(*made_up(), 7)))
+    assert found["truth"] == {"reporters": 175.0, "population": 170.0}
+    assert found["covered"] == {"reporters": True, "population": True}
+    assert {name: found[name] for name in ("clients", "published", "lost", "elapsed_s", "reports_per_s")} == {
+        "clients": 2,
+        "published": 2,
+        "lost": 0,
+        "elapsed_s": 0.5,
+        "reports_per_s": 4.0,
+    }
+    assert (found["engine"], found["broker"], found["seed"], found["epsilon_spent"]) == ("mqtt", "embedded", 7, "1")
+    assert "rounds" not in found
+
+
+def test_a_report_that_never_arrived_is_lost_and_a_refused_one_is_not() -> None:
+    _, outcome = made_up()
+    done = outcome.rounds[0]
+
+    def with_result(**changes: object) -> Outcome:
+        result = {**done.result, **changes}
+        return Outcome(outcome.task, (Round(result, done.reporters, 0, {}, 0.5, done.received),))
+
+    assert lost(with_result(n=1)) == 1
+    assert lost(with_result(n=1, refused={"duplicate": 1})) == 0
+
+
+@pytest.mark.parametrize("error", [0.00042, 0.42, 4.2, 42.0, 4.2e7])
+def test_a_number_has_three_digits_of_its_error(error: float) -> None:
+    wording = Wording.of({"mechanism": "laplace", "stderr": {"reporters": error}})
+    shown = float(wording.number(error))
+    assert shown == pytest.approx(error, rel=0.013)
+    assert len(wording.number(error).replace(".", "").lstrip("0")) <= 8
+
+
+def test_a_huge_number_stays_short() -> None:
+    wording = Wording.of({"mechanism": "laplace", "stderr": {"reporters": 1e300}, "unit": "kg"})
+    assert wording.value(1.23456789e300) == "1.23457e+300 kg"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "options"),
+    [
+        ("heights", tuple(float(value) for value in range(150, 190)), {}),
+        ("heights", (170.0,), {"mean": -300.0}),
+        ("heights", (170.0, 170.0), {"rounds": 4}),
+        ("heights", (170.0, 170.0), {"mean": None}),
+        ("survey", (0, 1, 1), {"mean": 0.5}),
+        ("survey", (0, 1, 1), {"mean": 0.5, "rounds": 3}),
+        ("survey", (0,), {"mean": None}),
+    ],
+)
+def test_files_hold_a_picture_the_reports_and_the_object(
+    tmp_path: Path, name: str, values: tuple[Value, ...], options: dict[str, Any]
+) -> None:
+    plan, outcome = made_up(name, values, **options)
+    result, reports, picture = keep(tmp_path, document(plan, outcome, 7), plan, outcome)
+    assert json.loads(result.read_text(encoding="utf-8"))["clients"] == len(values)
+    header = picture.read_bytes()[:24]
+    assert header.startswith(b"\x89PNG")
+    assert struct.unpack(">II", header[16:]) == (1440, 1280)
+    rows = list(csv.DictReader(io.StringIO(reports.read_text(encoding="utf-8"))))
+    assert len(rows) == sum(len(done.received.ids) for done in outcome.rounds)
+
+
+def test_reports_are_kept_as_received_and_without_true_values(tmp_path: Path) -> None:
+    plan, outcome = made_up(values=(171.25, 181.5))
+    keep(tmp_path, document(plan, outcome, 7), plan, outcome)
+    text = (tmp_path / "reports.csv").read_text(encoding="utf-8")
+    assert text.splitlines()[:2] == ["round,report_id,body,decoded", f"0,{0:032x},0,120.0"]
+    assert "171.25" not in text
+    assert "181.5" not in text
