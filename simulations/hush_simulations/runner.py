@@ -31,7 +31,7 @@ __all__ = ["Progress", "simulate"]
 Progress = Callable[[int], None]
 """Called with the number of answers that are counted, refused or declined so far, whenever it changes."""
 
-_CONCURRENT = 2000  # answers under way at once, from the first draw to the commit: bounds queues at every station
+_CONCURRENT = 1000  # answers under way at once, from the first draw to the commit: bounds queues at every station
 _GRACE_SECONDS = 5.0  # a connection may be away that long before the run is given up
 _STALL_SECONDS = 15.0  # no report counted for that long: what is missing is lost
 
