@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from hush_aggregator.intake import Delivery, Session
+from hush_aggregator.bus import Delivery, Session
 from hush_common.errors import BrokerError
 from hush_common.topics import task_topic
 

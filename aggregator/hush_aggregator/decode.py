@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.intake import Delivery
+from hush_aggregator.bus import Delivery
 from hush_common import codec
 from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
 from hush_common.refusal import Refusal

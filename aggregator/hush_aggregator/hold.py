@@ -8,7 +8,7 @@ is forgotten, and the connection has to be renewed, whereupon the broker deliver
 import asyncio
 from collections.abc import Container
 
-from hush_aggregator.intake import BATCH_LIMIT, Delivery
+from hush_aggregator.bus import BATCH_LIMIT, Delivery
 from hush_common.topics import task_of_report_topic
 
 __all__ = ["Hold"]

@@ -2,91 +2,27 @@
 
 import asyncio
 import ssl
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import aiomqtt
 from paho.mqtt.client import MQTTMessage
 
+from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Inbox, Session
 from hush_common.broker_url import BrokerUrl
+from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_TASKS
 
-__all__ = ["BATCH_LIMIT", "Bus", "Delivery", "MqttBus", "Session"]
+__all__ = ["Bus", "Delivery", "MqttBus", "Session"]
 
-BATCH_LIMIT = 4096
-"""Most messages in one batch."""
 _INBOX_MESSAGES = 2 * BATCH_LIMIT
 _INBOX_BYTES = 32 * 1024 * 1024
 _TIMEOUT_S = 10.0
 _READ_AT_ONCE = 64
 _SUBACK_FAILURE = 0x80
-
-
-def _nothing() -> None:
-    """Acknowledge what needs no acknowledgement."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One message as it came.
-
-    Args:
-        topic: the topic it came on.
-        payload: its bytes, whatever they are.
-        ack: sends the broker's acknowledgement on the connection the message came from; harmless once that
-            connection is gone, and for a message that needs none.
-    """
-
-    topic: str
-    payload: bytes
-    ack: Callable[[], object] = field(default=_nothing, repr=False, compare=False)
-
-
-class Session(Protocol):
-    """One connection to a broker."""
-
-    async def batch(self) -> list[Delivery]:
-        """Wait for a message, then hand over all that have come, in order (a bounded number).
-
-        Cancelling it loses nothing: what it would have handed over comes with the next batch.
-
-        Raises:
-            BrokerError: the connection is lost.
-        """
-        ...
-
-    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish at QoS 1; return once the broker has acknowledged.
-
-        Raises:
-            BrokerError: the connection is lost, or no acknowledgement came in time.
-        """
-        ...
-
-
-class Bus(Protocol):
-    """A broker, seen by an aggregator."""
-
-    @property
-    def name(self) -> str:
-        """What to call it in a message: its address, without a password."""
-        ...
-
-    def connect(self, filters: Sequence[str]) -> AbstractAsyncContextManager[Session]:
-        """Open the session of this aggregator and subscribe to `filters` in order, at QoS 1.
-
-        Messages that came while nobody was connected, and those never acknowledged, are delivered (again), perhaps
-        before the retained messages are.
-
-        Raises:
-            BrokerError: the broker is not there, or refuses.
-        """
-        ...
 
 
 class MqttBus:
@@ -152,12 +88,11 @@ class MqttBus:
             await asyncio.shield(opening)
         except asyncio.CancelledError:  # a thread is opening the socket: wait, so that it can be closed
             await asyncio.wait({opening})
-            opening.cancelled() or opening.exception()
+            if not opening.cancelled():
+                opening.exception()  # looked at, or asyncio complains
             raise
         except aiomqtt.MqttCodeError as error:
-            raise BrokerError(
-                self.name, f"refuses the login ({_explain(error)}); check user and password in the address"
-            ) from error
+            raise BrokerError(self.name, f"refuses the login ({_explain(error)}); check user and password") from error
         except (aiomqtt.MqttError, OSError, ValueError) as error:
             raise BrokerError(
                 self.name, f"cannot connect ({_explain(error)}); start the broker, or correct the address"
@@ -175,10 +110,9 @@ class _Client(aiomqtt.Client):
         super().__init__(*args, **kwargs)
         self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
         self._client.manual_ack_set(True)
-        self.inbox: deque[Delivery] = deque()
+        self.inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES)
         self.wake = asyncio.Event()
         self._bounded = False
-        self._bytes = 0
         self._paused = False
 
     @property
@@ -191,9 +125,8 @@ class _Client(aiomqtt.Client):
 
     def take(self) -> list[Delivery]:
         """The next batch; may be empty."""
-        taken = [self.inbox.popleft() for _ in range(min(len(self.inbox), BATCH_LIMIT))]
-        self._bytes -= sum(len(delivery.payload) for delivery in taken)
-        if self._paused and not self._full:
+        taken = self.inbox.take()
+        if self._paused and not self.inbox.full:
             self._resume()
         return taken
 
@@ -213,11 +146,13 @@ class _Client(aiomqtt.Client):
             topic = message.topic
         except UnicodeDecodeError:
             topic = ""  # no topic of ours, so that its payload ends as a counted refusal
-        acknowledge = partial(self._client.ack, message.mid, message.qos) if message.qos else _nothing
-        self.inbox.append(Delivery(topic, bytes(message.payload), acknowledge))
-        self._bytes += len(message.payload)
+        payload = bytes(message.payload)
+        if message.qos:
+            self.inbox.put(Delivery(topic, payload, partial(self._client.ack, message.mid, message.qos)))
+        else:
+            self.inbox.put(Delivery(topic, payload))
         self.wake.set()
-        if self._bounded and self._full and not self._paused:
+        if self._bounded and self.inbox.full and not self._paused:
             self._pause()
 
     def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401, ARG002 - paho's
@@ -241,17 +176,10 @@ class _Client(aiomqtt.Client):
     # QoS 0 are never limited. So a full inbox stops reading the socket, and TCP makes the broker wait. Not while
     # somebody waits for an answer, though, which comes by the same socket: until the next batch is asked for.
 
-    def bound(self) -> None:
-        self._bounded = True
-
-    def unbound(self) -> None:
-        self._bounded = False
-        if self._paused:
+    def bound(self, wanted: bool) -> None:
+        self._bounded = wanted
+        if self._paused and not wanted:
             self._resume()
-
-    @property
-    def _full(self) -> bool:
-        return len(self.inbox) >= _INBOX_MESSAGES or self._bytes >= _INBOX_BYTES
 
     def _pause(self) -> None:
         socket = self._client.socket()
@@ -306,38 +234,34 @@ class _MqttSession:
             await self._subscribe(topic, qos=1)
 
     async def batch(self) -> list[Delivery]:
-        self._client.bound()
+        self._client.bound(wanted=True)
         while True:
             if self._client.lost:
                 # What is left in the inbox was not acknowledged: it comes again on the next connection.
-                raise BrokerError(
-                    self._name,
-                    "the connection was lost (a broker also ends it when another client takes the same name)",
-                )
+                raise BrokerError(self._name, "the connection was lost, or another client took the same name")
             if taken := self._client.take():
                 return taken
             self._client.wake.clear()
             await self._client.wake.wait()
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        self._client.unbound()
+        self._client.bound(wanted=False)
         try:
-            await self._client.publish(topic, payload, qos=1, retain=retain)
+            await cancellable(self._client.publish(topic, payload, qos=1, retain=retain))
         except (aiomqtt.MqttError, ValueError) as error:
             raise BrokerError(self._name, f"could not publish to {topic}: {_explain(error)}") from error
 
     async def close(self) -> None:
         try:
             if self._client.is_up:
-                await self._client.__aexit__(None, None, None)
-        except aiomqtt.MqttError:
-            pass  # a broker that does not even take a farewell
+                with suppress(aiomqtt.MqttError):  # a broker that does not even take a farewell
+                    await cancellable(self._client.__aexit__(None, None, None))
         finally:
             self._client.drop()
 
     async def _subscribe(self, topic: str, qos: int) -> None:
         try:
-            granted = await self._client.subscribe(topic, qos=qos)
+            granted = await cancellable(self._client.subscribe(topic, qos=qos))
         except aiomqtt.MqttError as error:
             raise BrokerError(self._name, f"could not subscribe to {topic}: {_explain(error)}") from error
         if any((code if isinstance(code, int) else code.value) >= _SUBACK_FAILURE for code in granted):

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
 from hush_aggregator.admission import admit
+from hush_aggregator.bus import Bus, Delivery, Session
 from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
 from hush_aggregator.hold import Hold
-from hush_aggregator.intake import Bus, Delivery, Session
 from hush_aggregator.release import document, encode
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.tally import Tally

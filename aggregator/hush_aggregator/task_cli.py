@@ -17,7 +17,7 @@ from hush_common.task_file import read_task
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.intake import Bus
+    from hush_aggregator.bus import Bus
 
 __all__ = ["app"]
 

@@ -11,6 +11,7 @@ import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_common.broker_url import BrokerUrl
+from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
 
 __all__ = ["Link", "MqttTransport", "SubscriptionRefusedError", "Transport"]
@@ -141,13 +142,13 @@ class _MqttLink:
 
     async def publish(self, topic: str, payload: bytes) -> None:
         try:
-            await self._client.publish(topic, payload, qos=1, timeout=_ACKNOWLEDGE_TIMEOUT)
+            await cancellable(self._client.publish(topic, payload, qos=1, timeout=_ACKNOWLEDGE_TIMEOUT))
         except aiomqtt.MqttError as error:
             raise self._lost() from error
 
     async def subscribe(self, topic: str) -> None:
         try:
-            granted = await self._client.subscribe(topic, qos=1)
+            granted = await cancellable(self._client.subscribe(topic, qos=1))
         except aiomqtt.MqttError as error:
             raise self._lost() from error
         if any(_is_refused(code) for code in granted):
@@ -178,7 +179,7 @@ def _is_refused(code: int | ReasonCode) -> bool:
 
 async def _close(client: aiomqtt.Client) -> None:
     try:
-        await client.__aexit__(None, None, None)
+        await cancellable(client.__aexit__(None, None, None))
     except aiomqtt.MqttError:
         _abandon(client)  # a broker that does not even take a farewell
     except asyncio.CancelledError:
@@ -201,5 +202,6 @@ def _give_up(client: aiomqtt.Client) -> None:
 def _abandon(client: aiomqtt.Client) -> None:
     """Close the socket of a connection that never came about; aiomqtt keeps it and its timer."""
     paho = client._client  # noqa: SLF001 - aiomqtt has no public way
+    paho.on_socket_register_write = None  # else aiomqtt would watch a socket that is closed by then
     paho.disconnect()
     paho.loop_write()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hush_aggregator.admission import Admitted, admit
+from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
-from hush_aggregator.intake import Delivery
 from hush_aggregator.store.base import UNKNOWN
 from hush_common.codec import encode_frame, encode_json
 from hush_common.mechanisms.build import build

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import Decoded, decode
-from hush_aggregator.intake import Delivery
 from hush_common import codec
 from hush_common.codec import encode_frame, encode_json
 from hush_common.refusal import Refusal
