@@ -8,7 +8,7 @@ from hush_common.epsilon import decimal_text
 from hush_simulations.brokers import is_external
 from hush_simulations.noise import NOT_PRIVATE, SYSTEM
 from hush_simulations.plan import Outcome, Plan, Round
-from hush_simulations.score import covered, truth
+from hush_simulations.score import covered, judged, truth
 
 __all__ = ["document", "lost"]
 
@@ -54,8 +54,8 @@ def lost(outcome: Outcome) -> int:
     """How many reports the broker acknowledged to a device and never delivered to the aggregator."""
     published = sum(len(done.reporters) for done in outcome.rounds)
     accepted = sum(int(done.result["n"]) for done in outcome.rounds)
-    refused = sum(map(int, outcome.rounds[-1].result["refused"].values()))  # counted per task, all rounds together
-    return max(0, published - accepted - refused)
+    refused = outcome.rounds[-1].result["refused"]  # counted per task, all rounds together
+    return max(0, published - judged(accepted, refused))
 
 
 def _scored(plan: Plan, done: Round) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from hush_simulations.clock import VirtualClock
 from hush_simulations.noise import SeededRng
 from hush_simulations.plan import Outcome, Plan, Round
 from hush_simulations.received import read_received
+from hush_simulations.score import judged
 from hush_simulations.ways import Ways, open_ways
 
 __all__ = ["Progress", "simulate"]
@@ -63,7 +64,7 @@ class _Run:
         self._store = directory / "aggregator.sqlite"
         self._on_progress = on_progress
         self._clock = VirtualClock(ways.task.opens)
-        self._counted = 0  # by the aggregator, refused reports included
+        self._counted = 0  # reports that the aggregator judged, a redelivery not counted again
         self._settled = 0  # those, and answers that their devices declined
         self._moved = asyncio.Event()
         self._places = asyncio.Semaphore(_CONCURRENT)
@@ -158,7 +159,7 @@ class _Run:
         return receipt.reason, receipt.clamped
 
     def _commit(self, outcome: CommitOutcome) -> None:
-        handled = outcome.accepted + sum(outcome.refused.values())
+        handled = judged(outcome.accepted, outcome.refused)
         self._counted += handled
         self._settle(handled)
 

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hush_common.refusal import Refusal
 from hush_simulations.population import Value
 
-__all__ = ["covered", "truth"]
+__all__ = ["covered", "judged", "truth"]
 
 
 def truth(values: Sequence[Value], population_mean: float | None) -> dict[str, float]:
@@ -36,3 +37,11 @@ def covered(result: Mapping[str, Any], truths: Mapping[str, float]) -> dict[str,
         for target, mean in truths.items()
         if target in intervals
     }
+
+
+def judged(accepted: int, refused: Mapping[str, int]) -> int:
+    """How many different reports were accepted or refused.
+
+    A redelivery is refused as a duplicate, but it is no further report: counted in, it would hide one that was lost.
+    """
+    return accepted + sum(count for reason, count in refused.items() if reason != Refusal.DUPLICATE)

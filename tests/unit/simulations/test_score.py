@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from hush_simulations.score import covered, truth
+from hush_simulations.score import covered, judged, truth
 
 RESULT: dict[str, Any] = {"intervals": {"reporters": [10.0, 12.0], "population": [9.0, 13.0]}}
 
@@ -33,3 +33,11 @@ def test_each_target_is_judged_against_its_own_truth() -> None:
 
 def test_without_intervals_nothing_is_covered_and_nothing_missed() -> None:
     assert covered({}, {"reporters": 1.0}) == {}
+
+
+def test_a_redelivery_is_no_further_report() -> None:
+    assert judged(95, {"duplicate": 40, "wrong_digest": 3}) == 98
+
+
+def test_duplicates_do_not_hide_reports_that_were_lost() -> None:
+    assert 100 - judged(95, {"duplicate": 5}) == 5
