@@ -39,7 +39,7 @@ def covered(result: Mapping[str, Any], truths: Mapping[str, float]) -> dict[str,
     }
 
 
-def judged(accepted: int, refused: Mapping[str, int]) -> int:
+def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:
     """How many different reports were accepted or refused.
 
     A redelivery is refused as a duplicate, but it is no further report: counted in, it would hide one that was lost.
