@@ -7,24 +7,10 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import HushError
+from hush_common.errors import OptionError
 from hush_common.topics import is_sender
 
-__all__ = ["Settings", "SettingsError"]
-
-
-class SettingsError(HushError):
-    """A setting that cannot be used.
-
-    Attributes:
-        setting: its name, as in `Settings`.
-    """
-
-    exit_code = 2
-
-    def __init__(self, setting: str, message: str) -> None:
-        super().__init__(f"{setting}: {message}")
-        self.setting = setting
+__all__ = ["Settings"]
 
 
 def _broker(value: object) -> object:
@@ -75,7 +61,7 @@ class Settings(BaseModel):
         """Validate `values`.
 
         Raises:
-            SettingsError: naming the setting, its value, and the remedy.
+            OptionError: naming the setting, its value, and the remedy.
             BrokerError: the address of the broker is none.
         """
         try:
@@ -85,4 +71,4 @@ class Settings(BaseModel):
             name = ".".join(str(part) for part in first["loc"])
             message = str(first.get("ctx", {}).get("error", first["msg"]))
             value = "" if first["type"] in {"missing", "extra_forbidden"} else f"{str(first['input'])[:80]!r}: "
-            raise SettingsError(name, f"{value}{message}") from error
+            raise OptionError(name, f"{value}{message}") from error

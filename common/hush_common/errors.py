@@ -3,6 +3,7 @@
     HushError
     ├── TaskError            a task that must not be published or answered
     │   └── EpsilonError     an epsilon that is no number, or outside what hush admits
+    ├── OptionError          a setting or an option of the command line that cannot be used
     ├── DomainError          a value that the domain of a task does not admit
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
@@ -17,6 +18,7 @@ __all__ = [
     "DomainError",
     "EpsilonError",
     "HushError",
+    "OptionError",
     "StateError",
     "StoreError",
     "TaskError",
@@ -59,6 +61,20 @@ class StateError(HushError):
 
 class StoreError(HushError):
     """The durable store of an aggregator cannot be opened, read or written."""
+
+
+class OptionError(HushError):
+    """A setting or an option of the command line that cannot be used.
+
+    Attributes:
+        option: its name as typed (`--clients`).
+    """
+
+    exit_code = 2
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(f"{option}: {message}")
+        self.option = option
 
 
 class BrokerError(HushError):

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from hush_common.errors import OptionError
 from hush_simulations.embedded import embedded_broker
-from hush_simulations.options import OptionError, parse_port
+from hush_simulations.options import parse_port
 from hush_simulations.stopping import run_to_end
 
 __all__ = ["app"]

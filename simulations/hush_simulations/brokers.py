@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import BrokerError
-from hush_simulations.options import OptionError
+from hush_common.errors import BrokerError, OptionError
 
 __all__ = ["BROKERS", "installed_mosquitto", "is_external", "mosquitto_broker", "open_broker", "parse_broker"]
 

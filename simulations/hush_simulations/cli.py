@@ -9,18 +9,11 @@ import typer
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_common.errors import BrokerError
+from hush_common.errors import BrokerError, OptionError
 from hush_simulations.brokers import is_external, parse_broker
 from hush_simulations.document import document, lost
 from hush_simulations.keep import keep, prepare, to_json
-from hush_simulations.options import (
-    OptionError,
-    parse_confidence,
-    parse_connections,
-    parse_count,
-    parse_rounds,
-    parse_seed,
-)
+from hush_simulations.options import parse_confidence, parse_connections, parse_count, parse_rounds, parse_seed
 from hush_simulations.plan import Engine, Outcome, Plan
 from hush_simulations.progress import counting
 from hush_simulations.request import Request, plan_of

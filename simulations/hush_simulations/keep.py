@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hush_simulations.options import OptionError
+from hush_common.errors import OptionError
 from hush_simulations.plan import Outcome, Plan
 from hush_simulations.plots import draw
 from hush_simulations.received import decoded

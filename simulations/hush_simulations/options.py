@@ -2,11 +2,10 @@
 
 import math
 
-from hush_common.errors import HushError
+from hush_common.errors import OptionError
 
 __all__ = [
     "MOST_CLIENTS",
-    "OptionError",
     "parse_bound",
     "parse_confidence",
     "parse_connections",
@@ -20,20 +19,6 @@ MOST_CLIENTS = 1_000_000
 """More devices than this are no simulation of single messages any more."""
 _MOST_CONNECTIONS = 500
 _MOST_ROUNDS = 1000
-
-
-class OptionError(HushError):
-    """An option of the command line that cannot be used.
-
-    Attributes:
-        option: its name as typed (`--clients`).
-    """
-
-    exit_code = 2
-
-    def __init__(self, option: str, message: str) -> None:
-        super().__init__(f"{option}: {message}")
-        self.option = option
 
 
 def _whole(option: str, text: str, smallest: int, largest: int, remedy: str) -> int:

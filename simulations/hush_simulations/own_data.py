@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from hush_simulations.options import MOST_CLIENTS, OptionError
+from hush_common.errors import OptionError
+from hush_simulations.options import MOST_CLIENTS
 from hush_simulations.population import Observed, Value
 
 __all__ = ["read_column"]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hush_simulations.options import OptionError
+from hush_common.errors import OptionError
 
 __all__ = ["Bernoulli", "Mixture", "Normal", "Observed", "Population", "Value"]
 

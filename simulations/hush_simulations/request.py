@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from hush_common.epsilon import decimal_text, parse_epsilon
-from hush_simulations.options import OptionError, parse_bound
+from hush_common.errors import OptionError
+from hush_simulations.options import parse_bound
 from hush_simulations.own_data import read_column
 from hush_simulations.plan import Engine, Plan
 from hush_simulations.population import Observed

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hush_common.domain import BitDomain
-from hush_common.errors import TaskError
+from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
-from hush_simulations.options import MOST_CLIENTS, OptionError
+from hush_simulations.options import MOST_CLIENTS
 from hush_simulations.own_data import read_column
 from hush_simulations.population import Bernoulli, Mixture, Normal, Observed, Population
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from hush_aggregator.settings import Settings, SettingsError
-from hush_common.errors import BrokerError
+from hush_aggregator.settings import Settings
+from hush_common.errors import BrokerError, OptionError
 
 
 def values(tmp_path: Path, **changes: object) -> dict[str, object]:
@@ -36,9 +36,9 @@ def test_any_confidence_inside_0_and_1_will_do(tmp_path: Path, confidence: float
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value(tmp_path: Path, setting: str, value: object, message: str) -> None:
-    with pytest.raises(SettingsError, match=message) as caught:
+    with pytest.raises(OptionError, match=message) as caught:
         Settings.read(values(tmp_path, **{setting: value}))
-    assert caught.value.setting == setting
+    assert caught.value.option == setting
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
 
@@ -50,5 +50,5 @@ def test_a_wrong_address_is_told_without_its_password(tmp_path: Path) -> None:
 
 
 def test_a_missing_setting_is_named() -> None:
-    with pytest.raises(SettingsError, match="broker: Field required"):
+    with pytest.raises(OptionError, match="broker: Field required"):
         Settings.read({"store": "hush.sqlite"})

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush_common.errors import HushError, TaskError
+from hush_common.errors import HushError, OptionError, TaskError
 from hush_simulations import brokers
 from hush_simulations.brokers import mosquitto_broker, parse_broker
 from hush_simulations.keep import prepare
 from hush_simulations.options import (
-    OptionError,
     parse_confidence,
     parse_connections,
     parse_count,

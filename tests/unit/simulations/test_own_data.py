@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from hush_common.errors import OptionError
 from hush_simulations import own_data
-from hush_simulations.options import OptionError
 from hush_simulations.own_data import read_column
 
 

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
+from hush_common.errors import OptionError
 from hush_simulations.noise import SeededRng
-from hush_simulations.options import OptionError
 from hush_simulations.population import Bernoulli, Mixture, Normal, Observed
 from hush_simulations.scenario import SCENARIOS
 

@@ -144,7 +144,8 @@ def test_a_report_that_never_arrived_is_lost_and_a_refused_one_is_not() -> None:
         return Outcome(outcome.task, (Round(result, done.reporters, 0, {}, 0.5, done.received),))
 
     assert lost(with_result(n=1)) == 1
-    assert lost(with_result(n=1, refused={"duplicate": 1})) == 0
+    assert lost(with_result(n=1, refused={"wrong_digest": 1})) == 0
+    assert lost(with_result(n=1, refused={"duplicate": 1})) == 1  # a redelivery of the other one
 
 
 @pytest.mark.parametrize("error", [0.00042, 0.42, 4.2, 42.0, 4.2e7])
