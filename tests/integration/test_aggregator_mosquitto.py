@@ -57,7 +57,8 @@ def shell(program: str, port: int, *arguments: str) -> str:
 
 
 def counted(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as reader:
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")  # both from one snapshot: the aggregator goes on committing
         (rows,) = reader.execute("SELECT count(*) FROM report").fetchone()
         (n,) = reader.execute("SELECT coalesce(sum(n), 0) FROM tally").fetchone()
     assert rows == n
