@@ -44,7 +44,7 @@ class OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
 
 
 class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
-    """amqtt with one fault mended: a session that returns is heard at once."""
+    """amqtt with two faults mended: a session that returns is heard at once, and gets only what it subscribed to."""
 
     def __init__(self, configuration: BrokerConfig) -> None:
         super().__init__(configuration)
@@ -55,6 +55,11 @@ class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
         task = asyncio.create_task(super()._publish_session_retained_messages(session), name="hush-redeliver")
         self._redelivering.add(task)
         task.add_done_callback(self._redelivering.discard)
+
+    async def _publish_retained_messages_for_subscription(self, subscription: tuple[str, int], session: Any) -> None:  # noqa: ANN401
+        """Publish them to a session that holds the subscription; amqtt sends a newcomer those of everybody's."""
+        if any(holder is session for holder, _ in self._subscriptions.get(subscription[0], ())):
+            await super()._publish_retained_messages_for_subscription(subscription, session)
 
 
 @asynccontextmanager

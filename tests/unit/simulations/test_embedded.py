@@ -60,6 +60,17 @@ async def test_what_it_acknowledges_it_delivers_although_the_client_leaves_at_on
             assert len(await collect(session, acknowledged)) >= acknowledged
 
 
+async def test_a_newcomer_gets_the_retained_messages_of_its_own_subscriptions_only() -> None:
+    async with embedded_broker() as address:
+        url = BrokerUrl.parse(address)
+        async with MqttBus(url, "aggregator").connect(["tasks/+"]) as session:
+            await session.publish("tasks/a", b"task", retain=True)
+            await session.publish("estimates/a", b"estimate", retain=True)
+            async with MqttTransport(url, "device").connect() as link:
+                await link.subscribe("estimates/a")
+                assert await link.receive() == ("estimates/a", b"estimate")
+
+
 async def test_a_port_that_is_taken_is_one_line() -> None:
     async with embedded_broker() as address:
         port = BrokerUrl.parse(address).port
