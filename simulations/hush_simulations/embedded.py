@@ -44,7 +44,11 @@ class OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
 
 
 class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
-    """amqtt with two faults mended: a session that returns is heard at once, and gets only what it subscribed to."""
+    """amqtt with three faults mended.
+
+    A session that returns is heard at once, a newcomer gets only what it subscribed to, and what a client sent before
+    it left reaches its subscribers.
+    """
 
     def __init__(self, configuration: BrokerConfig) -> None:
         super().__init__(configuration)
@@ -55,6 +59,15 @@ class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
         task = asyncio.create_task(super()._publish_session_retained_messages(session), name="hush-redeliver")
         self._redelivering.add(task)
         task.add_done_callback(self._redelivering.discard)
+
+    async def _handle_disconnect(self, client_session: Any, handler: Any, disconnect_waiter: Any) -> None:  # noqa: ANN401
+        """Hand on what a client sent before it left; amqtt has acknowledged it by now, and would forget it."""
+        received = client_session.delivered_message_queue
+        while not received.empty():
+            message: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            message.set_result(received.get_nowait())
+            await self._handle_message_delivery(client_session, handler, message)
+        await super()._handle_disconnect(client_session, handler, disconnect_waiter)
 
     async def _publish_retained_messages_for_subscription(self, subscription: tuple[str, int], session: Any) -> None:  # noqa: ANN401
         """Publish them to a session that holds the subscription; amqtt sends a newcomer those of everybody's."""

@@ -1,6 +1,8 @@
 """The arithmetic of the ledger, and the limits that are enforced in the transaction of the charge."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -21,10 +23,10 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def connection() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
-    return connection
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
+        yield connection
 
 
 def ask(value: object = 172.0, *, device: str = "d", policy: Policy | None = None, **changes: object) -> Question:
