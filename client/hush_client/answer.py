@@ -13,7 +13,9 @@ from hush_client import ledger, outbox
 from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_common.codec import encode_frame
-from hush_common.mechanisms.build import build
+from hush_common.epsilon import decimal_text
+from hush_common.errors import EpsilonError
+from hush_common.mechanisms import perturb
 from hush_common.report import Report
 from hush_common.rng import Rng
 from hush_common.task import Task
@@ -23,7 +25,17 @@ __all__ = ["Question", "answer"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of one device now, and its private value, which no text made of this shows."""
+    """What is asked of one device now, and its private value, which no text made of this shows.
+
+    Args:
+        device: whose answer it is.
+        task: what is asked.
+        value: the private value.
+        topic: where the report goes.
+        policy: the limits of the device.
+        now: the time, aware.
+        epsilon: which of the task's offers to take; None takes the dearest that the limits admit.
+    """
 
     device: str
     task: Task
@@ -31,6 +43,7 @@ class Question:
     topic: str
     policy: Policy
     now: datetime
+    epsilon: Fraction | None = None
 
 
 def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tuple[Receipt, int | None]:
@@ -41,16 +54,20 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
 
     Raises:
         DomainError: the domain does not admit the value; nothing was drawn or written.
+        EpsilonError: the task does not offer the epsilon that was asked for; likewise.
     """
     task, device = question.task, question.device
     round_ = task.current_round(question.now)
+    spent = ledger.spent(connection, device, task.purpose)
+    offer, reason = _choose(question, spent)
+    cost = _totals(task)[offer] / task.rounds
     receipt = Receipt(
         status="refused",
         reason=None,
         task=task.id,
         round=round_,
-        epsilon=task.epsilon_per_round,
-        spent=ledger.spent(connection, device, task.purpose),
+        epsilon=cost,
+        spent=spent,
         cap=question.policy.lifetime,
     )
     if ledger.pinned_digest(connection, device, task.id) not in (None, task.digest):
@@ -59,27 +76,53 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
         return replace(receipt, reason=Reason.NOT_OPEN), None
     first = ledger.find(connection, device, task.id, round_)
     if first is not None:
-        return replace(receipt, status="already_answered", report_id=first.report_id.hex()), None
-    reason = _over_limit(question.policy, task, receipt.spent)
+        known = replace(receipt, status="already_answered", epsilon=first.epsilon, report_id=first.report_id.hex())
+        return known, None
     if reason is not None:
         return replace(receipt, reason=reason), None
     index = task.domain.index(question.value)
-    report = Report.new(task.digest, round_, build(task).perturb(index.index, rng), rng)
-    spent = ledger.charge(connection, _charge(question, report))
+    report = Report.new(task.digest, round_, perturb(task.randomizer, index, rng, offer), rng)
+    spent = ledger.charge(connection, _charge(question, report, cost))
     sequence = outbox.put(connection, question.topic, encode_frame((report,)))
     stored = replace(receipt, status="queued", spent=spent, report_id=report.id.hex(), clamped=index.clamped)
     return stored, sequence
 
 
-def _over_limit(policy: Policy, task: Task, spent: Fraction) -> Reason | None:
-    if task.epsilon > policy.max_epsilon:
+def _totals(task: Task) -> tuple[Fraction, ...]:
+    return task.offers or (task.epsilon,)
+
+
+def _choose(question: Question, spent: Fraction) -> tuple[int, Reason | None]:
+    """The number of the offer, and why even that one is too dear. The value has no part in it: privacy rests on that.
+
+    Raises:
+        EpsilonError: the task does not offer the epsilon that was asked for.
+    """
+    task, asked = question.task, question.epsilon
+    totals = _totals(task)
+    candidates = range(len(totals))
+    if asked is not None:
+        if asked not in totals:
+            texts = " or ".join(map(decimal_text, totals))
+            raise EpsilonError("epsilon", f"{task.id} does not offer {decimal_text(Fraction(asked))}; choose {texts}")
+        candidates = range(totals.index(asked), totals.index(asked) + 1)
+    reason = None
+    for offer in reversed(candidates):
+        reason = _over_limit(question.policy, totals[offer], totals[offer] / task.rounds, spent)
+        if reason is None:
+            return offer, None
+    return candidates[0], reason
+
+
+def _over_limit(policy: Policy, total: Fraction, cost: Fraction, spent: Fraction) -> Reason | None:
+    if total > policy.max_epsilon:
         return Reason.EPSILON_TOO_LARGE
-    if spent + task.epsilon_per_round > policy.lifetime:
+    if spent + cost > policy.lifetime:
         return Reason.OVER_BUDGET
     return None
 
 
-def _charge(question: Question, report: Report) -> ledger.Charge:
+def _charge(question: Question, report: Report, cost: Fraction) -> ledger.Charge:
     task = question.task
     return ledger.Charge(
         device=question.device,
@@ -88,7 +131,7 @@ def _charge(question: Question, report: Report) -> ledger.Charge:
         digest=task.digest,
         purpose=task.purpose,
         mechanism=task.mechanism,
-        epsilon=task.epsilon_per_round,
+        epsilon=cost,
         report_id=report.id,
         charged_at=question.now,
     )

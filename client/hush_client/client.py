@@ -1,6 +1,7 @@
 """One device: the three lines that a device needs."""
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
+from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,9 +63,11 @@ class Client:
     ) -> None:
         await self._gateway.__aexit__(kind, error, traceback)
 
-    async def report(self, task_id: str, value: object, *, timeout: float | None = 30.0) -> Receipt:
+    async def report(
+        self, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: Fraction | None = None
+    ) -> Receipt:
         """Answer the current round of a task, at most once; see `Gateway.report`."""
-        return await self._gateway.report(self._device, task_id, value, timeout=timeout)
+        return await self._gateway.report(self._device, task_id, value, timeout=timeout, epsilon=epsilon)
 
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
         """The task published under an id; see `Gateway.task`."""

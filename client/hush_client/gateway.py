@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -91,7 +92,15 @@ class Gateway:
         if not sending.cancelled() and (bug := sending.exception()) is not None:
             raise bug
 
-    async def report(self, device: str, task_id: str, value: object, *, timeout: float | None = 30.0) -> Receipt:
+    async def report(
+        self,
+        device: str,
+        task_id: str,
+        value: object,
+        *,
+        timeout: float | None = 30.0,
+        epsilon: Fraction | None = None,
+    ) -> Receipt:
         """Answer the current round of a task for one device, at most once, and wait for the broker.
 
         Cancelling it is safe at any time: the answer is either stored whole, and will be sent, or nothing happened.
@@ -102,10 +111,13 @@ class Gateway:
             task_id: id of a published task.
             value: the private value. It is perturbed here, and neither stored nor logged.
             timeout: seconds to wait for the task and for the acknowledgement; None waits for ever, 0 not at all.
+            epsilon: which total to take of those that the task offers; None takes the dearest that the limits of the
+                device admit. Choose it without regard to the value: which one it was is public.
 
         Raises:
             BrokerError: the task is not known in time: no connection, or nothing published under this id.
             TaskError: the id is none, or what is published under it is no legal task.
+            EpsilonError: the task does not offer `epsilon`; nothing was drawn or spent.
             DomainError: the domain of the task does not admit the value; nothing was drawn or spent.
             StateError: the disk is full, or the state damaged; nothing was spent or sent.
         """
@@ -115,7 +127,7 @@ class Gateway:
         sender, state = self._running()
         task = await self.task(task_id, timeout=timeout)
         topic = report_topic(task.id, self._name)
-        question = Question(device, task, value, topic, self._policy, self._clock())
+        question = Question(device, task, value, topic, self._policy, self._clock(), epsilon)
         receipt, sequence = await state.run(
             partial(answer, question=question, rng=self._rng), after=lambda result: sender.stored(result[1])
         )

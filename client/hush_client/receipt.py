@@ -43,7 +43,7 @@ class Receipt:
         reason: why it was refused, else None.
         task: id of the task.
         round: the round that was answered; None where none is open.
-        epsilon: what the answer costs; of a refused one, what it would have cost.
+        epsilon: what the answer costs; of a refused one, what the cheapest offer would have cost.
         spent: what this device has spent on the task's purpose by now.
         cap: the most it may ever spend on it.
         report_id: the 32 hexadecimal digits under which the aggregator counts the report; None if refused.

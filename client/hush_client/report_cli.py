@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -19,7 +20,7 @@ from hush_client.places import state_directory
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.state import State
-from hush_common.domain import BitDomain, Domain, NumberDomain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import DomainError
 from hush_common.task import Task
@@ -31,6 +32,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _LONGEST = 100
+_SHOWN = 6
 _BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -41,18 +43,40 @@ class _Order:
     state: Path
     timeout: float
     policy: Policy
+    epsilon: Fraction | None
 
 
-def parse_value(domain: Domain, text: str) -> Decimal | bool:
-    """Read a value as a person types it.
+def parse_value(domain: Domain, text: str) -> Decimal | bool | str | list[Decimal]:
+    """Read a value as a person types it: a number, yes or no, a label, or numbers with commas between them.
 
     Raises:
         DomainError: it is no value of the domain. The message repeats it: whoever typed it sees it alone.
     """
-    if isinstance(domain, BitDomain):
-        if text.lower() not in _BITS:
-            raise DomainError(f"{text[:40]!r} is neither yes nor no; write yes, no, true, false, 1 or 0")
-        return _BITS[text.lower()]
+    match domain:
+        case BitDomain():
+            if text.lower() not in _BITS:
+                raise DomainError(f"{text[:40]!r} is neither yes nor no; write yes, no, true, false, 1 or 0")
+            return _BITS[text.lower()]
+        case CategoryDomain(labels=labels):
+            if text not in labels:
+                raise DomainError(f"{text[:40]!r} is no label of this task; write one of {_some(labels)}")
+            return text
+        case VectorDomain(coordinates=coordinates):
+            parts = text.split(",")
+            if len(parts) != len(coordinates):
+                names = _some([coordinate.name for coordinate in coordinates])
+                raise DomainError(f"{text[:40]!r} holds {len(parts)} numbers, not {len(coordinates)}; write {names}")
+            return [_number(part.strip()) for part in parts]
+        case NumberDomain():
+            return _number(text)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names, for a message."""
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def _number(text: str) -> Decimal:
     if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
         raise DomainError(f"{text[:40]!r} is no finite number; write for example 172.5")
     return Decimal(text)
@@ -65,8 +89,8 @@ def report(
         str,
         typer.Argument(
             metavar="VALUE",
-            help="A number, or yes/no; - reads it from standard input, where no list of processes shows it. "
-            "It is perturbed here and never sent.",
+            help="A number, yes/no, a label, or numbers with commas; - reads it from standard input, where no list of "
+            "processes shows it. It is perturbed here and never sent.",
         ),
     ],
     *,
@@ -78,6 +102,9 @@ def report(
         Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")] = 10.0,
+    epsilon: Annotated[
+        str, typer.Option(help="Which of the task's epsilons to take; else the dearest that your limits admit.")
+    ] = "",
     max_epsilon: Annotated[str, typer.Option(help="Most that one task may cost.")] = "4",
     lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
     as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
@@ -88,7 +115,8 @@ def report(
     if not math.isfinite(timeout):
         raise typer.BadParameter(f"--timeout {timeout} is no number of seconds; write for example 10")
     policy = Policy(parse_epsilon(max_epsilon, field="--max-epsilon"), parse_epsilon(lifetime, field="--lifetime"))
-    order = _Order(broker, device, state_directory(state), timeout, policy)
+    chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
+    order = _Order(broker, device, state_directory(state), timeout, policy, chosen)
     text = sys.stdin.readline().strip() if value == "-" else value
     known, receipt = asyncio.run(_report(order, task, text))
     if as_json:
@@ -107,7 +135,7 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
         value = parse_value(task.domain, text)
         left = deadline - asyncio.get_running_loop().time()
         try:
-            receipt = await client.report(task_id, value, timeout=max(left, 0))
+            receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
         except DomainError as error:
             raise DomainError(f"{text!r}: {error}") from error
         left = deadline - asyncio.get_running_loop().time()
@@ -161,7 +189,7 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
 
 def _clamped(task: Task) -> str:
     if not isinstance(task.domain, NumberDomain):
-        return ""
+        return "A number lies outside its bounds; the nearer bound was answered instead."
     low, high = Fraction(task.domain.lower), Fraction(task.domain.upper)
     bounds = f"{decimal_text(low)} to {decimal_text(high)} {task.unit}".rstrip()
     return f"The value lies outside {bounds}; the nearer bound was answered instead."

@@ -28,6 +28,12 @@ _COMMANDS = {
     "task": _Command("hush_aggregator.task_cli", "aggregator", "Check a task file, or publish it to a broker."),
     "report": _Command("hush_client.report_cli", "", "Answer a task once, from a shell or cron."),
     "ledger": _Command("hush_client.ledger_cli", "", "Show what this device has spent, in plain words."),
+    "plan": _Command(
+        "hush_simulations.planner_cli", "simulations", "Of people, epsilon and error, any two give the third."
+    ),
+    "audit": _Command(
+        "hush_simulations.audit_cli", "simulations", "Measure from samples how much a mechanism gives away."
+    ),
     "broker": _Command("hush_simulations.broker_cli", "simulations", "Run a small MQTT broker, to try things."),
 }
 

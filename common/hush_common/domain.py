@@ -5,6 +5,7 @@ rounded, because the *index* is what is bounded (MATHS: any two indices are at m
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -14,18 +15,32 @@ from typing import Literal
 
 from hush_common.errors import DomainError, TaskError
 
-__all__ = ["GRID_STEPS", "BitDomain", "Domain", "Index", "NumberDomain"]
+__all__ = ["GRID_STEPS", "BitDomain", "CategoryDomain", "Coordinate", "Domain", "Index", "NumberDomain", "VectorDomain"]
 
+MOST_LABELS = 1024
+LABEL_LIMIT = 100
 GRID_STEPS = 1 << 20
 """Steps of the grid of a number: rounding to it moves a value by at most (upper - lower) / 2^21."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A value as the mechanism sees it: an integer of the domain, and whether the value had to be clamped into it."""
+    """A value as the mechanism sees it.
 
-    index: int
+    Args:
+        index: an integer of the domain; of a vector, one for each coordinate.
+        clamped: whether the value had to be moved into the domain.
+    """
+
+    index: int | tuple[int, ...]
     clamped: bool = False
+
+    @property
+    def scalar(self) -> int:
+        """The index of a domain that has one, which a vector has not."""
+        if isinstance(self.index, tuple):
+            raise TypeError("the index of a vector is not one integer")
+        return self.index
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,110 @@ class BitDomain:
         raise DomainError(f"the value is {_kind(value)}, not yes or no; pass True, False, 1 or 0")
 
 
-Domain = NumberDomain | BitDomain
+@dataclass(frozen=True)
+class CategoryDomain:
+    """One of k labels, 2 ≤ k ≤ 1024.
+
+    Args:
+        labels: distinct, printable, not empty; the index of a label is its place.
+
+    Raises:
+        TaskError: too few or too many labels, a repeated, empty or unprintable one.
+    """
+
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.labels) <= MOST_LABELS:  # noqa: PLR2004 - one category is no question
+            raise TaskError("domain.labels", f"{len(self.labels)} labels; a category has 2 to {MOST_LABELS}")
+        for place, label in enumerate(self.labels):
+            if not label.strip() or not label.isprintable() or len(label) > LABEL_LIMIT:
+                raise TaskError(
+                    "domain.labels", f"label {place + 1}, {label[:40]!r}, is no line of 1 to {LABEL_LIMIT} letters"
+                )
+        if len(self._places) < len(self.labels):
+            twice = next(label for place, label in enumerate(self.labels) if self._places[label] != place)
+            raise TaskError("domain.labels", f"{twice!r} stands twice; a label is one category")
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {label: place for place, label in enumerate(self.labels)}
+
+    def index(self, value: object) -> Index:
+        """The place of a label.
+
+        Raises:
+            DomainError: anything but one of the labels.
+        """
+        if not isinstance(value, str):
+            raise DomainError(f"the value is {_kind(value)}, not a label; pass one of the task's labels as text")
+        if value not in self._places:
+            raise DomainError("the value is none of the task's labels; spell it exactly as the task does")
+        return Index(self._places[value])
+
+
+@dataclass(frozen=True)
+class Coordinate(NumberDomain):
+    """One bounded number of a vector, with a name."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class VectorDomain:
+    """d bounded numbers, 1 ≤ d ≤ 1024, each on the grid of its own range.
+
+    Args:
+        coordinates: their bounds; names are distinct.
+
+    Raises:
+        TaskError: no or too many coordinates, a repeated, empty or unprintable name.
+    """
+
+    coordinates: tuple[Coordinate, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.coordinates) <= MOST_LABELS:
+            raise TaskError(
+                "domain.coordinates", f"{len(self.coordinates)} coordinates; a vector has 1 to {MOST_LABELS}"
+            )
+        names = [coordinate.name for coordinate in self.coordinates]
+        for name in names:
+            if not name.strip() or not name.isprintable() or len(name) > LABEL_LIMIT:
+                raise TaskError(
+                    "domain.coordinates", f"the name {name[:40]!r} is no line of 1 to {LABEL_LIMIT} letters"
+                )
+            if names.count(name) > 1:
+                raise TaskError("domain.coordinates", f"{name!r} stands twice; give each coordinate its own name")
+
+    @property
+    def steps(self) -> int:
+        return self.coordinates[0].steps
+
+    def index(self, value: object) -> Index:
+        """The grid index of each coordinate, in the order of the task.
+
+        Args:
+            value: a sequence of d real numbers, or a mapping from every name to one.
+
+        Raises:
+            DomainError: another length, another name, or a coordinate that its range does not admit.
+        """
+        if isinstance(value, Mapping):
+            if value.keys() != {coordinate.name for coordinate in self.coordinates}:
+                raise DomainError("the names of the value are not those of the task's coordinates")
+            value = [value[coordinate.name] for coordinate in self.coordinates]
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            raise DomainError(
+                f"the value is {_kind(value)}, not a vector; pass a list of {len(self.coordinates)} numbers"
+            )
+        if len(value) != len(self.coordinates):
+            raise DomainError(f"the vector has {len(value)} numbers; this task asks for {len(self.coordinates)}")
+        parts = [coordinate.index(number) for coordinate, number in zip(self.coordinates, value, strict=True)]
+        return Index(tuple(part.scalar for part in parts), clamped=any(part.clamped for part in parts))
+
+
+Domain = NumberDomain | BitDomain | CategoryDomain | VectorDomain
 
 
 def _kind(value: object) -> str:

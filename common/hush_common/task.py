@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
 
-from hush_common.domain import BitDomain, Domain, NumberDomain
-from hush_common.epsilon import LARGEST, SMALLEST, decimal_text, log_ceiling
+from hush_common.domain import Domain, NumberDomain
+from hush_common.epsilon import LARGEST, SMALLEST, decimal_text
 from hush_common.errors import EpsilonError, TaskError
-from hush_common.mechanisms.randomized_response import coin_loss_ratio
+from hush_common.mechanisms.build import assemble
+from hush_common.mechanisms.offers import Offers, Single
+from hush_common.mechanisms.parameters import MechanismName, Parameters
 from hush_common.report import DIGEST_BYTES
 
-__all__ = ["CLOCK_SKEW", "Coins", "MechanismName", "Task", "digest_of", "is_task_id"]
-
-MechanismName = Literal["laplace", "randomized_response"]
+__all__ = ["CLOCK_SKEW", "MOST_OFFERS", "Task", "digest_of", "is_task_id"]
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far the clocks of a device and of an aggregator may disagree before a report counts as early or late."""
@@ -24,6 +23,8 @@ CLOCK_SKEW = timedelta(minutes=5)
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _TEXT_LIMIT = 500
 _ROUND_LIMIT = 1_000_000
+MOST_OFFERS = 8
+"""Most epsilons that one task may offer."""
 
 
 def is_task_id(text: str) -> bool:
@@ -36,35 +37,6 @@ def digest_of(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()[:DIGEST_BYTES]
 
 
-@dataclass(frozen=True, slots=True)
-class Coins:
-    """Two-coin randomized response: answer truthfully with probability `truth`, else "yes" with probability `yes`."""
-
-    truth: Fraction
-    yes: Fraction
-
-    def epsilon(self) -> Fraction:
-        """The loss of one answer, rounded up to six decimals, from all four ratios.
-
-        Raises:
-            TaskError: a probability outside [0, 1], no information, or a loss without bound.
-        """
-        for name, p in (("truth", self.truth), ("yes", self.yes)):
-            if not 0 <= p <= 1:
-                raise TaskError(f"coins.{name}", f"{decimal_text(p)} is no probability; write a number from 0 to 1")
-        if self.truth == 0:
-            raise TaskError("coins.truth", "0 means that every answer is a coin: nothing can be learned; raise it")
-        ratio = coin_loss_ratio(self.truth, self.yes)
-        if ratio is None:
-            raise TaskError(
-                "coins", "some answer gives the bit away (infinite epsilon); keep both strictly inside 0 and 1"
-            )
-        try:
-            return log_ceiling(ratio)
-        except ValueError as error:
-            raise TaskError("coins", "these coins lose more than epsilon = 50; lower truth") from error
-
-
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What is asked of every device.
@@ -72,15 +44,17 @@ class Task:
     Args:
         id: a-z, 0-9 and -, at most 64 characters.
         epsilon: the loss of a device that answers *every* round; one round costs `epsilon / rounds`.
-        mechanism: `"laplace"` for numbers, `"randomized_response"` for bits.
+        mechanism: how a value becomes a report; `hush_common.mechanisms.build.fitting` says which fit a domain.
         domain: which values are legal.
+        parameters: what the mechanism needs besides, complete.
+        offers: the totals among which a device may choose, ascending, `epsilon` the last; empty offers `epsilon` alone.
         title: one line for a person.
         purpose: why it is asked; shown to the person whose device answers. Lifetime budgets are kept per purpose.
         rounds: how often it is asked; a device answers each round at most once.
         round_every: time from one round to the next; needed with more than one round, as is `opens`.
         opens: when the first round opens (aware datetime); None is always open.
         closes: when the task stops counting reports; None is never.
-        coins: two-coin form of randomized response; its epsilon is computed and must be the declared one.
+        enrolled: how many devices were asked, where that is known; it bounds what silence may hide.
         payload: the published bytes, exactly.
 
     Raises:
@@ -91,13 +65,15 @@ class Task:
     epsilon: Fraction
     mechanism: MechanismName
     domain: Domain
+    parameters: Parameters = field(default_factory=Parameters)
+    offers: tuple[Fraction, ...] = ()
     title: str = ""
     purpose: str = ""
     rounds: int = 1
     round_every: timedelta | None = None
     opens: datetime | None = None
     closes: datetime | None = None
-    coins: Coins | None = None
+    enrolled: int | None = None
     payload: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
@@ -112,8 +88,9 @@ class Task:
                     name, f"{text[:40]!r} is no line of at most {_TEXT_LIMIT} printable characters; shorten it"
                 )
         self._check_epsilon()
-        self._check_mechanism()
+        self._check_offers()
         self._check_times()
+        _ = self.randomizer  # a mechanism that does not fit fails here, not on a device
 
     def _check_epsilon(self) -> None:
         if not SMALLEST <= self.epsilon <= LARGEST:
@@ -125,18 +102,20 @@ class Task:
                 "epsilon", f"split over {self.rounds} rounds it falls below 0.000001 a round; ask for fewer rounds"
             )
 
-    def _check_mechanism(self) -> None:
-        fitting = "laplace" if isinstance(self.domain, NumberDomain) else "randomized_response"
-        if self.mechanism != fitting:
-            kind = "number" if isinstance(self.domain, NumberDomain) else "bit"
-            raise TaskError("mechanism", f"{self.mechanism!r} does not fit a {kind}; use {fitting!r}")
-        if self.coins is None:
+    def _check_offers(self) -> None:
+        if self.enrolled is not None and not 1 <= self.enrolled < 1 << 53:
+            raise TaskError(
+                "enrolled", f"{self.enrolled} is no number of devices; write a positive integer, or drop it"
+            )
+        if not self.offers:
             return
-        if not isinstance(self.domain, BitDomain):
-            raise TaskError("coins", 'coins answer a yes/no question; give the domain kind = "bit", or drop them')
-        if self.coins.epsilon() * self.rounds != self.epsilon:
-            right = decimal_text(self.coins.epsilon() * self.rounds)
-            raise EpsilonError("epsilon", f"{decimal_text(self.epsilon)} is not what these coins cost; write {right!r}")
+        if not 2 <= len(self.offers) <= MOST_OFFERS:  # noqa: PLR2004 - one is no choice
+            raise TaskError("offers", f"{len(self.offers)} epsilons; offer 2 to {MOST_OFFERS}, or drop offers")
+        if list(self.offers) != sorted(set(self.offers)) or self.offers[-1] != self.epsilon:
+            texts = ", ".join(map(decimal_text, self.offers))
+            raise TaskError("offers", f"{texts} do not ascend to epsilon = {decimal_text(self.epsilon)}; sort them")
+        if self.offers[0] / self.rounds < SMALLEST:
+            raise EpsilonError("offers", f"{decimal_text(self.offers[0])} is below 0.000001 a round; raise it")
 
     def _check_times(self) -> None:
         for name in ("opens", "closes"):
@@ -164,7 +143,14 @@ class Task:
 
     @property
     def epsilon_per_round(self) -> Fraction:
+        """Loss of one report under the dearest offer."""
         return self.epsilon / self.rounds
+
+    @cached_property
+    def randomizer(self) -> Single | Offers:
+        """The mechanism of one report: the one object that a device perturbs with and an aggregator estimates with."""
+        epsilons = [epsilon / self.rounds for epsilon in self.offers or (self.epsilon,)]
+        return assemble(self.mechanism, self.domain, epsilons, self.parameters)
 
     @property
     def unit(self) -> str:

@@ -17,7 +17,7 @@ from hush_client import identity, ledger, outbox
 from hush_client.answer import Question, answer
 from hush_client.policy import Policy
 from hush_common.codec import encode_frame
-from hush_common.mechanisms.build import build
+from hush_common.mechanisms import perturb
 from hush_common.report import Report
 from hush_common.rng import SystemRng
 from hush_common.task import Task
@@ -46,8 +46,8 @@ def median(function: Callable[[int], object], repetitions: int) -> float:
 def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
     """Medians by stage."""
     rng = SystemRng()
-    mechanism, index = build(task), task.domain.index(value).index
-    report = Report.new(task.digest, 0, mechanism.perturb(index, rng), rng)
+    mechanism, index = task.randomizer, task.domain.index(value)
+    report = Report.new(task.digest, 0, perturb(mechanism, index, rng), rng)
     with tempfile.TemporaryDirectory() as directory, closing(connect(Path(directory))) as store:
 
         def transact(k: int) -> None:
@@ -58,7 +58,7 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
 
         return {
             "index": median(lambda _: task.domain.index(value), repetitions),
-            "perturb": median(lambda _: mechanism.perturb(index, rng), repetitions),
+            "perturb": median(lambda _: perturb(mechanism, index, rng), repetitions),
             "encode": median(lambda _: encode_frame((report,)), repetitions),
             "transaction": median(transact, repetitions),
         }

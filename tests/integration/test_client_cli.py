@@ -24,11 +24,17 @@ class Hush(Protocol):
 
 @pytest.fixture
 async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
-    """The command, with a state of its own and a broker that serves two tasks."""
+    """The command, with a state of its own and a broker that serves a few tasks."""
+    choice = {"id": "choice", "epsilon": "2", "offers": ["0.5", "2"], "purpose": "choice", "domain": {"kind": "bit"}}
+    colour = {"id": "colour", "epsilon": "1", "domain": {"kind": "category", "labels": ["red", "light blue"]}}
+    axes = [{"name": name, "lower": -1.0, "upper": 1.0} for name in ("x", "y")]
+    move = {"id": "move", "epsilon": "1", "purpose": "moving", "domain": {"kind": "vector", "coordinates": axes}}
     smoker = {"id": "smoker", "epsilon": "1", "purpose": "health", "domain": {"kind": "bit"}}
     async with aiomqtt.Client("127.0.0.1", mosquitto.port) as administrator:
         await administrator.publish(task_topic("heights"), make_heights(), qos=1, retain=True)
-        await administrator.publish(task_topic("smoker"), make_task(smoker).payload, qos=1, retain=True)
+        for document in (smoker, choice, colour, move):
+            task = make_task(document)
+            await administrator.publish(task_topic(task.id), task.payload, qos=1, retain=True)
 
     def run(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "HUSH_BROKER": mosquitto.url}
@@ -181,3 +187,21 @@ def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
         done = hush(*command)
         assert done.returncode == 1
         assert_one_line(done.stderr, "hush.sqlite3", "restore it from a backup")
+
+
+def test_the_epsilon_that_was_chosen_is_the_one_that_is_charged(hush: Hush) -> None:
+    chosen = hush("report", "choice", "yes", "--epsilon", "0.5")
+    assert chosen.returncode == 0, chosen.stderr
+    assert_one_line(chosen.stdout, "cost epsilon 0.5", "epsilon 0.5 of 4")
+    assert_one_line(hush("report", "choice", "no", "--device", "other").stdout, "cost epsilon 2")
+    wrong = hush("report", "choice", "yes", "--device", "third", "--epsilon", "1")
+    assert wrong.returncode == 2
+    assert_one_line(wrong.stderr, "does not offer 1", "0.5 or 2")
+
+
+def test_a_label_and_a_vector_are_typed_as_they_are(hush: Hush) -> None:
+    assert_one_line(hush("report", "colour", "light blue").stdout, "colour, round 0: sent")
+    moved = hush("report", "move", "-0.5,2")
+    assert moved.returncode == 0, moved.stderr
+    assert "A number lies outside its bounds" in moved.stdout
+    assert_one_line(hush("report", "colour", "blue", "--device", "other").stderr, "'blue'", "red, light blue")

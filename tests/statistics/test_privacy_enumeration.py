@@ -1,6 +1,5 @@
 """The loss of each mechanism, computed from its whole probability table, and of planted errors by the same judge."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -8,48 +7,18 @@ from functools import cached_property
 from itertools import pairwise
 
 import pytest
+from judge import ROUNDING, TIGHT, largest_ratio, probabilities, verdict
 
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import WEIGHT_OF_TRUTH, certified_exp, log_ceiling, weight_of_lie
-from hush_common.mechanisms import Laplace, Mechanism, RandomizedResponse
+from hush_common.mechanisms import Laplace, RandomizedResponse
 from hush_common.mechanisms.randomized_response import coin_loss_ratio
-
-DIGITS = 90
-ROUNDING = Fraction(1, 10**80)
-"""The table is rounded to 90 digits, so that a computed ratio is off by a few parts in 10^90."""
-TIGHT = Fraction(1, 10**30)
 
 LN3 = log_ceiling(Fraction(3))
 SMALL_GRIDS = [(steps, Fraction(epsilon)) for steps in (1, 2, 5, 8) for epsilon in ("1/2", "1", "7/3", "4", "50")] + [
     (2, Fraction(1, 10)),
     (3, LN3),
 ]
-
-
-def table(mechanism: Mechanism, indices: Iterable[int]) -> dict[int, list[Fraction]]:
-    """For each index the probabilities of all outputs, in the order of the outputs."""
-    outputs = list(mechanism.outputs())
-    return {i: [Fraction(mechanism.probability(k, i, DIGITS)) for k in outputs] for i in indices}
-
-
-def largest_ratio(rows: dict[int, list[Fraction]]) -> Fraction:
-    """The largest P(k|i)/P(k|i') over outputs k and pairs of indices."""
-    ratios: list[Fraction] = [max(column) / min(column) for column in zip(*rows.values(), strict=True)]
-    return max(ratios)
-
-
-def verdict(mechanism: Mechanism, indices: Iterable[int], tight: Fraction = TIGHT) -> str:
-    """`"exact"`: the loss is epsilon and never above; else what is wrong with the table."""
-    rows = table(mechanism, indices)
-    if any(abs(sum(row, Fraction(-1))) > ROUNDING for row in rows.values()):
-        return "no law"
-    if any(min(row) <= 0 for row in rows.values()):
-        return "impossible output"
-    low, high = certified_exp(mechanism.epsilon)
-    ratio = largest_ratio(rows)
-    if ratio > low * (1 + ROUNDING):
-        return "above epsilon"
-    return "exact" if ratio >= high * (1 - tight) else "below epsilon"
 
 
 @pytest.mark.parametrize(("steps", "epsilon"), SMALL_GRIDS)
@@ -60,7 +29,7 @@ def test_the_loss_of_laplace_is_epsilon_to_thirty_digits_and_never_above(steps: 
 @pytest.mark.parametrize(("steps", "epsilon"), [(2, Fraction(1)), (5, Fraction(7, 3))])
 def test_the_clamped_ends_lose_epsilon_like_every_output_beyond_the_grid(steps: int, epsilon: Fraction) -> None:
     mechanism = Laplace(epsilon, steps)
-    rows = table(mechanism, range(steps + 1))
+    rows = probabilities(mechanism, range(steps + 1))
     low, high = certified_exp(epsilon)
     for end in (0, 1, -2, -1):
         column = [row[end] for row in rows.values()]
@@ -69,7 +38,7 @@ def test_the_clamped_ends_lose_epsilon_like_every_output_beyond_the_grid(steps: 
 
 def test_indices_closer_than_the_whole_grid_lose_proportionally_less() -> None:
     mechanism = Laplace(Fraction(2), 8)
-    rows = table(mechanism, range(9))
+    rows = probabilities(mechanism, range(9))
     for i, j in pairwise(range(9)):
         ratio = largest_ratio({i: rows[i], j: rows[j]})
         assert certified_exp(Fraction(1, 4))[1] * (1 - TIGHT) <= ratio
@@ -149,7 +118,7 @@ def test_the_loss_of_two_coins_is_the_largest_of_all_four_ratios(truth: str, yes
     ratio = coin_loss_ratio(Fraction(truth), Fraction(yes))
     assert ratio is not None
     mechanism = RandomizedResponse.from_coins(log_ceiling(ratio), Fraction(truth), Fraction(yes))
-    assert abs(largest_ratio(table(mechanism, (0, 1))) / ratio - 1) < ROUNDING
+    assert abs(largest_ratio(probabilities(mechanism, (0, 1))) / ratio - 1) < ROUNDING
     assert verdict(mechanism, (0, 1), tight=Fraction(1, 10**6)) == "exact"
 
 

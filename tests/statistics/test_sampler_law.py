@@ -82,7 +82,7 @@ def _one_coin(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_one_coin")
 @pytest.mark.parametrize(("s", "t"), SCALES)
 def test_every_path_of_the_sampler_together_gives_the_table(enumerate_law: Enumerate, s: int, t: int) -> None:
-    law, missing = enumerate_law(lambda rng: discrete_laplace(s, t, rng), Fraction(1, 10**5))
+    law, missing = enumerate_law(lambda rng: discrete_laplace(s, t, rng), Fraction(1, 4 * 10**5))
     assert missing < Fraction(1, 25)
     assert agrees(law, missing, Laplace(Fraction(s, t), 1), 0)
 

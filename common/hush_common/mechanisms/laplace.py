@@ -51,6 +51,10 @@ class Laplace:
         return self.steps / self.epsilon
 
     @cached_property
+    def _ratio(self) -> tuple[int, int]:
+        return self.scale.denominator, self.scale.numerator
+
+    @cached_property
     def window(self) -> int:
         """How far outside the grid a report can lie, in steps."""
         return ceil(_WINDOW * self.scale)
@@ -68,7 +72,7 @@ class Laplace:
         """
         if not 0 <= index <= self.steps:
             raise ValueError(f"the index is outside [0, {self.steps}]")
-        noise = discrete_laplace(self.scale.denominator, self.scale.numerator, rng)
+        noise = discrete_laplace(*self._ratio, rng)
         return (min(max(index + noise, -self.window), self.steps + self.window),)
 
     def admits(self, body: tuple[int, ...]) -> bool:
@@ -94,9 +98,11 @@ class Laplace:
 
 def bernoulli_exp(numerator: int, denominator: int, rng: Rng) -> bool:
     """True with probability exactly e^(-numerator/denominator), 0 ≤ numerator ≤ denominator (CKS 2020, algorithm 1)."""
-    k = 1
-    while rng.randbelow(denominator * k) < numerator:
+    k = 1 + (numerator == denominator)  # a draw below 1 out of 1 is certain
+    bound = denominator * k
+    while rng.randbelow(bound) < numerator:
         k += 1
+        bound += denominator
     return k % 2 == 1
 
 
@@ -104,18 +110,17 @@ def discrete_laplace(s: int, t: int, rng: Rng) -> int:
     """An exact draw of discrete Laplace noise of scale t/s: P(z) ∝ e^(-|z|·s/t) (CKS 2020, algorithm 2).
 
     |z| = floor((U + t·V)/s), where U + t·V is geometric with ratio e^(-1/t), drawn as a uniform residue U accepted
-    with e^(-U/t) and a geometric quotient V; a fair sign, with the negative zero rejected. The running time varies
-    with the noise: send at a time that does not depend on it.
+    with e^(-U/t) and a geometric quotient V; a fair sign (drawn with U), with the negative zero rejected. The running
+    time varies with the noise: send at a time that does not depend on it.
     """
     while True:
-        residue = rng.randbelow(t)
+        residue, negative = divmod(rng.randbelow(2 * t), 2)
         if not bernoulli_exp(residue, t, rng):
             continue
         quotient = 0
         while bernoulli_exp(1, 1, rng):
             quotient += 1
         magnitude = (residue + t * quotient) // s
-        negative = rng.randbelow(2) == 1
         if negative and magnitude == 0:
             continue
         return -magnitude if negative else magnitude

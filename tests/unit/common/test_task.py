@@ -10,7 +10,6 @@ import pytest
 
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.errors import TaskError
-from hush_common.mechanisms.build import build
 from hush_common.task import Task
 from hush_common.task_file import PAYLOAD_LIMIT, decode_task, make_task, read_task
 
@@ -181,10 +180,10 @@ def test_the_clock_decides_the_round(hours: int, round_: int | None) -> None:
 
 def test_rounds_split_the_budget() -> None:
     assert daily().epsilon_per_round == Fraction(1, 4)
-    assert build(daily()).epsilon == Fraction(1, 4)
+    assert daily().randomizer.epsilon == Fraction(1, 4)
 
 
 def test_coins_over_rounds_cost_their_epsilon_each_time() -> None:
     task = make_task({**COINS, "rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"})
     assert task.epsilon == 3 * Fraction("1.098613")
-    assert build(task).epsilon == Fraction("1.098613")
+    assert task.randomizer.epsilon == Fraction("1.098613")

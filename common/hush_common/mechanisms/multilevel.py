@@ -1,0 +1,142 @@
+"""`multilevel`: a number rounded at random to one of G + 1 levels, and that level sometimes replaced by another.
+
+Specification. A value at index i of {0, …, m} becomes level j = floor(i·G/m) plus one with probability
+(i·G mod m)/m, drawn exactly. With weights T = 2^128 for the truth and L = floor(2^128 · e^-epsilon) + 1 for each lie
+(a uniform integer below T + G·L decides), the report z in {0, …, G} has
+
+    P(z = j | j) = T/(T + G·L),    P(z = j' | j) = L/(T + G·L) for every other level j'.
+
+Privacy. P(z|i) mixes P(z|j) over j, so P(z|i)/P(z|i') ≤ max_j P(z|j)/min_j' P(z|j') = T/L ≤ e^epsilon, exactly.
+
+Estimator. With r = (T - L)/(T + G·L), E[z/G | i] = r·i/m + (1 - r)/2, so v = (z/G - (1 - r)/2)/r is unbiased for i/m.
+Variance of v at x = i/m, f = frac(x·G), mu2 = (2G + 1)/(6G):
+    V(x) = (r·(x^2 + f(1 - f)/G^2) + (1 - r)·mu2 - (r·x + (1 - r)/2)^2)/r^2,
+on each cell a concave parabola, so its maximum over x is known exactly. `best_levels` takes the G that makes it least.
+G = 1 is the one-bit mechanism (Duchi, Jordan and Wainwright 2018; Ding, Kulkarni and Yekhanin 2017).
+
+Source: Waudby-Smith, Wu and Ramdas 2023 (NPRR), with the extremal weights of Kairouz, Oh and Viswanath 2016.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
+from hush_common.rng import Rng
+
+__all__ = ["MOST_LEVELS", "Multilevel", "best_levels"]
+
+MOST_LEVELS = 1024
+
+
+@dataclass(frozen=True)
+class Multilevel:
+    """The parameters of the mechanism, built once from a task.
+
+    Args:
+        epsilon: loss of one report, exact.
+        steps: grid steps m ≥ 1 of the value; indices are 0 to m.
+        levels: G ≥ 1; reports are 0 to G.
+    """
+
+    epsilon: Fraction
+    steps: int
+    levels: int
+
+    name = "multilevel"
+    width = 1
+
+    @cached_property
+    def lie(self) -> int:
+        """Weight of each other level; the truth weighs 2^128."""
+        return weight_of_lie(self.epsilon)
+
+    @cached_property
+    def total(self) -> int:
+        """Weight of all levels together."""
+        return WEIGHT_OF_TRUTH + self.levels * self.lie
+
+    @cached_property
+    def _draws(self) -> int:
+        """One integer below it is two, independent and uniform: below `steps` and below `total`."""
+        return self.steps * self.total
+
+    @cached_property
+    def contrast(self) -> Fraction:
+        """r: how much of a report is the truth, in (0, 1)."""
+        return Fraction(WEIGHT_OF_TRUTH - self.lie, self.total)
+
+    def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
+        """The body of a report: one level in [0, G].
+
+        Raises:
+            ValueError: `index` outside [0, m].
+        """
+        if not 0 <= index <= self.steps:
+            raise ValueError(f"the index is outside [0, {self.steps}]")
+        level, rest = divmod(index * self.levels, self.steps)
+        rounding, draw = divmod(rng.randbelow(self._draws), self.total)
+        level += rounding < rest
+        if draw < WEIGHT_OF_TRUTH:
+            return (level,)
+        other = (draw - WEIGHT_OF_TRUTH) // self.lie
+        return (other + (other >= level),)
+
+    def admits(self, body: tuple[int, ...]) -> bool:
+        """Whether a device that follows the mechanism can send `body`."""
+        return len(body) == 1 and 0 <= body[0] <= self.levels
+
+    def outputs(self) -> Iterator[tuple[int, ...]]:
+        """Every body that can be sent, in order."""
+        return ((z,) for z in range(self.levels + 1))
+
+    def probability(self, body: tuple[int, ...], index: int, digits: int = 60) -> Decimal:
+        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
+        level, rest = divmod(index * self.levels, self.steps)
+        below = WEIGHT_OF_TRUTH if body[0] == level else self.lie
+        above = WEIGHT_OF_TRUTH if body[0] == level + 1 else self.lie
+        with localcontext() as context:
+            context.prec = digits
+            return Decimal(below * (self.steps - rest) + above * rest) / Decimal(self.total * self.steps)
+
+    def unit_value(self, level: Fraction) -> Fraction:
+        """The unbiased position in [0, 1] of a (mean) level: exact, and outside [0, 1] for the extreme levels."""
+        return (level / self.levels - (1 - self.contrast) / 2) / self.contrast
+
+    @cached_property
+    def worst_variance(self) -> float:
+        """The largest variance of one decoded report over all values, on the unit interval."""
+        return _worst_variance(float(self.contrast), self.levels)
+
+
+def _worst_variance(r: float, levels: int) -> float:
+    second = (2 * levels + 1) / (6 * levels)
+    return max(_peak(r, levels, second, cell) for cell in range(levels)) / r**2
+
+
+def _peak(r: float, levels: int, second: float, cell: int) -> float:
+    """r^2 times the largest variance in one cell of the levels: a concave parabola, at its vertex or nearer end."""
+    low, high = cell / levels, (cell + 1) / levels
+    x = min(max(((low + high) / 2 - (1 - r) / 2) / r, low), high)
+    f = x * levels - cell
+    rounding = f * (1 - f) / levels**2
+    return r * (x * x + rounding) + (1 - r) * second - (r * x + (1 - r) / 2) ** 2
+
+
+@lru_cache(maxsize=256)
+def best_levels(epsilon: Fraction) -> int:
+    """The G of least worst-case variance; on a tie the smaller. It is 1 up to epsilon = ln 3, then about e^(epsilon/3).
+
+    The choice is made once, when a task is published, and travels in the task: nobody recomputes it.
+    """
+    odds = WEIGHT_OF_TRUTH / weight_of_lie(epsilon)
+    best, least = 1, float("inf")
+    for levels in range(1, MOST_LEVELS + 1):
+        worst = _worst_variance((odds - 1) / (odds + levels), levels)
+        if worst < least * (1 - 1e-12):
+            best, least = levels, worst
+        elif levels > 2 * best + 8:  # the worst variance has one minimum
+            break
+    return best
