@@ -9,7 +9,7 @@ import numpy as np
 
 from hush_aggregator.decode import Block, Decoded
 from hush_aggregator.store.base import UNKNOWN, Accepted
-from hush_common.mechanisms.build import build
+from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse
 from hush_common.refusal import Refusal
 from hush_common.task import CLOCK_SKEW, Task
 
@@ -73,9 +73,17 @@ def _misfit(block: Block, task: Task, now: datetime) -> Refusal | None:
 
 
 def _inside(block: Block, task: Task) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    mechanism = build(task)
+    """Which bodies a device that follows the mechanism can send."""
+    mechanism = task.randomizer
     if block.bodies.shape[1] != mechanism.width:
         return np.zeros(len(block.ids), dtype=np.bool_)
-    return np.fromiter(
-        (mechanism.admits(tuple(body)) for body in block.bodies.tolist()), dtype=np.bool_, count=len(block.ids)
-    )
+    match mechanism:
+        case Laplace():
+            low, high = -mechanism.window, mechanism.steps + mechanism.window
+        case RandomizedResponse():
+            low, high = 0, 1
+        case Multilevel():
+            low, high = 0, mechanism.levels
+        case _:
+            return np.fromiter(map(mechanism.admits, map(tuple, block.bodies.tolist())), np.bool_, len(block.ids))
+    return np.asarray((block.bodies[:, 0] >= low) & (block.bodies[:, 0] <= high))

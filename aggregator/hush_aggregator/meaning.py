@@ -2,20 +2,28 @@
 
 import json
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from hush_common.domain import NumberDomain
+from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_common.mechanisms import Laplace
-from hush_common.mechanisms.build import build
+from hush_common.mechanisms import (
+    Laplace,
+    Offers,
+    RandomizedResponse,
+    Single,
+    SubsetSelection,
+    Vector,
+)
 from hush_common.task import Task
 
 __all__ = ["expected_error", "meaning", "posterior", "text", "warning"]
 
 _CONFIDENCE = 0.95
 _PEOPLE = (100, 1_000, 10_000)
+_SHOWN = 8
 
 
 def warning(task: Task) -> str | None:
@@ -36,17 +44,30 @@ def posterior(epsilon: Fraction) -> float:
 def expected_error(task: Task, people: int) -> float:
     """Half-width at 95 % of the mean of `people` answers, from the noise alone, by the normal approximation.
 
-    In the unit of the domain; for a bit, as a proportion (at the bit whose answers vary more).
+    In the unit of the domain; for a bit or a category, as a proportion (at the answer that varies more); for a vector,
+    as a share of the range of any one coordinate. With several epsilons, as if all took the largest.
     """
-    mechanism = build(task)
-    if isinstance(mechanism, Laplace):
-        if not isinstance(task.domain, NumberDomain):
-            raise TypeError("laplace without bounds")
-        variance = mechanism.variance * float(task.domain.step) ** 2
-    else:
-        zero, one = mechanism.probability_of_one
-        variance = float(max(p * (1 - p) for p in (zero, one)) / (one - zero) ** 2)
-    return NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(variance / people)
+    randomizer = task.randomizer
+    mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer
+    error = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(_variance(mechanism) / people)
+    return error * float(task.domain.upper - task.domain.lower) if isinstance(task.domain, NumberDomain) else error
+
+
+def _variance(mechanism: Single) -> float:
+    """The largest variance of one report on the unit interval, from the noise alone."""
+    match mechanism:
+        case Laplace():
+            return mechanism.variance / mechanism.steps**2
+        case RandomizedResponse():
+            zero, one = mechanism.probability_of_one
+            return float(max(p * (1 - p) for p in (zero, one)) / (one - zero) ** 2)
+        case SubsetSelection():
+            q, p = mechanism.support
+            return float(max(c * (1 - c) for c in (q, p)) / (p - q) ** 2)
+        case Vector():
+            return mechanism.coordinates / mechanism.sampled * mechanism.part.worst_variance
+        case _:
+            return mechanism.worst_variance
 
 
 def meaning(task: Task) -> dict[str, Any]:
@@ -87,19 +108,33 @@ def text(task: Task) -> str:
 
 
 def _question(task: Task) -> str:
-    if not isinstance(task.domain, NumberDomain):
-        return "yes or no"
-    domain = task.domain
+    match task.domain:
+        case CategoryDomain(labels=labels):
+            return f"one of {len(labels)}: {_shortened(labels)}"
+        case VectorDomain(coordinates=coordinates):
+            return f"{len(coordinates)} numbers: {_shortened([coordinate.name for coordinate in coordinates])}"
+        case NumberDomain() as domain:
+            pass
+        case _:
+            return "yes or no"
     outside = "moved to the nearer bound" if domain.outside == "clamp" else "refused"
     return (
         f"a number from {domain.lower:g} to {domain.upper:g} {domain.unit}".rstrip() + f"; outside values are {outside}"
     )
 
 
+def _shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
 def _price(task: Task) -> str:
     total = decimal_text(task.epsilon)
     if task.rounds == 1:
-        return f"{total} (a device answers once)"
+        choice = ", ".join(map(decimal_text, task.offers))
+        return (
+            f"{total} (a device answers once)" if not task.offers else f"a device chooses of {choice}, and answers once"
+        )
     return f"{total} for all {task.rounds} rounds together, {decimal_text(task.epsilon_per_round)} a round"
 
 
@@ -129,4 +164,6 @@ def _amount(task: Task, error: float) -> str:
     if isinstance(task.domain, NumberDomain):
         share = error / (task.domain.upper - task.domain.lower)
         return f"{error:.3g} {task.domain.unit}".rstrip() + f"  ({100 * share:.2g} % of the range)"
+    if isinstance(task.domain, VectorDomain):
+        return f"{100 * error:.2g} % of the range of each number"
     return f"{100 * error:.2g} percentage points"

@@ -39,21 +39,54 @@ def document(
         "round": round_,
         "mechanism": task.mechanism,
         "epsilon": decimal_text(task.epsilon),
-        "confidence": confidence,
-        "n": estimate.n,
-        "refused": {reason.value: count for reason, count in refused.items()},
-        "updated_at": updated_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
     }
     if task.rounds > 1:  # `epsilon` is the loss of all rounds together
         result["epsilon_per_round"] = decimal_text(task.epsilon_per_round)
+    if task.offers:
+        result["offers"] = [decimal_text(epsilon) for epsilon in task.offers]
     if task.unit:
         result["unit"] = task.unit
-    if estimate.mean is not None:
-        result["mean"] = estimate.mean
-        result["stderr"] = dict(estimate.stderr)
-        result["intervals"] = {target: list(interval) for target, interval in estimate.intervals.items()}
-        result["methods"] = dict(estimate.methods)
+    result |= {
+        "confidence": confidence,
+        "n": estimate.n,
+        "refused": {reason.value: count for reason, count in refused.items()},
+    }
+    if task.enrolled is not None:
+        result["enrolled"] = task.enrolled
+    result |= _figures(estimate)
+    result["updated_at"] = updated_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return result
+
+
+def _figures(estimate: Estimate) -> dict[str, Any]:
+    """What is known of the estimate, in the order of DESIGN: the primary mean first, second views after it."""
+    known: dict[str, Any] = {
+        "mean": estimate.mean,
+        "stderr": dict(estimate.stderr),
+        "intervals": _lists(estimate.intervals),
+        "methods": dict(estimate.methods),
+        "pooled": estimate.pooled,
+        "categories": [_plain(fact) for fact in estimate.categories],
+        "coordinates": [_plain(fact) for fact in estimate.coordinates],
+        "consistent": list(estimate.consistent),
+        "winsorised": estimate.winsorised,
+        "manski": None if estimate.manski is None else list(estimate.manski),
+        "worst_case_bias": dict(estimate.worst_case_bias),
+        "monitor": estimate.monitor,
+    }
+    return {name: value for name, value in known.items() if value not in (None, {}, [])}
+
+
+def _plain(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """One category or coordinate with JSON's lists for intervals."""
+    return {
+        name: _lists(value) if name.endswith("intervals") else list(value) if isinstance(value, tuple) else value
+        for name, value in fact.items()
+    }
+
+
+def _lists(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
+    return {target: list(interval) for target, interval in intervals.items()}
 
 
 def encode(result: Mapping[str, Any]) -> bytes:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, estimate, laplace
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate, laplace
 from hush_aggregator.estimate.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
+from hush_aggregator.moments import LADDER, moments
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Laplace
@@ -34,23 +35,28 @@ BIT_TASK = make_task({"id": "b", "epsilon": "1", "domain": {"kind": "bit"}})
 
 
 def tally(reports: list[int]) -> Tally:
-    return Tally().fold(np.array(reports, dtype=np.int64))
+    return moments(task().randomizer, np.array(reports, dtype=np.int64).reshape(-1, 1))
+
+
+def ones(n: int) -> Tally:
+    """`n` reports of the index 1."""
+    return Tally(n, (n, n) + (n, 0) * len(LADDER))
 
 
 def test_no_report_gives_no_mean_and_no_bars() -> None:
     for asked in (task(), BIT_TASK):
-        assert estimate(asked, Tally(), 0.95) == Estimate(0, None, {}, {}, {})
+        assert estimate(asked, Tally(), 0.95) == Estimate(0)
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, nan, inf])
 @pytest.mark.parametrize("n", [0, 3])
 def test_a_confidence_outside_0_and_1_is_refused_by_its_value(confidence: float, n: int) -> None:
     with pytest.raises(ValueError, match=f"confidence is {confidence}"):
-        estimate(task(), Tally(n, n, n), confidence)
+        estimate(task(), ones(n), confidence)
 
 
 def test_each_target_has_its_method() -> None:
-    methods = {n: estimate(task(), Tally(n, n, n), 0.95).methods for n in (1, 99, 100, 1000, 1001)}
+    methods = {n: estimate(task(), ones(n), 0.95).methods for n in (1, 99, 100, 1000, 1001)}
     assert {n: method[REPORTERS] for n, method in methods.items()} == {
         1: "laplace-exact",
         99: "laplace-exact",
@@ -60,9 +66,10 @@ def test_each_target_has_its_method() -> None:
     }
     assert methods[99][POPULATION] == "laplace-popoviciu"
     assert methods[100][POPULATION] == methods[1001][POPULATION] == "student-t"
-    assert estimate(BIT_TASK, Tally(3, 1, 1), 0.95).methods == {
+    assert estimate(BIT_TASK, Tally(3, (1,)), 0.95).methods == {
         REPORTERS: "binomial-inversion",
         POPULATION: "clopper-pearson",
+        ANYTIME: "population-beta-mixture",
     }
 
 
@@ -87,7 +94,7 @@ def test_the_mean_is_the_exact_fraction_rounded_once() -> None:
 def test_the_mean_is_never_clipped_and_the_intervals_always() -> None:
     given = estimate(task(), tally([-3 * GRID_STEPS, -3 * GRID_STEPS]), 0.95)
     assert given.mean == 120 - 300
-    assert given.intervals == {REPORTERS: (120.0, 120.0), POPULATION: (120.0, 120.0)}
+    assert given.intervals == {REPORTERS: (120.0, 120.0), POPULATION: (120.0, 120.0), ANYTIME: (120.0, 220.0)}
     low, high = estimate(task(), tally([2 * GRID_STEPS, 3 * GRID_STEPS]), 0.95).intervals[REPORTERS]
     assert low == pytest.approx(370 - 100 * laplace_mean_quantile(2, 0.95), abs=1e-4)
     assert high == 220.0
@@ -239,7 +246,7 @@ def simulate(population: str, n: int, epsilon: str, bars: tuple[str, str] = (REP
     reports = indices + noise.astype(np.int64).reshape(RUNS, n)
     hits = np.zeros(2)
     for row, truth in zip(reports, indices.mean(axis=1), strict=True):
-        given = estimate(asked, Tally().fold(row), 0.95)
+        given = estimate(asked, moments(asked.randomizer, row.reshape(-1, 1)), 0.95)
         for which, target in enumerate((truth, mean)):
             low, high = given.intervals[bars[which]]
             hits[which] += low - 1e-9 <= 120 + 100 * target / GRID_STEPS <= high + 1e-9
@@ -271,7 +278,7 @@ def test_the_mean_over_all_reports_is_the_value_at_the_ends_too(index: int, epsi
     mechanism = Laplace(Fraction(epsilon), 4)
     mean = sum(
         float(mechanism.probability((k,), index))
-        * (laplace.estimate(mechanism, domain, Tally(1, k, k * k), 0.5).mean or 0)
+        * (laplace.estimate(mechanism, domain, moments(mechanism, np.array([[k]])), 0.5).mean or 0)
         for (k,) in mechanism.outputs()
     )
     assert mean == pytest.approx(-1 + index, abs=1e-12)

@@ -54,7 +54,7 @@ def attack(reports: list[tuple[int, float]], possible: Possible) -> tuple[int, i
 def our_reports(seeded: Seeded, count: int) -> list[tuple[int, int]]:
     """Value and reported integer of `count` devices of each value, drawn by the sampler of the client."""
     rng = seeded(40)
-    return [(x, OURS.perturb(DOMAIN.index(x).index, rng)[0]) for x in VALUES for _ in range(count)]
+    return [(x, OURS.perturb(DOMAIN.index(x).scalar, rng)[0]) for x in VALUES for _ in range(count)]
 
 
 def test_three_naive_reports_in_four_give_their_value_away_with_certainty() -> None:

@@ -1,23 +1,29 @@
 """Estimate: from the tally of one round to an unbiased value with error bars.
 
 Two targets, two questions. `reporters`: what is the mean of those who answered? `population`: what is the mean of
-the people they are a sample of? Every interval is for one look at a fixed n: looking again and again until it
-pleases voids it.
+the people they are a sample of? Those intervals are for one look at a fixed n: looking again and again until it
+pleases voids them. The `anytime` interval may be watched; its method says which of the two it is about.
 """
 
-from hush_aggregator.estimate import bits, laplace
-from hush_aggregator.estimate.result import POPULATION, REPORTERS, Estimate
+from dataclasses import replace
+from typing import cast
+
+from hush_aggregator.estimate import bits, bounded, categories, laplace, vectors
+from hush_aggregator.estimate.finite import finite
+from hush_aggregator.estimate.honesty import manski
+from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.span import Span
+from hush_aggregator.moments import check, split
 from hush_aggregator.tally import Tally
-from hush_common.domain import NumberDomain
-from hush_common.mechanisms import RandomizedResponse
-from hush_common.mechanisms.build import build
+from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
+from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
 from hush_common.task import Task
 
-__all__ = ["POPULATION", "REPORTERS", "Estimate", "estimate"]
+__all__ = ["ANYTIME", "POPULATION", "REPORTERS", "Estimate", "estimate"]
 
 
 def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
-    """The estimate of one round of `task`, for both targets.
+    """The estimate of one round of `task`.
 
     Args:
         task: what was asked; its mechanism is taken at the epsilon of one round.
@@ -25,15 +31,57 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
         confidence: coverage of each interval, in (0, 1).
 
     Raises:
-        ValueError: `confidence` outside (0, 1).
+        ValueError: `confidence` outside (0, 1), or a tally that this task cannot have given.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}; it must lie between 0 and 1, for example 0.95")
     if tally.n == 0:
         return Estimate(0)
-    mechanism = build(task)
-    if isinstance(mechanism, RandomizedResponse):
-        return bits.estimate(mechanism, tally, confidence)
-    if not isinstance(task.domain, NumberDomain):
-        raise TypeError(f"laplace reports need the bounds of a number, not {task.domain}")
-    return laplace.estimate(mechanism, task.domain, tally, confidence)
+    check(task.randomizer, tally)
+    result = _dispatch(task, tally, confidence)
+    if task.enrolled is None:
+        return result
+    return _with_silence(result, task, task.enrolled)
+
+
+def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
+    mechanism, domain = task.randomizer, task.domain
+    parts: list[tuple[Single, Tally]] = [(mechanism, tally)] if not isinstance(mechanism, Offers) else []
+    if isinstance(mechanism, Offers):
+        parts = list(zip(mechanism.parts, split(mechanism, tally), strict=True))
+    match parts[0][0], domain:
+        case _, CategoryDomain(labels=labels):
+            return categories.estimate(cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence)
+        case _, VectorDomain():
+            return vectors.estimate(cast("list[tuple[Vector, Tally]]", parts), domain, confidence, task.enrolled)
+        case Laplace() as one, NumberDomain() if len(parts) == 1:
+            return laplace.estimate(one, domain, tally, confidence)
+        case Laplace(), NumberDomain():
+            return laplace.estimate_offers(cast("list[laplace.Part]", parts), domain, confidence)
+        case RandomizedResponse() as one, _ if len(parts) == 1:
+            return bits.estimate(one, tally, confidence)
+    span = Span.of(domain) if isinstance(domain, NumberDomain) else Span()
+    return bounded.estimate([_group(part, share) for part, share in parts], span, confidence)
+
+
+def _group(mechanism: Single, tally: Tally) -> bounded.Group:
+    """The outputs counted; a bit's tally has the ones alone."""
+    counts = (
+        (tally.n - tally.moments[0], tally.moments[0]) if isinstance(mechanism, RandomizedResponse) else tally.moments
+    )
+    return bounded.Group(finite(mechanism), counts)
+
+
+def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:
+    """Add the Manski bounds: of the mean, or of each frequency."""
+    domain = task.domain
+    lower, upper = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
+    if result.mean is not None:
+        return replace(result, manski=manski(result.n, enrolled, result.intervals[REPORTERS], lower, upper))
+    return replace(
+        result,
+        categories=[
+            fact | {"manski": manski(result.n, enrolled, fact["intervals"][REPORTERS], lower, upper)}
+            for fact in result.categories
+        ],
+    )

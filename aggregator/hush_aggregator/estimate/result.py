@@ -1,8 +1,9 @@
 """What estimating gives."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["POPULATION", "REPORTERS", "Estimate"]
+__all__ = ["ANYTIME", "POPULATION", "REPORTERS", "Estimate"]
 
 REPORTERS = "reporters"
 """Target: the mean of the values of the devices that reported. Only their noise is uncertain."""
@@ -10,18 +11,31 @@ REPORTERS = "reporters"
 POPULATION = "population"
 """Target: the mean of the distribution that the reporting devices are a random sample of. Noise and sampling."""
 
+ANYTIME = "anytime"
+"""Not a target: an interval that may be watched as reports arrive. Its method starts with the target it answers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An unbiased estimate with its error bars, one for each target (`"reporters"`, `"population"`).
+    """An unbiased estimate with its error bars, keyed `"reporters"`, `"population"` and, for intervals, `"anytime"`.
 
     Args:
         n: reports counted.
         mean: the estimate in the unit of the domain, or the proportion of ones. Never clipped, since clipping would
-            bias it: it may lie outside the domain. None when n = 0.
-        stderr: standard error for each target; empty when n = 0.
-        intervals: (lower, upper) for each target, clipped to the domain; empty when n = 0.
-        methods: how each interval was made; empty when n = 0.
+            bias it: it may lie outside the domain. None when n = 0, and for categories and vectors.
+        stderr: standard error for each target.
+        intervals: (lower, upper) for each target, clipped to the domain.
+        methods: how each interval was made.
+        worst_case_bias: by how much 1 liar, or liars who are 1 % or 5 % of the reports, can move the mean at most.
+        monitor: `"ok"`, `"too_little_noise"` or `"outliers"`; None below 100 reports, which say nothing.
+        winsorised: for Laplace reports a mean that single reports cannot dominate: `"mean"`, `"threshold"` (how far
+            beyond the bounds a report counts), `"touched"` (reports moved there) and `"bias_bound"` (what honest
+            noise loses).
+        pooled: with several epsilons, the mean of least variance, which `intervals["population"]` is about.
+        categories: label, frequency, stderr, intervals, joint_intervals of each category.
+        consistent: the frequencies projected on the simplex: a second view, biased near 0, without error bars.
+        coordinates: name and estimate of each number of a vector.
+        manski: bounds of the mean of all enrolled devices, whatever the silent ones would have said.
     """
 
     n: int
@@ -29,3 +43,11 @@ class Estimate:
     stderr: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     methods: dict[str, str] = field(default_factory=dict)
+    worst_case_bias: dict[str, float] = field(default_factory=dict)
+    monitor: str | None = None
+    winsorised: dict[str, float] | None = None
+    pooled: dict[str, Any] | None = None
+    categories: list[dict[str, Any]] = field(default_factory=list)
+    consistent: list[float] = field(default_factory=list)
+    coordinates: list[dict[str, Any]] = field(default_factory=list)
+    manski: tuple[float, float] | None = None

@@ -1,5 +1,6 @@
 """The store in one SQLite file: one writer, one transaction a batch, on the disk when `commit` returns."""
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from hush_aggregator.moments import moments
 from hush_aggregator.store.base import Accepted, CommitOutcome
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
@@ -29,8 +31,8 @@ CREATE TABLE report (  -- body: the integers, 8 bytes each, big-endian
     digest BLOB NOT NULL, round INTEGER NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (digest, round, id)
 ) WITHOUT ROWID, STRICT;
-CREATE TABLE tally (  -- total and squares as decimal text: they outgrow 64 bits
-    digest BLOB NOT NULL, round INTEGER NOT NULL, n INTEGER NOT NULL, total TEXT NOT NULL, squares TEXT NOT NULL,
+CREATE TABLE tally (  -- moments: a JSON list of integers, which outgrow 64 bits
+    digest BLOB NOT NULL, round INTEGER NOT NULL, n INTEGER NOT NULL, moments TEXT NOT NULL,
     PRIMARY KEY (digest, round)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE refusal (
@@ -39,7 +41,7 @@ CREATE TABLE refusal (
 ) WITHOUT ROWID, STRICT;
 """
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
-_SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
+_SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
 """
@@ -200,14 +202,14 @@ def _insert(run: sqlite3.Connection, reports: Accepted) -> int:
     )
     if not new.any():
         return 0
-    folded = _tally(run, digest, round_).fold(reports.bodies[new, 0])
-    run.execute(_SET_TALLY, (digest, round_, folded.n, str(folded.total), str(folded.squares)))
+    folded = _tally(run, digest, round_).merge(moments(reports.task.randomizer, reports.bodies[new]))
+    run.execute(_SET_TALLY, (digest, round_, folded.n, json.dumps(folded.moments)))
     return int(new.sum())
 
 
 def _tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
-    row = run.execute("SELECT n, total, squares FROM tally WHERE digest = ? AND round = ?", (digest, round_)).fetchone()
-    return Tally() if row is None else Tally(row[0], int(row[1]), int(row[2]))
+    row = run.execute("SELECT n, moments FROM tally WHERE digest = ? AND round = ?", (digest, round_)).fetchone()
+    return Tally() if row is None else Tally(row[0], tuple(json.loads(row[1])))
 
 
 @contextmanager

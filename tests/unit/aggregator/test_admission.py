@@ -11,7 +11,6 @@ from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
 from hush_aggregator.store.base import UNKNOWN
 from hush_common.codec import encode_frame, encode_json
-from hush_common.mechanisms.build import build
 from hush_common.refusal import Refusal
 from hush_common.report import Report
 from hush_common.task import CLOCK_SKEW, Task
@@ -124,7 +123,7 @@ def test_a_bit_that_is_none_is_out_of_range(body: tuple[int, ...]) -> None:
 
 
 def test_a_frame_keeps_its_possible_reports_when_others_are_impossible() -> None:
-    mechanism = build(DAILY)
+    mechanism = DAILY.randomizer
     ends = [body[0] for body in ((-40 * 2**20,), (41 * 2**20,))]  # epsilon 1 a round: the window is 40 grids wide
     assert mechanism.admits((ends[0],))
     assert not mechanism.admits((ends[0] - 1,))

@@ -320,7 +320,7 @@ async def test_a_json_report_and_the_same_as_a_frame_are_one_report(store: Watch
         bus.send(TOPIC, encode_json("heights", report), encode_frame([report]))
         await bus.emptied()
     assert n(store) == 1
-    assert store.tally(HEIGHTS.digest, 0).total == 571231
+    assert store.tally(HEIGHTS.digest, 0).moments[0] == 571231
 
 
 async def test_the_latest_round_is_the_one_that_is_released(store: WatchedStore) -> None:

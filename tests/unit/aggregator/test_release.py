@@ -1,12 +1,13 @@
 import json
 from datetime import datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 
 import hush_aggregator
 from hush_aggregator.estimate import Estimate, estimate
+from hush_aggregator.moments import moments
 from hush_aggregator.release import document, encode
-from hush_aggregator.tally import Tally
 from hush_common.refusal import Refusal
 from hush_common.task_file import make_task
 
@@ -21,19 +22,20 @@ def test_a_result_says_everything_that_is_known() -> None:
     result = document(
         HEIGHTS,
         0,
-        estimate(HEIGHTS, Tally(4, 4 << 19, 4 << 38), 0.9),
+        estimate(HEIGHTS, moments(HEIGHTS.randomizer, np.full((4, 1), 1 << 19)), 0.9),
         {Refusal.DUPLICATE: 3},
         confidence=0.9,
         updated_at=NOON,
     )
     assert result.keys() == {
         "v", "task", "digest", "round", "mechanism", "epsilon", "unit", "confidence", "n", "refused",
-        "mean", "stderr", "intervals", "methods", "updated_at",
+        "mean", "stderr", "intervals", "methods", "winsorised", "worst_case_bias", "updated_at",
     }  # fmt: skip
     assert (result["epsilon"], result["unit"], result["n"], result["mean"]) == ("0.5", "m", 4, 1.0)
     assert result["refused"] == {"duplicate": 3}
     assert result["updated_at"] == "2026-01-01T12:00:00Z"
-    assert result["intervals"].keys() == result["stderr"].keys() == {"reporters", "population"}
+    assert result["stderr"].keys() == {"reporters", "population"}
+    assert result["intervals"].keys() == result["methods"].keys() == {"reporters", "population", "anytime"}
     assert json.loads(encode(result)) == result
 
 
@@ -41,6 +43,48 @@ def test_nothing_counted_gives_no_mean_and_no_unit_where_there_is_none() -> None
     result = document(SURVEY, 0, Estimate(0), {}, confidence=0.95, updated_at=NOON)
     assert not {"mean", "stderr", "intervals", "methods", "unit"} & result.keys()
     assert (result["n"], result["refused"]) == (0, {})
+
+
+def result_of(document_of: dict[str, object], bodies: list[tuple[int, ...]]) -> dict[str, object]:
+    asked = make_task({"id": "t", "epsilon": "1", **document_of})
+    given = estimate(asked, moments(asked.randomizer, np.array(bodies, dtype=np.int64)), 0.95)
+    result = document(asked, 0, given, {}, confidence=0.95, updated_at=NOON)
+    assert json.loads(encode(result)) == result
+    assert None not in result.values()
+    return result
+
+
+def test_categories_come_with_both_kinds_of_intervals_and_the_second_view() -> None:
+    labels = ["red", "green", "blue"]
+    result = result_of({"domain": {"kind": "category", "labels": labels}, "enrolled": 9}, [(1,), (2,), (2,)])
+    assert not {"mean", "stderr", "intervals", "winsorised"} & result.keys()
+    assert isinstance(result["categories"], list)
+    assert [fact["label"] for fact in result["categories"]] == labels
+    for fact in result["categories"]:
+        assert fact.keys() == {"label", "frequency", "stderr", "intervals", "joint_intervals", "manski"}
+        assert fact["intervals"].keys() == fact["joint_intervals"].keys() == {"reporters", "population", "anytime"}
+    assert isinstance(result["consistent"], list)
+    assert sum(result["consistent"]) == pytest.approx(1)
+    assert result["enrolled"] == 9
+
+
+def test_coordinates_come_by_name_and_one_that_nobody_drew_has_no_mean() -> None:
+    parts = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xy"]
+    result = result_of({"domain": {"kind": "vector", "coordinates": parts}}, [(0, 1), (0, 0)])
+    assert isinstance(result["coordinates"], list)
+    assert [fact["name"] for fact in result["coordinates"]] == ["x", "y"]
+    assert result["coordinates"][0]["intervals"].keys() == {"reporters", "population", "anytime"}
+    assert result["coordinates"][1] == {"name": "y", "n": 0}
+
+
+def test_several_epsilons_are_named_and_the_pooled_mean_says_what_it_assumes() -> None:
+    domain = {"kind": "number", "lower": 0.0, "upper": 1.0}
+    result = result_of({"offers": ["0.5", "1"], "domain": domain}, [(0, 7), (1, 1 << 20)])
+    assert result["offers"] == ["0.5", "1"]
+    assert isinstance(result["pooled"], dict)
+    assert result["pooled"].keys() == {"mean", "weights", "assumes"}
+    assert result["pooled"]["weights"].keys() == {"0.5", "1"}
+    assert list(result)[-1] == "updated_at"
 
 
 def test_a_document_is_json_that_every_reader_reads() -> None:

@@ -1,0 +1,129 @@
+"""Finite channels: whatever a bounded mechanism reports, as decoded positions and their probabilities.
+
+A value x in [0, 1] becomes output y with probability P(y | x), linear in x between nodes 0 = x_0 < … < x_L = 1, and
+output y stands for position a_y with E[a_y | x] = x. `multilevel`, `table`, a bit (L = 1) and one category of a
+subset (named or not) are all of this kind. From it come, exactly or as certified bounds:
+
+- the variance of one report V(x) = E[a^2 | x] - x^2, on each cell a concave parabola;
+- `noise_exponent`, G(l) = max_x (log E[e^(l·a) | x] - l·x): on a cell the first term is the logarithm of something
+  linear, so the whole is concave and its vertex is known;
+- `envelope`: for a distribution of values with mean mu, E[e^(l·a)] is at most the concave hull of x → E[e^(l·a) | x]
+  at mu. The chord between x = 0 and 1, raised until it lies above all nodes, is above the hull.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate.anytime import RATES
+from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse, Single, SubsetSelection
+
+__all__ = ["Finite", "finite"]
+
+Array = NDArray[np.float64]
+
+_FASTEST = 4.0  # largest rate of the anytime mixture, over the reach of an error
+
+
+@dataclass(frozen=True, eq=False)
+class Finite:
+    """A finite channel. Compared by identity: `finite` makes one for each mechanism.
+
+    Args:
+        positions: a_y of each output, exact.
+        rows: P(y | x_j), one row for each of L + 1 evenly spaced nodes, exact.
+    """
+
+    positions: tuple[Fraction, ...]
+    rows: tuple[tuple[Fraction, ...], ...]
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """Outputs that occur at all, by ascending position."""
+        some = [y for y in range(len(self.positions)) if any(row[y] for row in self.rows)]
+        return tuple(sorted(some, key=lambda y: self.positions[y]))
+
+    @cached_property
+    def a(self) -> Array:
+        return np.array([float(self.positions[y]) for y in self.used])
+
+    @cached_property
+    def p(self) -> Array:
+        """Probabilities, shape (nodes, outputs used)."""
+        return np.array([[float(row[y]) for y in self.used] for row in self.rows])
+
+    @cached_property
+    def nodes(self) -> Array:
+        return np.linspace(0, 1, len(self.rows))
+
+    @cached_property
+    def reach(self) -> float:
+        """The largest error of one report: max |a_y - x|."""
+        return float(max(self.a[-1], 1 - self.a[0]))
+
+    @cached_property
+    def variances(self) -> tuple[float, float]:
+        """The smallest and the largest V(x)."""
+        second = self.p @ (self.a - 0.5) ** 2
+        x, slope = self.nodes, np.diff(second) * (len(self.nodes) - 1)
+        vertex = np.clip(0.5 + slope / 2, x[:-1], x[1:])
+        peaks = second[:-1] + (vertex - x[:-1]) * slope - (vertex - 0.5) ** 2
+        return float((second - (x - 0.5) ** 2).min()), float(peaks.max())
+
+    @cached_property
+    def second_moment(self) -> float:
+        """The largest E[(a - 1/2)^2 | x]: no distribution of values gives a report a larger variance."""
+        return float((self.p @ (self.a - 0.5) ** 2).max())
+
+    def transform(self, rates: Array) -> tuple[Array, Array]:
+        """E[e^(l·(a - c)) | x_j], shape (rates, nodes), and l·c, c such that nothing overflows."""
+        exponents = np.outer(rates, self.a)
+        shift = exponents.max(axis=1)
+        return np.exp(exponents - shift[:, None]) @ self.p.T, shift
+
+    def noise_exponent(self, rates: Array) -> Array:
+        """G(l) for each rate l ≠ 0 of either sign."""
+        at_nodes, shift = self.transform(rates)
+        x = self.nodes
+        slope = np.diff(at_nodes, axis=1) * (len(x) - 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            vertex = np.nan_to_num(x[:-1] + 1 / rates[:, None] - at_nodes[:, :-1] / slope, nan=0.0)
+        vertex = np.clip(vertex, x[:-1], x[1:])
+        peaks = np.log(at_nodes[:, :-1] + (vertex - x[:-1]) * slope) - rates[:, None] * vertex
+        ends = np.log(at_nodes) - rates[:, None] * x
+        return np.asarray(np.maximum(peaks.max(axis=1), ends.max(axis=1)) + shift)
+
+    @cached_property
+    def fastest(self) -> float:
+        """The largest rate of the anytime mixture."""
+        return _FASTEST / self.reach
+
+    @lru_cache(maxsize=16)  # noqa: B019 - a handful of channels live as long as the process
+    def mixture_exponents(self, fastest: float) -> tuple[Array, Array]:
+        """G at the rates of the anytime mixture, and at their negatives."""
+        rates = fastest * RATES
+        return self.noise_exponent(rates), self.noise_exponent(-rates)
+
+
+@lru_cache(maxsize=256)
+def finite(mechanism: Single) -> Finite:
+    """The channel of a bounded mechanism; for `subset_selection` that of one category, 0 unnamed and 1 named."""
+    match mechanism:
+        case Multilevel(levels=levels):
+            lie, total = mechanism.lie, mechanism.total
+            truth = total - levels * lie
+            rows = [[Fraction(truth if z == j else lie, total) for z in range(levels + 1)] for j in range(levels + 1)]
+            positions = [mechanism.unit_value(Fraction(z)) for z in range(levels + 1)]
+        case Channel():
+            rows = [[Fraction(w, mechanism.total) for w in row] for row in mechanism.weights]
+            positions = [Fraction(a, mechanism.unit) for a in mechanism.positions]
+        case RandomizedResponse() | SubsetSelection():
+            p = mechanism.probability_of_one if isinstance(mechanism, RandomizedResponse) else mechanism.support
+            rows = [[1 - p[0], p[0]], [1 - p[1], p[1]]]
+            positions = [-p[0] / (p[1] - p[0]), (1 - p[0]) / (p[1] - p[0])]
+        case _:
+            raise TypeError(f"{mechanism.name} is no finite channel of one value")
+    return Finite(tuple(positions), tuple(tuple(row) for row in rows))

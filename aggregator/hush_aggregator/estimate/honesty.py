@@ -1,0 +1,77 @@
+"""Honesty: what liars could do, whether the noise is there, and what silence may hide."""
+
+from collections.abc import Sequence
+from math import sqrt
+
+from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.quantiles import normal_quantile
+
+__all__ = ["OK", "OUTLIERS", "TOO_LITTLE_NOISE", "finite_monitor", "manski", "variance_monitor", "worst_case_bias"]
+
+OK = "ok"
+OUTLIERS = "outliers"
+TOO_LITTLE_NOISE = "too_little_noise"
+
+_MONITOR_FROM = 100
+_DEVIATIONS = 4
+_FALSE_ALARM = 6.3e-5  # of four standard deviations, either way
+
+
+def worst_case_bias(n: int, reach: float, *, of: int | None = None) -> dict[str, float]:
+    """By how much the mean of n reports moves at most if 1, 1 % or 5 % of `of` devices lie as they please.
+
+    Args:
+        n: reports in the mean.
+        reach: the farthest that one admissible report can lie from the mean of honest ones.
+        of: devices, where each lends its weight to one of several means; n if left out.
+    """
+    devices = n if of is None else of
+    lies = {"1": 1.0, "1%": 0.01 * devices, "5%": 0.05 * devices}
+    return {name: min(lied / n, 1.0) * reach for name, lied in lies.items()}
+
+
+def variance_monitor(n: int, variance: float, noise: float, width: float) -> str | None:
+    """Whether the sample variance of Laplace reports lies where the noise and values in a range of `width` allow.
+
+    E s^2 lies in [v, v + width^2/4]; the deviation of s^2 is v·sqrt(5/n) for Laplace noise. Four of them either way:
+    a bug detector, no proof. Below 100 reports it says nothing.
+    """
+    if n < _MONITOR_FROM:
+        return None
+    slack = _DEVIATIONS * sqrt(5 / n)
+    if variance < noise * (1 - slack):
+        return TOO_LITTLE_NOISE
+    return OUTLIERS if variance > (noise + width**2 / 4) * (1 + slack) else OK
+
+
+def finite_monitor(channel: Finite, counts: Sequence[int], alike: int = 1) -> str | None:
+    """Whether each output comes as often as its least probability makes likely, and no more than its largest does.
+
+    Four standard deviations, or what four are among `alike` such questions.
+    """
+    n = sum(counts)
+    if n < _MONITOR_FROM:
+        return None
+    deviations = normal_quantile(1 - _FALSE_ALARM / alike)
+    verdict = OK
+    for place, y in enumerate(channel.used):
+        least, most = float(channel.p[:, place].min()), float(channel.p[:, place].max())
+        if counts[y] < n * least - deviations * sqrt(n * least * (1 - least)):
+            return TOO_LITTLE_NOISE
+        if counts[y] > n * most + deviations * sqrt(n * most * (1 - most)) + deviations:
+            verdict = OUTLIERS
+    return verdict
+
+
+def manski(n: int, enrolled: int, interval: tuple[float, float], lower: float, upper: float) -> tuple[float, float]:
+    """Bounds of the mean of all enrolled devices: those who are silent may all hold either bound (Manski 1990).
+
+    Args:
+        n: reports counted.
+        enrolled: devices asked.
+        interval: of the reporters, at the confidence that the result keeps.
+        lower: bound of the domain.
+        upper: bound of the domain.
+    """
+    share = min(n / enrolled, 1.0)
+    return share * interval[0] + (1 - share) * lower, share * interval[1] + (1 - share) * upper

@@ -1,0 +1,44 @@
+"""Span: positions on the unit interval as numbers of a domain, exactly until the last moment."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from sys import float_info
+
+from hush_common.domain import NumberDomain
+
+__all__ = ["Span", "to_float"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The range [lower, upper] of a domain, whose values were rounded by at most `rounding` (a share of the range)."""
+
+    lower: Fraction = Fraction(0)
+    upper: Fraction = Fraction(1)
+    rounding: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, domain: NumberDomain) -> "Span":
+        return cls(Fraction(domain.lower), Fraction(domain.upper), Fraction(1, 2 * domain.steps))
+
+    def value(self, position: Fraction) -> float:
+        """The number at a position; not clipped."""
+        return to_float(self.lower + position * (self.upper - self.lower))
+
+    def length(self, share: float | Fraction) -> float:
+        """A share of the range as a length."""
+        return to_float(Fraction(share) * (self.upper - self.lower))
+
+    def interval(self, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
+        """The interval between two positions, wider by the rounding, clipped to the range."""
+        ends = Fraction(low) - self.rounding, Fraction(high) + self.rounding
+        low, high = (min(max(end, Fraction(0)), Fraction(1)) for end in ends)
+        return self.value(low), self.value(high)
+
+
+def to_float(x: Fraction) -> float:
+    """The nearest float; the largest one where noise on a range near 1e308 exceeds all floats."""
+    try:
+        return float(x)
+    except OverflowError:
+        return float_info.max if x > 0 else -float_info.max

@@ -1,0 +1,199 @@
+"""Bands that are watched at every report: how often they are ever wrong."""
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate.anytime import RATES, beta_band, mixture_deviation
+from hush_aggregator.estimate.bounded import Group
+from hush_aggregator.estimate.bounded import estimate as bounded
+from hush_aggregator.estimate.finite import finite
+from hush_aggregator.estimate.span import Span
+from hush_aggregator.moments import moments
+from hush_aggregator.tally import Tally
+from hush_common.domain import GRID_STEPS
+from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse, SubsetSelection
+from hush_common.mechanisms.multilevel import best_levels
+from hush_common.task_file import make_task
+
+Array = NDArray[np.float64]
+
+RUNS, STEPS, NOMINAL = 2000, 3000, 0.95
+TIMES: Array = np.arange(1, STEPS + 1, dtype=float)
+NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
+
+
+def ever(outside: NDArray[np.bool_]) -> float:
+    """The share of runs (rows) that are wrong at one step or more."""
+    return float(outside.any(axis=1).mean())
+
+
+def laplace_half_widths() -> Array:
+    rates = 0.95 * RATES
+    exponents = -np.log1p(-(rates**2))
+    return np.array([mixture_deviation(rates, t * exponents, NOMINAL) / t for t in range(1, STEPS + 1)])
+
+
+def laplace_errors(seed: int) -> Array:
+    noise = np.random.default_rng(seed).laplace(0, 1, (RUNS, STEPS))
+    return np.asarray(np.cumsum(noise, axis=1) / TIMES)
+
+
+def test_the_laplace_band_is_ever_wrong_in_fewer_than_one_run_of_twenty() -> None:
+    assert ever(abs(laplace_errors(1)) > laplace_half_widths()) <= 0.05
+
+
+def test_a_fixed_n_interval_that_is_watched_is_wrong_in_most() -> None:
+    watched = abs(laplace_errors(1)) > 1.96 * np.sqrt(2 / TIMES)
+    assert ever(watched[:, 9:]) > 0.4
+
+
+def test_the_laplace_band_of_an_estimate_is_that_band() -> None:
+    asked = make_task({"id": "t", "epsilon": "2", "domain": {"kind": "number", "lower": -1e3, "upper": 1e3}})
+    half = laplace_half_widths()
+    for n in (200, 3000):
+        given = estimate(asked, moments(asked.randomizer, np.full((n, 1), GRID_STEPS // 2)), NOMINAL)
+        low, high = given.intervals[ANYTIME]
+        assert (high - low) / 2 == pytest.approx(1e3 * half[n - 1], rel=1e-4)
+        assert given.methods[ANYTIME] == "reporters-laplace-mixture"
+        fixed = given.intervals[REPORTERS]
+        assert low < fixed[0] < fixed[1] < high
+
+
+def test_the_exponent_of_discrete_noise_is_the_logarithm_of_its_transform() -> None:
+    h, rates = 0.7, 0.95 * 0.7 * RATES  # a coarse grid, where discrete and continuous differ
+    z = np.arange(-800, 801)
+    law = np.tanh(h / 2) * np.exp(-h * abs(z))
+    expected = np.array([np.log(law @ np.exp(rate * z)) for rate in rates])
+    assert -np.log1p(-((np.sinh(rates / 2) / np.sinh(h / 2)) ** 2)) == pytest.approx(expected, rel=1e-6)
+    mechanism = Laplace(Fraction(7, 10) * 4, 4)
+    assert float(1 / mechanism.scale) == pytest.approx(h)
+
+
+@pytest.mark.parametrize("epsilon", ["1", "2", "4"])
+@pytest.mark.parametrize("values", ["all at the lower bound", "spread"])
+def test_the_band_of_levels_is_ever_wrong_in_fewer_than_one_run_of_twenty(epsilon: str, values: str) -> None:
+    exact = Fraction(epsilon)
+    of = finite(Multilevel(exact, GRID_STEPS, best_levels(exact)))
+    rng = np.random.default_rng(2)
+    nodes = np.zeros((RUNS, STEPS), dtype=np.int64)
+    if values == "spread":
+        nodes = rng.integers(0, len(of.nodes), (RUNS, STEPS))
+    cumulative = np.cumsum(of.p, axis=1)
+    draws = rng.random((RUNS, STEPS))
+    outputs = sum((draws > cumulative[nodes, y]).astype(np.int64) for y in range(len(of.used) - 1))
+    errors = np.cumsum(of.a[outputs] - of.nodes[nodes], axis=1)
+    above, below = of.mixture_exponents(of.fastest)
+    rates = of.fastest * RATES
+    high = np.array([mixture_deviation(rates, t * above, NOMINAL) for t in range(1, STEPS + 1)])
+    low = np.array([mixture_deviation(rates, t * below, NOMINAL) for t in range(1, STEPS + 1)])
+    assert ever((errors > high) | (-errors > low)) <= 0.05
+    counts = tuple(np.bincount(outputs[0], minlength=len(of.used)).tolist())
+    given = bounded([Group(of, counts)], Span(), NOMINAL)
+    mean = given.mean or 0
+    assert given.intervals[ANYTIME] == pytest.approx((max(mean - high[-1] / STEPS, 0), min(mean + low[-1] / STEPS, 1)))
+
+
+def watched_coins(probability: float, seed: int) -> NDArray[np.int64]:
+    return np.asarray(np.cumsum(np.random.default_rng(seed).random((RUNS, STEPS)) < probability, axis=1))
+
+
+def beta_outside(counts: NDArray[np.int64], probability: float) -> NDArray[np.bool_]:
+    """Whether the band at each step misses: from the bands themselves, of every count that occurs."""
+    outside = np.zeros(counts.shape, dtype=np.bool_)
+    for t in range(1, counts.shape[1] + 1):
+        column = counts[:, t - 1]
+        least, most = _held(t, probability)
+        outside[:, t - 1] = (column < least) | (column > most)
+    return outside
+
+
+def _held(t: int, probability: float) -> tuple[int, int]:
+    """The fewest and the most ones of t whose band holds the probability: the band moves up with the count."""
+
+    def first(wanted: int) -> int:
+        low, high = 0, t + 1
+        while low < high:
+            middle = (low + high) // 2
+            band = beta_band(t, middle, NOMINAL)
+            low, high = (low, middle) if band[wanted] >= probability else (middle + 1, high)
+        return low
+
+    return first(1), first(0) - 1
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.27])
+def test_the_beta_band_is_ever_wrong_in_fewer_than_one_run_of_twenty(probability: float) -> None:
+    steps = [*range(50), *range(50, STEPS, 7)]
+    counts = watched_coins(probability, 3)
+    outside = np.zeros((RUNS, len(steps)), dtype=np.bool_)
+    for place, step in enumerate(steps):
+        least, most = _held(step + 1, probability)
+        outside[:, place] = (counts[:, step] < least) | (counts[:, step] > most)
+    assert ever(outside) <= 0.05
+    wald = 1.96 * np.sqrt(probability * (1 - probability) / TIMES)
+    assert ever(abs(counts / TIMES - probability)[:, 9:] > wald[9:]) > 0.3
+
+
+def test_the_band_of_a_proportion_is_the_beta_band() -> None:
+    asked = make_task({"id": "b", "epsilon": "1", "domain": {"kind": "bit"}})
+    assert isinstance(asked.randomizer, RandomizedResponse)
+    given = estimate(asked, Tally(100, (50,)), NOMINAL)
+    p0, p1 = (float(p) for p in asked.randomizer.probability_of_one)
+    low, high = beta_band(100, 50, NOMINAL)
+    assert (high - low) / 2 == pytest.approx(0.1617, abs=1e-4)
+    assert given.intervals[ANYTIME] == pytest.approx(((low - p0) / (p1 - p0), (high - p0) / (p1 - p0)))
+    assert given.methods[ANYTIME] == "population-beta-mixture"
+
+
+def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs_of_twenty() -> None:
+    asked = make_task({"id": "c", "epsilon": "2", "domain": {"kind": "category", "labels": ["a", "b", "c"]}})
+    assert isinstance(asked.randomizer, SubsetSelection)
+    assert asked.randomizer.size == 1
+    q, p = (float(x) for x in asked.randomizer.support)
+    rng, runs, truth = np.random.default_rng(4), 300, np.array([0.7, 0.2, 0.1])
+    wrong = 0
+    for _ in range(runs):
+        named = rng.choice(3, p=q + truth * (p - q), size=600)
+        counts = np.cumsum(named[:, None] == np.arange(3), axis=0)
+        missed = False
+        for t in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 600):
+            given = estimate(asked, Tally(t, tuple(counts[t - 1].tolist())), NOMINAL)
+            for fact, share in zip(given.categories, truth, strict=True):
+                low, high = fact["joint_intervals"][ANYTIME]
+                missed = missed or not low <= share <= high
+        wrong += missed
+    assert wrong / runs <= 0.05
+
+
+def test_reports_of_several_epsilons_add_their_exponents() -> None:
+    mechanisms = [Multilevel(Fraction(1), GRID_STEPS, 1), Multilevel(Fraction(4), GRID_STEPS, 4)]
+    channels = [finite(mechanism) for mechanism in mechanisms]
+    rng, runs = np.random.default_rng(5), 400
+    wrong = 0
+    for _ in range(runs):
+        missed = False
+        outputs = [rng.choice(len(of.used), p=of.p[0], size=200) for of in channels]
+        for t in (1, 2, 4, 8, 16, 32, 64, 128, 200):
+            groups = [
+                Group(of, tuple(np.bincount(some[:t], minlength=len(of.used)).tolist()))
+                for of, some in zip(channels, outputs, strict=True)
+            ]
+            low, high = bounded(groups, Span(), NOMINAL).intervals[ANYTIME]
+            missed = missed or not low <= 0 <= high
+        wrong += missed
+    assert wrong / runs <= 0.05
+
+
+def test_a_coordinate_has_a_band_for_the_population() -> None:
+    parts = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xy"]
+    asked = make_task({"id": "v", "epsilon": "4", "domain": {"kind": "vector", "coordinates": parts}})
+    given = estimate(asked, Tally(2000, (200, 200, 200, 200, 200, 0, 0, 0, 0, 1000)), NOMINAL)
+    first = given.coordinates[0]
+    assert first["methods"][ANYTIME] == "population-chernoff-mixture"
+    assert first["intervals"][ANYTIME][0] < first["intervals"][POPULATION][0]
+    assert sqrt(first["n"]) > 1

@@ -1,0 +1,206 @@
+"""The audit: honest mechanisms are not accused, planted ones are, and its bound is what it says.
+
+Seeds are fixed. A verdict at confidence 0.99 accuses the honest at most once in a hundred seeds.
+"""
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hush_common.task_file import make_task
+from hush_simulations.audit_cli import DEFAULT_SAMPLES
+from hush_simulations.audit_subjects import NAMES, Subject, mechanism_subject, task_subjects
+from hush_simulations.audit_views import View, numeric, views_of_reports
+from hush_simulations.auditing import Measured, audit, highest_bound
+from hush_simulations.noise import SeededRng
+
+CONFIDENCE = 0.99
+FEW = 30_000
+
+
+def measured(subject: Subject, samples: int, confidence: float = CONFIDENCE) -> Measured:
+    reports = ([subject.draw(0) for _ in range(samples)], [subject.draw(1) for _ in range(samples)])
+    return audit(reports, subject.views([*reports[0], *reports[1]]), confidence)
+
+
+def own(draw: Callable[[int], object]) -> Subject:
+    return Subject("own", None, ("0", "1"), draw, views_of_reports)
+
+
+def by_name(name: str, epsilon: str, seed: int = 7) -> Subject:
+    return mechanism_subject(name, Fraction(epsilon), 8, 4, SeededRng(seed))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("epsilon", ["1", "4"])
+def test_honest_mechanisms_are_not_accused_and_nearly_reach_their_epsilon(name: str, epsilon: str) -> None:
+    found = measured(by_name(name, epsilon), FEW)
+    assert 0.85 * float(epsilon) < found.bound <= float(epsilon)
+
+
+@pytest.mark.parametrize("name", ["laplace", "multilevel", "randomized_response", "subset_selection", "vector"])
+def test_an_epsilon_twenty_per_cent_too_large_is_caught_at_the_default_size(name: str) -> None:
+    """Declared 1, and the device draws at 1.2."""
+    assert measured(by_name(name, "1.2"), DEFAULT_SAMPLES).bound > 1
+
+
+def test_a_table_whose_weights_are_wrong_is_caught() -> None:
+    """The outputs of the table for epsilon = 2, declared as that for 1."""
+    assert measured(by_name("table", "2"), FEW).bound > 1.2
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 2.0, 8.0])
+@pytest.mark.parametrize("name", ["laplace", "randomized_response"])
+def test_the_power_holds_from_small_to_large_epsilon(name: str, epsilon: float) -> None:
+    """Drawn at once by numpy, from the same laws, at 1.2 epsilon and at epsilon."""
+    rng = np.random.default_rng(11)
+
+    def reports(true: float, side: int) -> list[object]:
+        if name == "randomized_response":
+            flip = rng.random(DEFAULT_SAMPLES) < 1 / (1 + math.exp(true))
+            return list((flip ^ bool(side)).astype(float).tolist())
+        noise = rng.exponential(1 / true, DEFAULT_SAMPLES) - rng.exponential(1 / true, DEFAULT_SAMPLES)
+        return list((side + noise).tolist())
+
+    view = [View("the report", numeric)]
+    assert audit((reports(1.2 * epsilon, 0), reports(1.2 * epsilon, 1)), view, CONFIDENCE).bound > epsilon
+    assert audit((reports(epsilon, 0), reports(epsilon, 1)), view, CONFIDENCE).bound <= epsilon
+
+
+def test_end_levels_of_half_mass_are_caught() -> None:
+    """A "uniform" level drawn by rounding: the real epsilon is ln(1 + 2G/(G+1)·(e^4 - 1)) = 4.463 at G = 4."""
+    levels, source = 4, random.Random(3)  # noqa: S311 - repeatable
+    keep = math.expm1(4) / (math.exp(4) + levels)
+
+    def draw(side: int) -> int:
+        return side * levels if source.random() < keep else round(source.random() * levels)
+
+    def fair(side: int) -> int:
+        return side * levels if source.random() < keep else source.randrange(levels + 1)
+
+    assert 4 < measured(own(draw), DEFAULT_SAMPLES).bound < 4.463
+    assert measured(own(fair), DEFAULT_SAMPLES).bound <= 4
+
+
+def test_a_rare_but_certain_betrayal_is_caught() -> None:
+    """Laplace noise, except that one report in five hundred is the value itself."""
+    source = random.Random(5)  # noqa: S311 - repeatable
+
+    def draw(side: int) -> float:
+        if source.random() < 0.002:
+            return float(side)
+        return side + source.expovariate(1) - source.expovariate(1)
+
+    assert measured(own(draw), DEFAULT_SAMPLES).bound > 2
+
+
+def test_a_coordinate_that_is_chosen_by_the_data_is_caught() -> None:
+    """The level is honest; which coordinate is reported is not."""
+    source = random.Random(6)  # noqa: S311 - repeatable
+
+    def draw(side: int) -> tuple[int, bool]:
+        return (side if source.random() < 0.9 else 1 - side), source.random() < 0.5
+
+    assert measured(own(draw), FEW).bound > 2
+
+
+@pytest.mark.parametrize("kind", ["text", "number", "numpy", "tuple"])
+def test_every_kind_of_report_can_be_judged(kind: str) -> None:
+    source = random.Random(8)  # noqa: S311 - repeatable
+
+    def draw(side: int) -> object:
+        bit = side if source.random() < 0.75 else 1 - side
+        return {"text": "ny"[bit], "number": bit, "numpy": np.float32(bit), "tuple": (source.random(), bit)}[kind]
+
+    assert 0.9 < measured(own(draw), FEW).bound < math.log(3)
+
+
+def test_numbers_that_floats_cannot_hold_and_nan_are_reports_too() -> None:
+    assert [numeric(one) for one in (10**400, -(10**400), math.nan, True, Fraction(1, 2))] == [
+        math.inf,
+        -math.inf,
+        math.inf,
+        1,
+        0.5,
+    ]
+    assert numeric("1") is None
+    assert numeric(None) is None
+
+
+def test_reports_that_say_nothing_give_the_bound_nought() -> None:
+    source = random.Random(9)  # noqa: S311 - repeatable
+    assert measured(own(lambda _: 1), FEW).bound == 0
+    assert measured(own(lambda _: source.random()), FEW).bound < 0.05
+
+
+def test_reports_that_say_everything_give_the_highest_bound() -> None:
+    found = measured(own(lambda side: side), 3000)
+    assert found.bound == pytest.approx(highest_bound(3000, CONFIDENCE))
+    lower, upper = 0.005 ** (1 / 2000), 1 - 0.005 ** (1 / 2000)  # Clopper and Pearson at 2000 of 2000 and 0 of 2000
+    assert found.bound == pytest.approx(math.log(lower / upper))
+
+
+def test_the_bound_is_that_of_clopper_and_pearson() -> None:
+    found = measured(by_name("randomized_response", "1"), 6000)
+    likely, unlikely = found.counts[found.likely], found.counts[1 - found.likely]
+    lower = stats.beta.ppf(0.005, likely, found.samples - likely + 1)
+    upper = stats.beta.ppf(0.995, unlikely + 1, found.samples - unlikely)
+    assert found.samples == 4000
+    assert found.bound == pytest.approx(math.log(lower / upper))
+
+
+@pytest.mark.parametrize("size", [300, 3000])
+def test_the_bound_exceeds_the_true_epsilon_no_more_often_than_promised(size: int) -> None:
+    """At 80 %, over 1000 audits of Laplace noise that is exactly epsilon = 1; at most 20 %, tested at 1e-9."""
+    rng = np.random.default_rng(12)
+    view = [View("the report", numeric)]
+    wrong = 0
+    for _ in range(1000):
+        sides = [list((side + rng.laplace(size=size)).tolist()) for side in (0, 1)]
+        wrong += audit((sides[0], sides[1]), view, 0.8).bound > 1
+    assert wrong <= stats.binom.isf(1e-9, 1000, 0.2)
+
+
+def test_choosing_and_measuring_on_the_same_samples_would_accuse_the_honest() -> None:
+    """The planted twin of the test above: without the split many cells find one that is lucky."""
+    rng = np.random.default_rng(13)
+    wrong = 0
+    for _ in range(100):
+        first, second = (rng.multinomial(300, [1 / 100] * 100) for _ in range(2))
+        best = int(np.argmax((first + 0.5) / (second + 0.5)))
+        lower = stats.beta.ppf(0.1, first[best], 300 - first[best] + 1)
+        wrong += math.log(lower / stats.beta.ppf(0.9, second[best] + 1, 300 - second[best])) > 0
+    assert wrong > 40
+
+
+def test_a_task_is_audited_at_each_epsilon_that_it_offers() -> None:
+    domain = {"kind": "number", "lower": 0, "upper": 10, "unit": "h"}
+    task = make_task({"id": "sleep", "epsilon": "2", "offers": ["1", "2"], "mechanism": "multilevel", "domain": domain})
+    subjects = task_subjects(task, SeededRng(1))
+    assert [subject.declared for subject in subjects] == [1, 2]
+    assert subjects[0].inputs == ("0 h", "10 h")
+    for subject in subjects:
+        assert 0.8 < measured(subject, FEW).bound / float(subject.declared or 0) <= 1
+
+
+def test_a_device_that_answers_under_the_wrong_offer_is_caught() -> None:
+    domain = {"kind": "bit"}
+    task = make_task({"id": "b", "epsilon": "2", "offers": ["1", "2"], "domain": domain})
+    low, high = task_subjects(task, SeededRng(2))
+    swapped = replace(low, draw=high.draw)
+    assert measured(swapped, FEW).bound > float(low.declared or 0)
+
+
+def test_too_few_or_unequal_reports_are_refused() -> None:
+    with pytest.raises(ValueError, match="equally many"):
+        audit(([1.0] * 40, [1.0] * 41), [View("the report", numeric)], 0.9)
+    with pytest.raises(ValueError, match="30 or more"):
+        audit(([1.0] * 9, [1.0] * 9), [View("the report", numeric)], 0.9)
+    assert json.dumps(audit(([1.0] * 30, [0.0] * 30), [View("the report", numeric)], 0.9).bound)
