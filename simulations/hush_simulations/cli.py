@@ -42,7 +42,9 @@ def run(
     *,
     clients: Annotated[int | None, typer.Option(parser=parse_count, help="Devices that report.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="Privacy loss over all rounds, exact decimal text.")] = None,
-    mechanism: Annotated[str | None, typer.Option(help="laplace for numbers, randomized_response for bits.")] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="laplace, multilevel, table or auto for numbers; randomized_response for bits.")
+    ] = None,
     rounds: Annotated[int | None, typer.Option(parser=parse_rounds, help="Times everybody is asked.")] = None,
     seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Fixes the population, not the noise.")] = None,
     connections: Annotated[

@@ -25,6 +25,7 @@ __all__ = ["draw"]
 
 _TRUE, _NOISY, _INK, _FAINT = "#2f7fb8", "#e08a3c", "#22303c", "#7c8a96"
 _DPI = 160
+_BARS = {"reporters": "of the reporters", "population": "of the population", "anytime": "watched live"}
 _TAIL = 0.5  # per cent of the reports on each side that may lie outside the picture of the reports
 _BAR: dict[str, Any] = {"alpha": 0.85, "edgecolor": "white", "linewidth": 0.6}
 _STYLE: dict[Any, Any] = {
@@ -180,7 +181,7 @@ def _estimate(axes: "Axes", found: Mapping[str, Any], wording: Wording) -> None:
         axes.plot(factor * result["mean"], row, "o", color=_NOISY, ms=10, mec=_INK, label="estimate")
         if target in found["truth"]:
             axes.plot(factor * found["truth"][target], row, "D", color=_TRUE, ms=8, mec="white", label="truth")
-    axes.set_yticks(range(len(targets)), [f"of the {name}" for name in targets])
+    axes.set_yticks(range(len(targets)), [_BARS.get(name, name) for name in targets])
     axes.set_ylim(-0.6, max(len(targets), 1) - 0.4)
     axes.set_xlabel(f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)")
     if targets:

@@ -3,14 +3,15 @@
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_common.domain import NumberDomain
-from hush_common.mechanisms import RandomizedResponse
-from hush_common.mechanisms.build import build
+from hush_aggregator.estimate.finite import finite
+from hush_common.domain import Domain, NumberDomain
+from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse
 from hush_common.task import Task
 
 __all__ = ["Received", "decoded", "read_received"]
@@ -40,11 +41,21 @@ def read_received(store: Path, task: Task, round_: int) -> Received:
 
 
 def decoded(task: Task, bodies: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Each report as an unbiased estimate of its device's value: noisy, in the unit of the task, never clipped."""
-    mechanism = build(task)
-    if isinstance(mechanism, RandomizedResponse):
-        low, high = (float(p) for p in mechanism.probability_of_one)
-        return (bodies.astype(np.float64) - low) / (high - low)
-    if not isinstance(task.domain, NumberDomain):
-        raise TypeError(f"no decoding for {task.mechanism}")
-    return task.domain.lower + bodies.astype(np.float64) * float(task.domain.step)
+    """Each report as an unbiased estimate of its device's value: noisy, in the unit of the task, never clipped.
+
+    Raises:
+        TypeError: one report of this mechanism is no estimate of a number.
+    """
+    domain, mechanism = task.domain, task.randomizer
+    match mechanism:
+        case Laplace() if isinstance(domain, NumberDomain):
+            return domain.lower + bodies.astype(np.float64) * float(domain.step)
+        case RandomizedResponse() | Multilevel() | Channel():
+            positions = np.array([float(_number(domain, x)) for x in finite(mechanism).positions])
+            return positions[bodies]
+    raise TypeError(f"no decoding for {task.mechanism}")
+
+
+def _number(domain: Domain, position: Fraction) -> Fraction:
+    """The number at a position on the unit interval: itself for a bit."""
+    return domain.value_of(position * domain.steps) if isinstance(domain, NumberDomain) else position

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hush_common.domain import BitDomain
+from hush_common.domain import BitDomain, NumberDomain
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
@@ -144,6 +144,7 @@ def read_scenario(path: Path) -> Scenario:
     except ValueError as error:  # not UTF-8, not TOML
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
     task = make_task(model.task)
+    _check_people(task, model.population)
     population = _population(model.population, path.parent, bits=isinstance(task.domain, BitDomain))
     clients = len(population.values) if isinstance(population, Observed) else model.clients
     return Scenario(model.task, population, clients)
@@ -162,6 +163,16 @@ def scenario_of_column(data: Observed, lower: float, upper: float, unit: str) ->
         population=data,
         clients=len(data.values),
     )
+
+
+def _check_people(task: Task, population: _Mixture | _Bernoulli | _Csv) -> None:
+    """Whether the people that can be made up have the values that the task asks for."""
+    if not isinstance(task.domain, NumberDomain | BitDomain):
+        raise TaskError("task.domain", "only numbers and yes/no are simulated; serve categories and vectors")
+    if task.offers:
+        raise TaskError("task.offers", "several epsilons are not simulated; drop offers, or use hush serve")
+    if isinstance(population, _Mixture) and isinstance(task.domain, BitDomain):
+        raise TaskError("population.kind", '"mixture" draws numbers, and the task asks yes or no; write "bernoulli"')
 
 
 def _population(model: _Mixture | _Bernoulli | _Csv, folder: Path, *, bits: bool) -> Population:

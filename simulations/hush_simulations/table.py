@@ -69,8 +69,9 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         return
     yield "estimate", wording.value(result["mean"]), _error(result, truths, wording)
     for target, interval in result["intervals"].items():
-        label = f"{100 * result['confidence']:g} % interval, {target}"
-        yield label, wording.interval(*interval), _verdict(found["covered"].get(target))
+        label = f"{100 * result['confidence']:g} % interval, {_WATCHED.get(target, target)}"
+        remark = "holds at every look" if target in _WATCHED else _verdict(found["covered"].get(target))
+        yield label, wording.interval(*interval), remark
 
 
 def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Wording) -> str:
@@ -78,6 +79,9 @@ def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Word
         return ""
     side = "high" if result["mean"] > truths["reporters"] else "low"
     return f"{wording.distance(result['mean'], truths['reporters'])} too {side}"
+
+
+_WATCHED = {"anytime": "watched live"}
 
 
 def _verdict(is_covered: bool | None) -> str:

@@ -189,6 +189,8 @@ def test_the_data_of_a_scenario_lie_beside_its_file(tmp_path: Path) -> None:
         (("lower = 0.0", "lower = 300.0"), "not below upper"),
         (("sd = 10.0", "sd = -1.0"), "sd"),
         (("[task]", "[task"), "cannot be parsed"),
+        (('epsilon = "0.5"', 'epsilon = "0.5"\noffers = ["0.1", "0.5"]'), "several epsilons are not simulated"),
+        (('kind = "number"', 'kind = "category"\nlabels = ["a", "b"]'), "no task has this field"),
     ],
 )
 def test_a_mistake_in_a_scenario_file_is_one_line(tmp_path: Path, change: tuple[str, str], words: str) -> None:

@@ -51,6 +51,8 @@ def made_up(
         result["stderr"] = {"reporters": spread, "population": spread}
         result["intervals"] = {t: [mean - 2 * spread, mean + 2 * spread] for t in ("reporters", "population")}
     bodies = np.arange(len(values) if mean is not None else 0, dtype=np.int64)
+    if name == "survey":
+        bodies %= 2
     received = Received(tuple(f"{number:032x}" for number in range(len(bodies))), bodies)
     reporters = tuple(range(len(values))) if mean is not None else ()
     done = [

@@ -1,0 +1,175 @@
+"""`hush audit`: how much a mechanism gives away, measured on samples of the code that runs on a device."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hush_common.epsilon import decimal_text, parse_epsilon
+from hush_common.errors import HushError, OptionError
+from hush_common.rng import Rng, SystemRng
+from hush_common.task_file import read_task
+from hush_simulations.audit_subjects import NAMES, Subject, mechanism_subject, own_subject, task_subjects
+from hush_simulations.auditing import Measured, audit, highest_bound
+from hush_simulations.noise import SeededRng
+from hush_simulations.options import parse_confidence, parse_seed
+
+__all__ = ["DEFAULT_SAMPLES", "ViolationError", "app"]
+
+DEFAULT_SAMPLES = 200_000
+_FEWEST, _MOST = 100, 100_000_000
+_BLOCK = 1000
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+class ViolationError(HushError):
+    """A mechanism gives away more than it declares."""
+
+
+@app.command()
+def run(
+    mechanism: Annotated[
+        str | None, typer.Argument(metavar="[MECHANISM|module:function]", help="All mechanisms of hush if left out.")
+    ] = None,
+    *,
+    task: Annotated[Path | None, typer.Option(metavar="FILE", help="The mechanism of a task file instead.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="EPS", help="Declared loss of one report; 1 for hush's.")
+    ] = None,
+    inputs: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="A B", help="Two values for your own function, as JSON or text.")
+    ] = None,
+    categories: Annotated[int, typer.Option(metavar="K", min=2, max=1024, help="Of subset_selection.")] = 8,
+    coordinates: Annotated[int, typer.Option(metavar="D", min=1, max=1024, help="Of vector.")] = 4,
+    samples: Annotated[int, typer.Option(metavar="N", help="Reports of each of the two inputs.")] = DEFAULT_SAMPLES,
+    confidence: Annotated[
+        float, typer.Option(parser=parse_confidence, help="An honest mechanism is accused less often than 1 - P.")
+    ] = 0.99,
+    seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Repeatable draws of hush's mechanisms.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Measure a lower bound of epsilon on real reports, and compare it with what is declared. Exit 1: violation."""
+    if not _FEWEST <= samples <= _MOST:
+        raise OptionError("--samples", f"{samples} is outside {_FEWEST} to {_MOST}; {DEFAULT_SAMPLES} is usual")
+    rng = SystemRng() if seed is None else SeededRng(seed)
+    subjects = _subjects(mechanism, task=task, epsilon=epsilon, inputs=inputs, sizes=(categories, coordinates), rng=rng)
+    single = 1 - (1 - confidence) / len(subjects)  # Bonferroni: all verdicts together hold at `confidence`
+    found: dict[str, Any] = {
+        "samples": samples,
+        "confidence": confidence,
+        "highest_bound": highest_bound(samples, single),
+        "audits": [_audited(subject, samples, single) for subject in subjects],
+    }
+    print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _text(found))
+    guilty = [one["name"] for one in found["audits"] if one.get("verdict") == "violation"]
+    if guilty:
+        raise ViolationError(f"VIOLATION: more is given away than declared by {'; '.join(guilty)}")
+
+
+def _subjects(
+    mechanism: str | None,
+    *,
+    task: Path | None,
+    epsilon: str | None,
+    inputs: tuple[str, str] | None,
+    sizes: tuple[int, int],
+    rng: Rng,
+) -> list[Subject]:
+    own = mechanism is not None and ":" in mechanism
+    if own and inputs is None:
+        raise OptionError("--inputs", f"is missing; write two values for {mechanism}, as in --inputs 0 1")
+    if inputs is not None and not own:
+        raise OptionError(
+            "--inputs", "is for your own module:function; hush's mechanisms are audited at their extremes"
+        )
+    if task is not None:
+        if mechanism is not None or epsilon is not None:
+            raise OptionError("--task", "says mechanism and epsilon itself; leave out MECHANISM and --epsilon")
+        return task_subjects(read_task(task), rng)
+    declared = None if epsilon is None else parse_epsilon(epsilon, field="--epsilon")
+    if mechanism is not None and inputs is not None:
+        return [own_subject(mechanism, (_value(inputs[0]), _value(inputs[1])), declared)]
+    names = NAMES if mechanism is None else (mechanism,)
+    return list(_by_name(names, declared or Fraction(1), sizes, rng))
+
+
+def _by_name(names: Sequence[str], epsilon: Fraction, sizes: tuple[int, int], rng: Rng) -> Iterator[Subject]:
+    for name in names:
+        try:
+            yield mechanism_subject(name, epsilon, *sizes, rng)
+        except OptionError:
+            if len(names) == 1:
+                raise  # among all, one that there is not at this epsilon is left out
+
+
+def _value(text: str) -> object:
+    """A JSON value, a list as a tuple; what is no JSON is text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _audited(subject: Subject, samples: int, confidence: float) -> dict[str, Any]:
+    reports = _draw(subject, samples)
+    measured = audit(reports, subject.views([*reports[0], *reports[1]]), confidence)
+    found: dict[str, Any] = {"name": subject.name, "epsilon_at_least": measured.bound}
+    if subject.declared is not None:
+        violated = measured.bound > float(subject.declared)
+        found |= {"declared": decimal_text(subject.declared), "verdict": "violation" if violated else "consistent"}
+    return found | {"event": measured.event, "inputs": _inputs(subject, measured), "measured_on": measured.samples}
+
+
+def _inputs(subject: Subject, measured: Measured) -> list[dict[str, Any]]:
+    """Both inputs and how often the event happened, the likelier one first."""
+    return [
+        {"value": subject.inputs[side], "count": measured.counts[side]}
+        for side in (measured.likely, 1 - measured.likely)
+    ]
+
+
+def _draw(subject: Subject, samples: int) -> tuple[list[object], list[object]]:
+    """Reports of both inputs in turn, so that what drifts with time drifts for both."""
+    reports: tuple[list[object], list[object]] = ([], [])
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(subject.name, total=samples)
+        for start in range(0, samples, _BLOCK):
+            count = min(_BLOCK, samples - start)
+            for _ in range(count):
+                reports[0].append(subject.draw(0))
+                reports[1].append(subject.draw(1))
+            progress.advance(bar, count)
+    return reports
+
+
+def _text(found: dict[str, Any]) -> str:
+    chance = f"{100 * (1 - found['confidence']):.2g} %"
+    most = math.floor(100 * found["highest_bound"]) / 100
+    remarks = (
+        f"{found['samples']} reports of each input. The honest are accused with a probability of at most {chance}.\n"
+        f"So many samples cannot show more than epsilon {most:g}, and consistent is no proof: it means that they show\n"
+        f"no more than what is declared."
+    )
+    return "\n\n".join([*("\n".join(_lines(one)) for one in found["audits"]), remarks])
+
+
+def _lines(one: dict[str, Any]) -> Iterator[str]:
+    yield one["name"]
+    if "declared" in one:
+        yield f"  declared    epsilon {one['declared']}"
+    yield f"  measured    epsilon ≥ {math.floor(10_000 * one['epsilon_at_least']) / 10_000:.4f}"
+    if "verdict" in one:
+        yield f"  verdict     {one['verdict'].upper() if one['verdict'] == 'violation' else one['verdict']}"
+    yield f"  because     {one['event']}"
+    for side in one["inputs"]:
+        yield f"              {100 * side['count'] / one['measured_on']:8.4g} % of reports of {side['value']}"

@@ -1,0 +1,169 @@
+"""The answer of `hush plan` for a person."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import ceil, floor, log10
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["print_plan"]
+
+_NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
+_FEW = 30
+
+
+def print_plan(found: Mapping[str, Any], console: Console) -> None:
+    """Print the object of `hush_simulations.planner_result` as a table and a few sentences."""
+    if not console.is_terminal:
+        console.width = max(console.width, _NARROWEST)
+    console.print()
+    console.print(Text(f"  {_heading(found)}", style="bold"), soft_wrap=True)
+    console.print(_table(found))
+    for sentence in _sentences(found):
+        console.print(Text(f"  {sentence}"), soft_wrap=True)
+    console.print()
+
+
+def _heading(found: Mapping[str, Any]) -> str:
+    known = []
+    if "people" in found:
+        known.append(f"{_count(found['people'])} people")
+    if "epsilon" in found:
+        known.append(f"epsilon {found['epsilon']}")
+    if "error" in found:
+        known.append(f"an error of {_error(found, found['error'])} {_error_kind(found)}")
+    asked = {"people": "How many people?", "epsilon": "Which epsilon?", "error": "What error?"}[found["unknown"]]
+    return f"{asked}  {_domain(found['domain'])}; {', '.join(known)}"
+
+
+def _error_kind(found: Mapping[str, Any]) -> str:
+    return f"at {100 * found['confidence']:g} %" if "confidence" in found else "(root mean square)"
+
+
+def _domain(domain: Mapping[str, Any]) -> str:
+    match domain["kind"]:
+        case "bit":
+            return "the share of yes"
+        case "category":
+            return f"the share of each of {domain['categories']} categories"
+        case "vector":
+            return f"the mean of each of {domain['coordinates']} numbers{_bounds(domain)}"
+    return f"the mean of a number{_bounds(domain)}"
+
+
+def _bounds(domain: Mapping[str, Any]) -> str:
+    if (domain["lower"], domain["upper"], domain["unit"]) == (0, 1, ""):
+        return ", in per cent of its range"
+    return f" from {domain['lower']:g} to {domain['upper']:g} {domain['unit']}".rstrip()
+
+
+def _table(found: Mapping[str, Any]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=True)
+    for name in ("mechanism", "parameters"):
+        table.add_column(name)
+    unit = "epsilon" if found["unknown"] == "epsilon" else "people"
+    for name in ("reporters", "population", f"times the {unit}"):
+        table.add_column(name, justify="right")
+    for line in found["mechanisms"]:
+        chosen = line["mechanism"] == found.get("auto")
+        parameters = ", ".join(f"{name} {value}" for name, value in line.get("parameters", {}).items())
+        name = line["mechanism"] + (" (auto)" if chosen else "")
+        table.add_row(name, parameters, *_cells(found, line), style="bold" if chosen else "")
+    table.add_section()
+    for line in found["for_comparison"]:
+        table.add_row(line["mechanism"], "not offered", *_cells(found, line), style="dim")
+    table.add_row(
+        found["trusted_collector"]["mechanism"], "central laplace", *_cells(found, found["trusted_collector"])
+    )
+    return table
+
+
+def _cells(found: Mapping[str, Any], line: Mapping[str, Any]) -> Iterator[str]:
+    for target in ("reporters", "population"):
+        yield _value(found, line[target]) if target in line else "out of reach"
+    comparable = "relative" in line and not (line is found["trusted_collector"] and found["unknown"] == "error")
+    yield _times(line["relative"]) if comparable else ""
+
+
+def _value(found: Mapping[str, Any], value: Any) -> str:  # noqa: ANN401 - a count, a decimal text or an error
+    if found["unknown"] == "people":
+        return _count(value)
+    return str(value) if found["unknown"] == "epsilon" else f"± {_error(found, value)}"
+
+
+def _error(found: Mapping[str, Any], value: float) -> str:
+    """An error in the unit of the value, and in per cent of its range where that is another number."""
+    domain = found["domain"]
+    if domain["kind"] in ("bit", "category"):
+        return "1 point" if value == 0.01 else f"{_number(100 * value)} points"  # noqa: PLR2004 - one per cent
+    width = domain["upper"] - domain["lower"]
+    if (domain["lower"], domain["upper"], domain["unit"]) == (0, 1, ""):
+        return f"{_number(100 * value)} %"
+    return f"{_number(value)} {domain['unit']}".rstrip() + f" ({_number(100 * value / width)} %)"
+
+
+def _number(value: float) -> str:
+    """Three digits, without an exponent where that is readable."""
+    if not 1e-6 < value < 1e9:  # noqa: PLR2004 - readable
+        return f"{value:.3g}"
+    return f"{value:.{max(0, 2 - floor(log10(value)))}f}".rstrip("0").rstrip(".") if value < 1000 else _count(value)  # noqa: PLR2004
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}".replace(",", " ")
+
+
+def _times(ratio: float) -> str:
+    if ratio < 1:
+        return f"1/{_times(1 / ratio)}"
+    return _count(ratio) if ratio >= 100 else f"{ratio:.3g}"  # noqa: PLR2004 - three digits
+
+
+def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from _choice(found)
+    if found.get("price_of_no_trust", 0) > 1:
+        yield _price(found)
+    if "observer_at_most_sure" in found:
+        sure = ceil(1000 * found["observer_at_most_sure"]) / 10  # rounded up: a promise must not beat the truth
+        limit = f"at most {sure:.1f} % sure" if sure < 100 else "all but certain"  # noqa: PLR2004 - per cent
+        yield f"Epsilon {found['epsilon']}: whoever was 50/50 about a person becomes {limit}."
+    yield "reporters: of those who answer, noise alone. population: of those they are a random sample of."
+    yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for the worst values."
+    if _few(found):
+        yield f"Below {_FEW} people the error bars that hush prints are wider than planned here, except laplace's."
+
+
+def _choice(found: Mapping[str, Any]) -> Iterator[str]:
+    if "auto" not in found:
+        yield "No mechanism reaches this error: ask more people, or accept a larger one."
+        return
+    dearer = [
+        line
+        for line in (*found["mechanisms"], *found["for_comparison"])
+        if line["mechanism"] != found["auto"] and line.get("relative", 1) > 1.005  # noqa: PLR2004 - visible
+    ]
+    costs = [f"{line['mechanism']} {_times(line['relative'])} times" for line in dearer]
+    if costs:
+        much = "the epsilon" if found["unknown"] == "epsilon" else "as many people"
+        same = " for the same error" if found["unknown"] == "error" else ""
+        costs[0] = costs[0].replace(dearer[0]["mechanism"], dearer[0]["mechanism"] + " needs") + f" {much}{same}"
+    yield f"auto picks {found['auto']}" + ("; " + ", ".join(costs) if costs else "") + "."
+
+
+def _price(found: Mapping[str, Any]) -> str:
+    price = _times(found["price_of_no_trust"])
+    match found["unknown"]:
+        case "people":
+            return f"The price of not having to trust the collector: {price} times as many people."
+        case "epsilon":
+            return f"The price of not having to trust the collector: {price} times the epsilon."
+    return f"The price of not having to trust the collector: {price} times the error."
+
+
+def _few(found: Mapping[str, Any]) -> bool:
+    counts = [found["people"]] if "people" in found else [line.get("reporters", _FEW) for line in found["mechanisms"]]
+    return min(Fraction(count) for count in counts) < _FEW

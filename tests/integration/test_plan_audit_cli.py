@@ -1,0 +1,223 @@
+"""`hush plan` and `hush audit` as a person meets them: what is printed where, and how they end."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hush_common.cli import main
+
+HUSH = (sys.executable, "-m", "hush_common")
+
+OWN = """
+import random
+_source = random.Random(1)
+
+def coins(value):
+    return value if _source.random() < 0.75 else not value
+
+def broken(value):
+    raise KeyError("no such\\nthing")
+
+def listed(value):
+    return [value]
+"""
+
+
+def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    wide = {**os.environ, "COLUMNS": "200"}
+    command = [*HUSH, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env=wide)
+
+
+@dataclass
+class Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """The same command without a process of its own: most of the time of a mistake is the start of Python."""
+
+    def run(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["hush", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(OWN, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_plan_names_what_auto_picks_and_what_the_others_cost() -> None:
+    ended = hush("plan", "--epsilon", "0.5", "--error", "5", "--lower", "0", "--upper", "100", "--unit", "cm")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (
+        "How many people?  the mean of a number from 0 to 100 cm; epsilon 0.5, an error of 5 cm (5 %)" in ended.stdout
+    )
+    assert "multilevel (auto)" in ended.stdout
+    assert "12 293" in ended.stdout
+    assert "6 405" in ended.stdout
+    assert "auto picks multilevel; laplace needs 1.92 times as many people." in ended.stdout
+    assert "The price of not having to trust the collector: 53.4 times as many people." in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("unknown", "options"),
+    [
+        ("people", ("--epsilon", "1", "--error", "5%")),
+        ("epsilon", ("--people", "2_000", "--error", "5%")),
+        ("error", ("--people", "2e3", "--epsilon", "1")),
+    ],
+)
+@pytest.mark.parametrize(
+    "domain",
+    [
+        ("number",),
+        ("number", "--lower", "-5", "--upper", "5"),
+        ("bit",),
+        ("category", "--categories", "16"),
+        ("vector", "--coordinates", "8"),
+    ],
+)
+def test_any_two_give_the_third_as_one_json_object(
+    inside: Callable[..., Ended], unknown: str, options: tuple[str, ...], domain: tuple[str, ...]
+) -> None:
+    ended = inside("plan", "--json", *options, "--domain", *domain)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = json.loads(ended.stdout)
+    assert found["unknown"] == unknown
+    assert found["auto"] in {line["mechanism"] for line in found["mechanisms"]}
+    assert "null" not in ended.stdout
+
+
+def test_planning_takes_less_than_a_second_even_where_nothing_helps() -> None:
+    for domain in (("number",), ("vector", "--coordinates", "64"), ("category", "--categories", "1024")):
+        began = time.perf_counter()
+        assert hush("plan", "--people", "5", "--error", "0.01%", "--domain", *domain).returncode == 0
+        assert time.perf_counter() - began < 3  # one second on a machine that does nothing else
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give two of --people, --epsilon and --error"),
+        (("--people", "10"), "--people: alone gives nothing; add --epsilon or --error"),
+        (("--people", "10", "--epsilon", "1", "--error", "5%"), "two of them give the third; leave one out"),
+        (("--people", "many", "--epsilon", "1"), "--people: 'many' is no number of people"),
+        (("--people", "0", "--epsilon", "1"), "--people: 0 is outside"),
+        (("--people", "10", "--epsilon", "0"), "--epsilon: 0 is outside"),
+        (("--people", "10", "--epsilon", "nan"), "--epsilon: 'nan' is not a decimal number"),
+        (("--people", "10", "--error", "5"), "--error: 5 is in the unit of the value: add --lower and --upper"),
+        (("--people", "10", "--error", "0%"), "--error: '0%' is no positive error"),
+        (("--people", "10", "--error", "1.2.3"), "--error: '1.2.3' is no positive error"),
+        (("--people", "10", "--error", "5", "--domain", "bit"), "--error: 5 is no error of a share; write 5%"),
+        (("--people", "10", "--epsilon", "1", "--confidence", "95"), "--confidence: 95 is not between 0 and 1"),
+        (("--people", "10", "--epsilon", "1", "--rms", "--confidence", "0.9"), "--rms: a root mean square has no"),
+        (("--people", "10", "--epsilon", "1", "--lower", "3"), "--upper: is missing"),
+        (("--people", "10", "--epsilon", "1", "--lower", "3", "--upper", "1"), "--lower: 3 is not below --upper 1"),
+        (("--people", "10", "--epsilon", "1", "--domain", "word"), "--domain: 'word' is no kind of value"),
+        (("--people", "10", "--epsilon", "1", "--domain", "category"), "--categories: is missing"),
+        (("--people", "10", "--epsilon", "1", "--domain", "vector", "--coordinates", "0"), "0 is outside 1 to 1024"),
+        (("--people", "10", "--epsilon", "1", "--domain", "bit", "--unit", "cm"), "--unit: is for --domain number"),
+    ],
+)
+def test_a_mistake_in_planning_is_one_line(
+    inside: Callable[..., Ended], arguments: tuple[str, ...], words: str
+) -> None:
+    ended = inside("plan", *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("hush: ")
+    assert words in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_every_mechanism_of_hush_is_audited_and_found_consistent() -> None:
+    ended = hush("audit", "--samples", "10000", "--seed", "1", "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = json.loads(ended.stdout)
+    assert [one["name"].split(",")[0] for one in found["audits"]] == [
+        "laplace",
+        "multilevel",
+        "table",
+        "randomized_response",
+        "subset_selection",
+        "vector",
+    ]
+    assert {one["verdict"] for one in found["audits"]} == {"consistent"}
+
+
+def test_one_mechanism_by_name_prints_why() -> None:
+    ended = hush("audit", "randomized_response", "--epsilon", "2", "--samples", "20000", "--seed", "1")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "declared    epsilon 2\n  measured    epsilon ≥ 1.9" in ended.stdout
+    assert "verdict     consistent" in ended.stdout
+    assert "% of reports of yes" in ended.stdout
+
+
+def test_a_task_file_is_audited_as_its_devices_would_answer_it(tmp_path: Path) -> None:
+    text = 'id = "sleep"\nepsilon = "1"\nmechanism = "laplace"\n[domain]\nkind = "number"\nlower = 0\nupper = 12\n'
+    (tmp_path / "task.toml").write_text(text, encoding="utf-8")
+    ended = hush("audit", "--task", "task.toml", "--samples", "5000", "--seed", "1", "--json", cwd=tmp_path)
+    (found,) = json.loads(ended.stdout)["audits"]
+    assert (found["name"], found["declared"], found["verdict"]) == ("sleep (laplace)", "1", "consistent")
+    assert sorted(one["value"] for one in found["inputs"]) == ["0", "12"]
+
+
+def test_a_function_of_ones_own_that_gives_away_more_than_it_declares_ends_in_exit_1(own: Path) -> None:
+    ended = hush("audit", "mine:coins", "--inputs", "true", "false", "--epsilon", "0.9", cwd=own)
+    assert ended.returncode == 1
+    assert "verdict     VIOLATION" in ended.stdout
+    assert ended.stderr == "hush: VIOLATION: more is given away than declared by mine:coins\n"
+
+
+def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own: Path) -> None:
+    ended = hush("audit", "mine:coins", "--inputs", "true", "false", "--json", cwd=own)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    (found,) = json.loads(ended.stdout)["audits"]
+    assert 1.06 < found["epsilon_at_least"] < 1.0986
+    assert "verdict" not in found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("gauss",), 2, "MECHANISM: 'gauss' is none; there are laplace, multilevel, table"),
+        (("table", "--epsilon", "0.7"), 2, "--epsilon: no table is shipped for 0.7; there are 1, 2, 4"),
+        (("laplace", "--epsilon", "0"), 2, "--epsilon: 0 is outside"),
+        (("laplace", "--samples", "3"), 2, "--samples: 3 is outside"),
+        (("laplace", "--confidence", "1"), 2, "--confidence: 1 is not between 0 and 1"),
+        (("laplace", "--inputs", "0", "1"), 2, "--inputs: is for your own module:function"),
+        (("laplace", "--task", "t.toml"), 2, "--task: says mechanism and epsilon itself"),
+        (("--task", "missing.toml"), 2, "missing.toml: cannot be read"),
+        (("mine:coins",), 2, "--inputs: is missing"),
+        (("mine:nothing", "--inputs", "0", "1"), 1, "mine:nothing: cannot be imported, AttributeError"),
+        (("missing:it", "--inputs", "0", "1"), 1, "missing:it: cannot be imported, ModuleNotFoundError"),
+        (("mine:broken", "--inputs", "0", "1"), 1, "mine:broken: raised KeyError on 0"),
+        (
+            ("mine:listed", "--inputs", "0", "1"),
+            1,
+            "its reports are of type list; return a number, bool, text or tuple",
+        ),
+        (("mine:_source", "--inputs", "0", "1"), 1, "mine:_source: is no function"),
+    ],
+)
+def test_a_mistake_in_auditing_is_one_line(own: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+    ended = hush("audit", *arguments, cwd=own)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert words in ended.stderr
+    assert ended.stderr.count("\n") == 1
