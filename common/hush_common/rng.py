@@ -3,7 +3,7 @@
 There is no seed here. A simulation that wants a repeatable run injects its own `Rng` (and says that it is not private).
 """
 
-from os import urandom
+from secrets import token_bytes
 from typing import Protocol
 
 __all__ = ["Rng", "SystemRng"]
@@ -22,10 +22,10 @@ class Rng(Protocol):
 
 
 class SystemRng:
-    """Randomness of the operating system, asked for anew at every draw: what every device uses.
+    """Randomness of the operating system, through `secrets`, asked for anew at every draw: what every device uses.
 
-    It is what `secrets` does, in half the time: at least eight spare bits make a second try rare, where `secrets`
-    tries twice on average if n is just above a power of two, as most totals here are.
+    Exact by rejection, as `secrets.randbelow` is, and faster: at least eight spare bits make a second try rare, where
+    that one tries twice on average if n is just above a power of two, as most totals here are.
     """
 
     __slots__ = ()
@@ -36,9 +36,9 @@ class SystemRng:
         size = (n.bit_length() + 15) >> 3
         span = 1 << (size << 3)
         limit = span - span % n  # a multiple of n: below it every remainder is equally likely
-        while (draw := int.from_bytes(urandom(size), "big")) >= limit:
+        while (draw := int.from_bytes(token_bytes(size), "big")) >= limit:
             pass
         return draw % n
 
     def token_bytes(self, count: int, /) -> bytes:
-        return urandom(count)
+        return token_bytes(count)

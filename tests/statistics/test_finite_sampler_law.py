@@ -249,7 +249,7 @@ def test_a_vector_draws_its_coordinates_evenly_and_levels_by_their_values(fits: 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 255, 256, 257])
 def test_the_system_gives_every_integer_below_n_equally_often(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     every = reversed(range(1 << 16))  # the refused ones first
-    monkeypatch.setattr("hush_common.rng.urandom", lambda size: next(every).to_bytes(size, "big"))
+    monkeypatch.setattr("hush_common.rng.token_bytes", lambda size: next(every).to_bytes(size, "big"))
     accepted = (1 << 16) // n * n
     counts = np.bincount([SystemRng().randbelow(n) for _ in range(accepted if n > 1 else 256)], minlength=n)
     assert set(counts.tolist()) == {counts[0]}, "each remainder of every draw that is not refused"
