@@ -10,16 +10,20 @@ from typing import Any
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_common.mechanisms import (
+    Channel,
     Laplace,
+    Multilevel,
     Offers,
     RandomizedResponse,
     Single,
     SubsetSelection,
     Vector,
 )
+from hush_common.mechanisms.multilevel import best_levels
+from hush_common.mechanisms.tables import SHIPPED, shipped_at
 from hush_common.task import Task
 
-__all__ = ["expected_error", "meaning", "posterior", "text", "warning"]
+__all__ = ["alternatives", "expected_error", "meaning", "posterior", "text", "warning"]
 
 _CONFIDENCE = 0.95
 _PEOPLE = (100, 1_000, 10_000)
@@ -53,6 +57,24 @@ def expected_error(task: Task, people: int) -> float:
     return error * float(task.domain.upper - task.domain.lower) if isinstance(task.domain, NumberDomain) else error
 
 
+def alternatives(task: Task) -> dict[str, float]:
+    """How many times as many people the other mechanisms of a number need for the same error, noise alone.
+
+    At the epsilon of this task, each with its best parameters, at the value that is worst for it. Empty for other
+    domains, which have one mechanism, and where devices choose among several epsilons.
+    """
+    randomizer, domain = task.randomizer, task.domain
+    if isinstance(randomizer, Offers) or not isinstance(domain, NumberDomain):
+        return {}
+    epsilon = task.epsilon_per_round
+    others: list[Single] = [Laplace(epsilon, domain.steps), Multilevel(epsilon, domain.steps, best_levels(epsilon))]
+    if epsilon in SHIPPED:
+        table = shipped_at(epsilon)
+        others.append(Channel(epsilon, domain.steps, table.positions, table.unit, table.weights))
+    own = _variance(randomizer)
+    return {other.name: _variance(other) / own for other in others if other.name != randomizer.name}
+
+
 def _variance(mechanism: Single) -> float:
     """The largest variance of one report on the unit interval, from the noise alone."""
     match mechanism:
@@ -81,6 +103,8 @@ def meaning(task: Task) -> dict[str, Any]:
         "expected_error": {str(people): expected_error(task, people) for people in _PEOPLE},
         "expected_error_is": "95 %, one round, noise of the mechanism alone, normal approximation",
     }
+    if others := alternatives(task):
+        facts["alternatives"] = others
     if isinstance(task.domain, NumberDomain):
         facts["grid_step"] = float(task.domain.step)
     return dict(facts)
@@ -94,6 +118,7 @@ def text(task: Task) -> str:
         ("purpose", task.purpose),
         ("asks for", _question(task)),
         ("mechanism", task.mechanism),
+        ("instead", _instead(task)),
         ("epsilon", _price(task)),
         ("an observer", _observer(task)),
         ("rounds", _rounds(task)),
@@ -121,6 +146,11 @@ def _question(task: Task) -> str:
     return (
         f"a number from {domain.lower:g} to {domain.upper:g} {domain.unit}".rstrip() + f"; outside values are {outside}"
     )
+
+
+def _instead(task: Task) -> str:
+    needs = [f"{name} {ratio:.3g} times" for name, ratio in alternatives(task).items()]
+    return f"for the same error {', '.join(needs)} as many people" if needs else ""
 
 
 def _shortened(names: Sequence[str]) -> str:

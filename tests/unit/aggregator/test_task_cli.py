@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hush_aggregator.meaning import expected_error, posterior, text, warning
+from hush_aggregator.meaning import alternatives, expected_error, posterior, text, warning
 from hush_aggregator.task_cli import app
 from hush_common.errors import TaskError
 from hush_common.task_file import make_task
@@ -90,3 +90,20 @@ def test_check_does_not_load_numpy_or_mqtt(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "others"),
+    [("auto", {"laplace": 2.0, "multilevel": 1.17}), ("laplace", {"multilevel": 0.585, "table": 0.5})],
+)
+def test_a_task_says_what_the_other_mechanisms_would_need(mechanism: str, others: dict[str, float]) -> None:
+    document = {"id": "t", "epsilon": "1", "mechanism": mechanism, "domain": {"kind": "number", "lower": 0, "upper": 9}}
+    task = make_task(document)
+    assert alternatives(task) == pytest.approx(others, rel=0.005)
+    assert all(f"{name} {ratio:.3g} times" in text(task) for name, ratio in alternatives(task).items())
+
+
+def test_a_bit_has_no_alternative() -> None:
+    task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "bit"}})
+    assert alternatives(task) == {}
+    assert "instead" not in text(task)
