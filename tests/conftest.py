@@ -1,10 +1,14 @@
 """Fixtures that need the outside world."""
 
+import signal
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 from servers import Mosquitto, need
+
+# A run that was started in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
