@@ -3,12 +3,11 @@
 import json
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
-from hush_common.epsilon import WEAK_ABOVE, decimal_text
+from hush_common.epsilon import WEAK_ABOVE, decimal_text, posterior
 from hush_common.mechanisms import (
     Channel,
     Laplace,
@@ -23,7 +22,7 @@ from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.tables import SHIPPED, shipped_at
 from hush_common.task import Task
 
-__all__ = ["alternatives", "expected_error", "meaning", "posterior", "text", "warning"]
+__all__ = ["alternatives", "expected_error", "meaning", "text", "warning"]
 
 _CONFIDENCE = 0.95
 _PEOPLE = (100, 1_000, 10_000)
@@ -38,11 +37,6 @@ def warning(task: Task) -> str | None:
         f"warning: epsilon {decimal_text(task.epsilon)} is above {decimal_text(WEAK_ABOVE)}, so that an answer hides "
         f"little; a smaller epsilon and more people give the same error"
     )
-
-
-def posterior(epsilon: Fraction) -> float:
-    """What an observer who was 50/50 between two values can at most become sure of: e^epsilon / (1 + e^epsilon)."""
-    return 1 / (1 + math.exp(-float(epsilon)))
 
 
 def expected_error(task: Task, people: int) -> float:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import sqlite3
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from hush_client import ledger, outbox
 from hush_client.ledger import Account, Charge
 from hush_client.places import state_directory
 from hush_client.state import FILE_NAME, State
-from hush_common.epsilon import decimal_text, parse_epsilon
+from hush_common.epsilon import decimal_text, parse_epsilon, posterior
 
 __all__ = ["app", "certainty"]
 
@@ -34,7 +33,7 @@ class _Page:
 
 def certainty(epsilon: Fraction) -> str:
     """How sure an observer who was 50/50 about a value can become at most: e^epsilon / (1 + e^epsilon)."""
-    share = 1 / (1 + math.exp(-epsilon))
+    share = posterior(epsilon)
     if share > _ALMOST:
         return "more than 99.99 %"
     return f"{share:.1%}".replace("%", " %") if share < 0.999 else f"{share:.2%}".replace("%", " %")  # noqa: PLR2004

@@ -8,7 +8,7 @@ never exceeds it.
 import re
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, floor
+from math import ceil, exp, floor
 
 from hush_common.errors import EpsilonError
 
@@ -21,6 +21,7 @@ __all__ = [
     "decimal_text",
     "log_ceiling",
     "parse_epsilon",
+    "posterior",
     "weight_of_lie",
 ]
 
@@ -65,6 +66,14 @@ def decimal_text(epsilon: Fraction) -> str:
             digits = str(scaled.numerator).rjust(places + 1, "0")
             return f"{digits[:-places]}.{digits[-places:]}" if places else digits
     return f"{epsilon.numerator}/{epsilon.denominator}"
+
+
+def posterior(epsilon: Fraction) -> float:
+    """What an observer who was 50/50 between two values can at most become sure of: e^epsilon / (1 + e^epsilon).
+
+    For people to read; no probability of a device is made of it.
+    """
+    return 1 / (1 + exp(-float(epsilon)))
 
 
 def certified_exp(x: Fraction) -> tuple[Fraction, Fraction]:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp
 from typing import Any, Literal
 
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
-from hush_common.epsilon import decimal_text
+from hush_common.epsilon import decimal_text, posterior
 from hush_common.mechanisms.tables import choose
 from hush_simulations.planner import (
     TARGETS,
@@ -131,7 +130,7 @@ def _known(question: Question) -> dict[str, Any]:
         known["people"] = question.people
     if question.epsilon is not None:
         known["epsilon"] = decimal_text(question.epsilon)
-        known["observer_at_most_sure"] = 1 / (1 + exp(-float(question.epsilon)))
+        known["observer_at_most_sure"] = posterior(question.epsilon)
     if question.error is not None:
         known["error"] = question.error * _range(question.domain)
         known["error_of_range"] = question.error

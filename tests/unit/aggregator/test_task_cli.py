@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hush_aggregator.meaning import alternatives, expected_error, posterior, text, warning
+from hush_aggregator.meaning import alternatives, expected_error, text, warning
 from hush_aggregator.task_cli import app
+from hush_common.epsilon import posterior
 from hush_common.errors import TaskError
 from hush_common.task_file import make_task
 
