@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_resta
     broker = FakeTransport()
     broker.faults.append("never acknowledged")
     async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        await gateway.task("heights")  # so that only the acknowledgement is waited for in vain
         receipt = await gateway.report("d", "heights", 172.0, timeout=0.1)
         assert receipt.status == "queued"
         assert (await gateway.report("d", "heights", 172.0, timeout=0.1)).status == "already_answered"
@@ -131,5 +133,12 @@ async def test_the_window_bounds_what_is_in_flight(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.faults.extend(["never acknowledged"] * 1000)
     async with Gateway(broker, name="g", state=tmp_path) as gateway:
-        await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=0.2) for i in range(100)))
+        answering = asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=None) for i in range(100)))
+        async with asyncio.timeout(30):
+            while len(broker.attempts) < 64:  # noqa: ASYNC110 - the fake has no event for it
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # a window too wide would let the others out by now
         assert len(broker.attempts) == 64
+        answering.cancel()
+        with suppress(asyncio.CancelledError):
+            await answering
