@@ -48,6 +48,9 @@ async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_resta
         receipt = await gateway.report("d", "heights", 172.0, timeout=0.1)
         assert receipt.status == "queued"
         assert (await gateway.report("d", "heights", 172.0, timeout=0.1)).status == "already_answered"
+        async with asyncio.timeout(30):
+            while not broker.attempts:  # noqa: ASYNC110 - the fake has no event for it
+                await asyncio.sleep(0.01)
         assert not await gateway.flush(timeout=0.05)
     assert await charges_and_waiting(tmp_path) == (1, 1)
     async with Gateway(broker, name="g", state=tmp_path) as gateway:
