@@ -369,9 +369,9 @@ def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None
     assert covered / runs > NOMINAL - 4 * sqrt(0.0475 / runs)
 
 
-def test_many_reports_cover_both_targets_by_the_t_interval() -> None:
+def test_many_reports_cover_both_targets_by_the_score_interval() -> None:
     of = channel("2")
-    assert bounded([Group(of, (200, 200, 200))], Span(), NOMINAL).methods[POPULATION] == "student-t"
+    assert bounded([Group(of, (200, 200, 200))], Span(), NOMINAL).methods[POPULATION] == "student-score"
     for name in ("all at the lower bound", "half at each bound", "a tenth at the upper bound"):
         assert min(simulated(of, VALUES[name], 600)) > 0.945 - 4 * sqrt(0.0475 / 2000)
 

@@ -5,8 +5,8 @@ mean x, its value.
 
 Mean. Σ a/N over all groups: every person weighs the same. Unbiased for both targets whoever chose which epsilon.
 
-Bounds of the mean error, alpha/2 on either side. Those of Clopper, Pearson and Chernoff are valid at every n, whatever
-the values are, and none collapses when all reports are equal:
+Bounds of the mean error, alpha/2 on either side. The first five are valid at every n, whatever the values are, and
+none collapses when all reports are equal:
 
 - "clopper-pearson" (one group, two outputs; population). The number of upper outputs is binomial: coverage is at
   least the confidence at every n.
@@ -16,15 +16,14 @@ the values are, and none collapses when all reports are equal:
 - "chernoff" (reporters). P(error ≥ d) ≤ exp(Σ n_c·G_c(l) - l·N·d) for every l > 0, with G the noise exponent: the
   least d over a fixed grid of l. "chernoff-hoeffding" (population, several groups): the same with + N·l^2/8 for the
   values (Hoeffding 1963).
-- "chernoff-envelope" (population, one group). All mu with min_l (log hull_l(mu) - l·mean) > log(alpha/2)/n. It holds
-  for the reporters too, by the inequality of the means, and for a random subset of them, by Maclaurin's.
+- "betting" (population, one group): `betting`. It adapts to the variance of the reports.
 - "normal-worst-variance" (reporters, where n·V ≥ 10·reach^2, V the largest variance of a report): z·sqrt(V/N).
-  "normal-largest-variance" (population, where that holds for the smallest V): z·sqrt(E/n) with E the largest second
-  moment around 1/2.
-- "student-t" (population, one group, where n·V ≥ 40·reach^2 for the smallest V): t·s/sqrt(n), s^2 not below the
-  smallest V. "student-t-capped" (reporters, there too): the same with s^2 not above the largest V. The sample
-  variance estimates an upper bound of the mean V, because it has the spread of the values in it besides. These four
-  are approximate; at such sizes the mean of bounded reports is close to normal whatever the values are.
+- "student-score" (population, one group, where n·V ≥ 12·reach^2 for the smallest V): `score`. "student-score-capped"
+  (reporters, there too): the same with s^2 not above the largest V. The sample variance estimates an upper bound of
+  the mean V, because it has the spread of the values in it besides.
+- "student-t" (population, several groups, where the smallest variances sum to 12·reach^2): t·s/sqrt(N), s^2 the sample
+  variance of all reports, not below the mean of the smallest V. These four are approximate; at such sizes the mean of
+  bounded reports is close to normal whatever the values are (docs/statistics.md has the coverage).
 
 Intervals are clipped to the domain, where both targets lie. One that lies outside as a whole (a rare draw, or devices
 that do not follow the mechanism) starts at the nearest bound and keeps the length of its inner arm, so that none
@@ -47,19 +46,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.anytime import RATES, mixture_deviation
+from hush_aggregator.estimate.betting import betting_interval
 from hush_aggregator.estimate.bits import clopper_pearson_share
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.honesty import OK, finite_monitor, worst_case_bias
 from hush_aggregator.estimate.quantiles import normal_quantile, student_quantile
 from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.score import score_interval
 from hush_aggregator.estimate.span import Span
 
 __all__ = ["Group", "estimate"]
 
 _NORMAL_FROM = 10
-_STUDENT_FROM = 40
+_SCORE_FROM = 12
 _GRID = 2.0 ** (np.arange(-24, 33) / 4)
-_LARGEST_EXPONENT = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def estimate(groups: Sequence[Group], span: Span, confidence: float, *, sampled:
         noise, noise_method = people, method
     else:
         noise, noise_method = _reporters(groups, center, confidence)
-    spread = _spread(groups, n)
+    spread = _spread(groups, center)
     monitors = [finite_monitor(group.channel, group.counts) for group in groups]
     result = Estimate(
         n=n,
@@ -149,11 +149,11 @@ def _reporters(groups: Sequence[Group], center: Fraction, confidence: float) -> 
     sizes = tuple((group.channel, group.n) for group in groups)
     if len(groups) == 1 and len(groups[0].channel.used) == 2:  # noqa: PLR2004 - two outputs are a coin
         return _coins(groups[0], confidence, apart=True), "clopper-pearson-hoeffding"
-    if len(groups) == 1 and _is_normal(sizes, 0, _STUDENT_FROM):
-        n, (least, most) = sizes[0][1], sizes[0][0].variances
-        noise = min(max(groups[0].squares / (n - 1), least), most)
-        half = Fraction(student_quantile(n - 1, confidence) * sqrt(noise / n))
-        return (center - half, center + half), "student-t-capped"
+    if len(groups) == 1 and _is_normal(sizes, 0, _SCORE_FROM):
+        (group,) = groups
+        variance = min(group.squares / (group.n - 1), group.channel.variances[1])
+        ends = score_interval(group.channel, group.n, float(center), variance, confidence, noise_alone=True)
+        return ends, "student-score-capped"
     if _is_normal(sizes, 1, _NORMAL_FROM):
         half = Fraction(normal_quantile(confidence) * sqrt(_noise_variance(sizes)) / sum(n for _, n in sizes))
         return (center - half, center + half), "normal-worst-variance"
@@ -162,34 +162,32 @@ def _reporters(groups: Sequence[Group], center: Fraction, confidence: float) -> 
 
 
 def _population(groups: Sequence[Group], center: Fraction, confidence: float) -> tuple[_Ends, str]:
+    sizes = tuple((group.channel, group.n) for group in groups)
+    if len(groups) > 1 and _is_normal(sizes, 0, _SCORE_FROM):
+        n = sum(group.n for group in groups)
+        half = Fraction(student_quantile(n - 1, confidence) * _spread(groups, center))
+        return (center - half, center + half), "student-t"
     if len(groups) > 1:
-        above, below = _chernoff(tuple((group.channel, group.n) for group in groups), confidence, sampling=True)
+        above, below = _chernoff(sizes, confidence, sampling=True)
         return (center - Fraction(above), center + Fraction(below)), "chernoff-hoeffding"
     (group,) = groups
     if len(group.channel.used) == 2:  # noqa: PLR2004 - two outputs are a coin
         return _coins(group, confidence, apart=False), "clopper-pearson"
-    if _is_normal(((group.channel, group.n),), 0, _STUDENT_FROM):
-        half = Fraction(student_quantile(group.n - 1, confidence) * _spread(groups, group.n))
-        return (center - half, center + half), "student-t"
-    if _is_normal(((group.channel, group.n),), 0, _NORMAL_FROM):
-        half = Fraction(normal_quantile(confidence) * sqrt(group.channel.second_moment / group.n))
-        return (center - half, center + half), "normal-largest-variance"
-    low, high = _envelope(group.channel, group.n, float(center), confidence)
-    if low >= 1 or high <= 0:  # every mean inside is refused; what replaces a set without width only adds coverage
-        above, below = _chernoff(((group.channel, group.n),), confidence, sampling=True)
-        return (center - Fraction(above), center + Fraction(below)), "chernoff-envelope"
-    return (low, high), "chernoff-envelope"
+    if _is_normal(sizes, 0, _SCORE_FROM):
+        variance = group.squares / (group.n - 1)
+        ends = score_interval(group.channel, group.n, float(center), variance, confidence, noise_alone=False)
+        return ends, "student-score"
+    return betting_interval(group.channel, group.counts, confidence), "betting"
 
 
-def _spread(groups: Sequence[Group], n: int) -> float:
+def _spread(groups: Sequence[Group], center: Fraction) -> float:
     """Standard error for the population: of the sample where it is large, else of the largest variance there can be."""
-    total = 0.0
-    for group in groups:
-        if _is_normal(((group.channel, group.n),), 0, _STUDENT_FROM):
-            total += group.n * max(group.squares / (group.n - 1), group.channel.variances[0])
-        else:
-            total += group.n * group.channel.second_moment
-    return sqrt(total) / n
+    sizes = tuple((group.channel, group.n) for group in groups)
+    n = sum(size for _, size in sizes)
+    if not _is_normal(sizes, 0, _SCORE_FROM):
+        return sqrt(sum(size * channel.second_moment for channel, size in sizes)) / n
+    squares = sum(group.squares + group.n * float(group.total / group.n - center) ** 2 for group in groups)
+    return sqrt(max(squares / (n - 1), sum(size * channel.variances[0] for channel, size in sizes) / n) / n)
 
 
 def _coins(group: Group, confidence: float, *, apart: bool) -> _Ends:
@@ -231,23 +229,6 @@ def _chernoff(sizes: _Sizes, confidence: float, *, sampling: bool) -> _Pair:
 def _rates(needed: float, variance: float) -> NDArray[np.float64]:
     """A grid around the rate that is best for normal errors; large rates matter for very few reports."""
     return np.asarray(sqrt(2 * needed / variance) * _GRID)
-
-
-def _envelope(channel: Finite, n: int, center: float, confidence: float) -> _Pair:
-    """All means that no Chernoff bound refuses; the hull is bounded by a line in mu: each end has a closed form."""
-    needed = log((1 - confidence) / 2) / n
-    rates = _rates(-needed, channel.second_moment)
-
-    def end(sign: int) -> NDArray[np.float64]:
-        at_nodes, shift = channel.transform(sign * rates)
-        first, last = at_nodes[:, 0], at_nodes[:, -1]
-        chord = first[:, None] + np.outer(last - first, channel.nodes)
-        raised = np.maximum((at_nodes - chord).max(axis=1), 0) + 1e-14
-        allowed = np.exp(np.minimum(sign * rates * center - shift + needed, _LARGEST_EXPONENT))
-        tilted = sign * (last - first) > 0
-        return np.asarray((allowed - first - raised)[tilted] / (last - first)[tilted])
-
-    return float(end(1).max(initial=-channel.reach)), float(end(-1).min(initial=1 + channel.reach))
 
 
 def _band(sizes: _Sizes, confidence: float, *, sampled: bool) -> _Pair:

@@ -65,13 +65,17 @@ class Finite:
         return float(max(self.a[-1], 1 - self.a[0]))
 
     @cached_property
+    def noise(self) -> Array:
+        """V(x_j) at each node, by squares of differences: at large epsilon it is far below the rounding of E[a^2]."""
+        return np.asarray((self.p * (self.a - self.nodes[:, None]) ** 2).sum(axis=1))
+
+    @cached_property
     def variances(self) -> tuple[float, float]:
-        """The smallest and the largest V(x)."""
-        second = self.p @ (self.a - 0.5) ** 2
-        x, slope = self.nodes, np.diff(second) * (len(self.nodes) - 1)
-        vertex = np.clip(0.5 + slope / 2, x[:-1], x[1:])
-        peaks = second[:-1] + (vertex - x[:-1]) * slope - (vertex - 0.5) ** 2
-        return float((second - (x - 0.5) ** 2).min()), float(peaks.max())
+        """The smallest and the largest V(x). On a cell it is the chord of `noise` plus (x - x_j)(x_(j+1) - x)."""
+        x, noise = self.nodes, self.noise
+        vertex = np.clip((x[:-1] + x[1:]) / 2 + np.diff(noise) / np.diff(x) / 2, x[:-1], x[1:])
+        chord = noise[:-1] + np.diff(noise) / np.diff(x) * (vertex - x[:-1])
+        return float(noise.min()), float((chord + (vertex - x[:-1]) * (x[1:] - vertex)).max())
 
     @cached_property
     def second_moment(self) -> float:

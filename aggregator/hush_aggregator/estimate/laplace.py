@@ -24,9 +24,11 @@ counted as the bound they were clamped to).
   that is larger: reports vary at least as much as their noise, so a smaller s^2 is known to be too small. (It happens
   in half of all draws if the values hardly differ; the floor can only add coverage.) Assumes that the mean of n
   reports is close to normal. Standard error s/sqrt(n).
-- Several epsilons: "pooled-popoviciu", around the mean of weights proportional to n_c/(v_c + m^2/12): inverse
-  variances, were values spread evenly; public, so that the weights never look at the data. It answers for the
-  population only if the choice of an epsilon is unrelated to the value. `pooled` holds that mean and says so.
+- Several epsilons: around the mean of weights proportional to n_c/(v_c + m^2/12): inverse variances, were values
+  spread evenly; public, so that the weights never look at the data. "pooled-student-t" where every epsilon has at least
+  100 reports (the sample variance of each, degrees of freedom those of the smallest), else "pooled-popoviciu". It
+  answers for the population only if the choice of an epsilon is unrelated to the value. `pooled` holds that mean and
+  says so.
 The switch depends on n alone: choosing the shorter interval would void both.
 
 `anytime`. "reporters-laplace-mixture" of `anytime`, with the exact exponent of discrete Laplace noise,
@@ -99,17 +101,14 @@ def estimate_offers(parts: Sequence[Part], domain: NumberDomain, confidence: flo
     weights = [weight / sum(weights) for weight in weights]  # exactly 1 in sum: else the mean is biased
     pooled = sum((w * Fraction(t.moments[0], t.n) for w, (_, t) in zip(weights, parts, strict=True)), Fraction(0))
     shares = [float(weight) / tally.n for weight, (_, tally) in zip(weights, parts, strict=True)]
-    mixed = tuple((sqrt(m.variance / 2) * share, t.n) for share, (m, t) in zip(shares, parts, strict=True))
-    values = sum(share**2 * tally.n for share, (_, tally) in zip(shares, parts, strict=True)) * steps**2 / 4
-    half = sqrt(mixed_laplace_quantile(mixed, confidence)[0] ** 2 + normal_quantile(confidence) ** 2 * values)
-    spread = sqrt(sum(2 * scale**2 * count for scale, count in mixed) + values)
+    spread, half, pooled_method = _pooled(parts, shares, confidence)
     method = "laplace-mixed-exact" if exact else "laplace-mixed-cornish-fisher"
     result = _result(
         parts,
         domain,
         confidence,
         reporters=(noise, method),
-        population=(pooled, half, "pooled-popoviciu"),
+        population=(pooled, half, pooled_method),
         spread=spread,
     )
     weight_of = {decimal_text(m.epsilon): float(w) for w, (m, _) in zip(weights, parts, strict=True)}
@@ -119,6 +118,21 @@ def estimate_offers(parts: Sequence[Part], domain: NumberDomain, confidence: flo
         "assumes": "the choice of an epsilon is unrelated to the value",
     }
     return replace(result, pooled=about)
+
+
+def _pooled(parts: Sequence[Part], shares: Sequence[float], confidence: float) -> tuple[float, float, str]:
+    """Standard error and half-width in steps of Σ shares·reports for the population, and the method."""
+    fewest = min(tally.n for _, tally in parts)
+    if fewest >= _STUDENT_FROM:
+        squares = [
+            share**2 * t.n * max(_sample_variance(t), m.variance) for share, (m, t) in zip(shares, parts, strict=True)
+        ]
+        spread = sqrt(sum(squares))
+        return spread, student_quantile(fewest - 1, confidence) * spread, "pooled-student-t"
+    mixed = tuple((sqrt(m.variance / 2) * share, t.n) for share, (m, t) in zip(shares, parts, strict=True))
+    values = sum(share**2 * t.n for share, (_, t) in zip(shares, parts, strict=True)) * parts[0][0].steps ** 2 / 4
+    half = sqrt(mixed_laplace_quantile(mixed, confidence)[0] ** 2 + normal_quantile(confidence) ** 2 * values)
+    return sqrt(sum(2 * scale**2 * count for scale, count in mixed) + values), half, "pooled-popoviciu"
 
 
 def _result(
