@@ -98,45 +98,31 @@ def test_the_band_of_levels_is_ever_wrong_in_fewer_than_one_run_of_twenty(epsilo
     assert given.intervals[ANYTIME] == pytest.approx((max(mean - high[-1] / STEPS, 0), min(mean + low[-1] / STEPS, 1)))
 
 
-def watched_coins(probability: float, seed: int) -> NDArray[np.int64]:
-    return np.asarray(np.cumsum(np.random.default_rng(seed).random((RUNS, STEPS)) < probability, axis=1))
+def beta_outside(ones: NDArray[np.int64], probability: float, confidence: float = NOMINAL) -> NDArray[np.bool_]:
+    """Whether the band at each step misses the probability: from the fewest and the most ones whose band holds it."""
+    least, most = held(probability, confidence)
+    return np.asarray((ones < least) | (ones > most))
 
 
-def beta_outside(counts: NDArray[np.int64], probability: float) -> NDArray[np.bool_]:
-    """Whether the band at each step misses: from the bands themselves, of every count that occurs."""
-    outside = np.zeros(counts.shape, dtype=np.bool_)
-    for t in range(1, counts.shape[1] + 1):
-        column = counts[:, t - 1]
-        least, most = _held(t, probability)
-        outside[:, t - 1] = (column < least) | (column > most)
-    return outside
-
-
-def _held(t: int, probability: float) -> tuple[int, int]:
-    """The fewest and the most ones of t whose band holds the probability: the band moves up with the count."""
-
-    def first(wanted: int) -> int:
-        low, high = 0, t + 1
-        while low < high:
-            middle = (low + high) // 2
-            band = beta_band(t, middle, NOMINAL)
-            low, high = (low, middle) if band[wanted] >= probability else (middle + 1, high)
-        return low
-
-    return first(1), first(0) - 1
+def held(probability: float, confidence: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """At each step: the band moves up with the count, and the counts it admits move up with time."""
+    least, most = np.zeros(STEPS, dtype=np.int64), np.zeros(STEPS, dtype=np.int64)
+    low = high = 0
+    for t in range(1, STEPS + 1):
+        while beta_band(t, low, confidence)[1] < probability:
+            low += 1
+        while high < t and beta_band(t, high + 1, confidence)[0] <= probability:
+            high += 1
+        least[t - 1], most[t - 1] = low, high
+    return least, most
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.27])
 def test_the_beta_band_is_ever_wrong_in_fewer_than_one_run_of_twenty(probability: float) -> None:
-    steps = [*range(50), *range(50, STEPS, 7)]
-    counts = watched_coins(probability, 3)
-    outside = np.zeros((RUNS, len(steps)), dtype=np.bool_)
-    for place, step in enumerate(steps):
-        least, most = _held(step + 1, probability)
-        outside[:, place] = (counts[:, step] < least) | (counts[:, step] > most)
-    assert ever(outside) <= 0.05
+    ones = np.cumsum(np.random.default_rng(3).random((RUNS, STEPS)) < probability, axis=1, dtype=np.int64)
+    assert ever(beta_outside(ones, probability)) <= 0.05
     wald = 1.96 * np.sqrt(probability * (1 - probability) / TIMES)
-    assert ever(abs(counts / TIMES - probability)[:, 9:] > wald[9:]) > 0.3
+    assert ever(abs(ones / TIMES - probability)[:, 9:] > wald[9:]) > 0.3
 
 
 def test_the_band_of_a_proportion_is_the_beta_band() -> None:
@@ -155,38 +141,57 @@ def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs
     assert isinstance(asked.randomizer, SubsetSelection)
     assert asked.randomizer.size == 1
     q, p = (float(x) for x in asked.randomizer.support)
-    rng, runs, truth = np.random.default_rng(4), 300, np.array([0.7, 0.2, 0.1])
-    wrong = 0
-    for _ in range(runs):
-        named = rng.choice(3, p=q + truth * (p - q), size=600)
-        counts = np.cumsum(named[:, None] == np.arange(3), axis=0)
-        missed = False
-        for t in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 600):
-            given = estimate(asked, Tally(t, tuple(counts[t - 1].tolist())), NOMINAL)
-            for fact, share in zip(given.categories, truth, strict=True):
-                low, high = fact["joint_intervals"][ANYTIME]
-                missed = missed or not low <= share <= high
-        wrong += missed
-    assert wrong / runs <= 0.05
+    chances = q + np.array([0.7, 0.2, 0.1]) * (p - q)
+    joint = 1 - (1 - NOMINAL) / 3
+    named = np.random.default_rng(4).choice(3, p=chances, size=(RUNS, STEPS))
+    ones = [np.cumsum(named == place, axis=1) for place in range(3)]
+    outside = [beta_outside(mine, float(chance), joint) for mine, chance in zip(ones, chances, strict=True)]
+    assert ever(outside[0] | outside[1] | outside[2]) <= 0.05
+    given = estimate(asked, Tally(STEPS, tuple(int(mine[0, -1]) for mine in ones)), NOMINAL)
+    low, high = beta_band(STEPS, int(ones[0][0, -1]), joint)
+    expected = ((low - q) / (p - q), (high - q) / (p - q))
+    assert given.categories[0]["joint_intervals"][ANYTIME] == pytest.approx(expected, abs=1e-9)
 
 
 def test_reports_of_several_epsilons_add_their_exponents() -> None:
     mechanisms = [Multilevel(Fraction(1), GRID_STEPS, 1), Multilevel(Fraction(4), GRID_STEPS, 4)]
     channels = [finite(mechanism) for mechanism in mechanisms]
-    rng, runs = np.random.default_rng(5), 400
-    wrong = 0
-    for _ in range(runs):
-        missed = False
-        outputs = [rng.choice(len(of.used), p=of.p[0], size=200) for of in channels]
-        for t in (1, 2, 4, 8, 16, 32, 64, 128, 200):
-            groups = [
-                Group(of, tuple(np.bincount(some[:t], minlength=len(of.used)).tolist()))
-                for of, some in zip(channels, outputs, strict=True)
-            ]
-            low, high = bounded(groups, Span(), NOMINAL).intervals[ANYTIME]
-            missed = missed or not low <= 0 <= high
-        wrong += missed
-    assert wrong / runs <= 0.05
+    rng = np.random.default_rng(5)
+    errors = np.zeros((RUNS, STEPS))
+    for offer, of in enumerate(channels):  # values 0, each epsilon in turn
+        errors[:, offer::2] = rng.choice(of.a, p=of.p[0] / of.p[0].sum(), size=(RUNS, STEPS // 2))
+    fastest = min(of.fastest for of in channels)
+    pairs = [of.mixture_exponents(fastest) for of in channels]
+    counts = [(TIMES + 1) // 2, TIMES // 2]
+    bands = []
+    for side in (0, 1):
+        exponents = sum(count[:, None] * pair[side] for count, pair in zip(counts, pairs, strict=True))
+        bands.append(np.array([mixture_deviation(fastest * RATES, row, NOMINAL) for row in np.asarray(exponents)]))
+    total = np.cumsum(errors, axis=1)
+    assert ever((total > bands[0]) | (-total > bands[1])) <= 0.05
+    groups = [Group(channels[0], (500, 500)), Group(channels[1], (200,) * 5)]
+    given = bounded(groups, Span(Fraction(-9), Fraction(9)), NOMINAL)
+    assert given.mean is not None
+    assert given.intervals[ANYTIME][1] - given.mean == pytest.approx(18 * bands[1][1999] / 2000)
+
+
+def test_the_band_of_a_drawn_coordinate_is_ever_wrong_in_fewer_than_one_run_of_twenty() -> None:
+    of = finite(Multilevel(Fraction(4), GRID_STEPS, best_levels(Fraction(4))))
+    rng = np.random.default_rng(6)
+    top = rng.random((RUNS, STEPS)) < 0.5  # half the people at each bound: the sampling error is largest
+    ends = [rng.choice(of.a, p=of.p[row] / of.p[row].sum(), size=(RUNS, STEPS)) for row in (0, -1)]
+    errors = np.cumsum(np.where(top, ends[1], ends[0]) - 0.5, axis=1)
+    rates = of.fastest * RATES
+    sides = [
+        np.array([mixture_deviation(rates, t * (exponents + rates**2 / 8), NOMINAL) for t in range(1, STEPS + 1)])
+        for exponents in of.mixture_exponents(of.fastest)
+    ]
+    assert ever((errors > sides[0]) | (-errors > sides[1])) <= 0.05
+    noise_alone = [
+        np.array([mixture_deviation(rates, t * e, NOMINAL) for t in range(1, STEPS + 1)])
+        for e in of.mixture_exponents(of.fastest)
+    ]
+    assert ever((errors > noise_alone[0]) | (-errors > noise_alone[1])) > 0.05  # planted wrong: forgets who was drawn
 
 
 def test_a_coordinate_has_a_band_for_the_population() -> None:
