@@ -17,19 +17,21 @@ b_c^2)^2/(Σ n_c b_c^4) is below 20, and takes Cornish-Fisher with the fourth cu
 
 `population`. The reporting devices are an independent sample of a distribution on [lower, upper] (values outside are
 counted as the bound they were clamped to).
-- n < 100: "laplace-popoviciu". Half-width sqrt((b·h)^2 + (z·m/2)^2/n): the exact quantile of the noise, and for
-  the values the largest variance that a bounded variable can have, (m/2)^2 (Popoviciu 1935). The sample
-  variance is no guide there: few reports of a skewed value look alike. Standard error sqrt((v + m^2/4)/n).
-- n ≥ 100: "student-t". Half-width t(n-1, confidence)·s/sqrt(n), s^2 = (nΣk^2 - (Σk)^2)/(n(n-1)) exactly, or v where
+- n < 100 or n·v < 6·m^2 (that is n < 3·epsilon^2): "laplace-popoviciu". Half-width sqrt((b·h)^2 + (z·m/2)^2/n): the
+  exact quantile of the noise, and for the values the largest variance that a bounded variable can have, (m/2)^2
+  (Popoviciu 1935). The sample variance is no guide there: few reports of a skewed value look alike. Standard error
+  sqrt((v + m^2/4)/n).
+- Above: "student-t". Half-width t(n-1, confidence)·s/sqrt(n), s^2 = (nΣk^2 - (Σk)^2)/(n(n-1)) exactly, or v where
   that is larger: reports vary at least as much as their noise, so a smaller s^2 is known to be too small. (It happens
   in half of all draws if the values hardly differ; the floor can only add coverage.) Assumes that the mean of n
-  reports is close to normal. Standard error s/sqrt(n).
+  reports is close to normal: no values give a report a squared skewness above 4m^2/(27v), and the rule leaves at most
+  1/40 of it in the mean. Standard error s/sqrt(n).
 - Several epsilons: around the mean of weights proportional to n_c/(v_c + m^2/12): inverse variances, were values
-  spread evenly; public, so that the weights never look at the data. "pooled-student-t" where every epsilon has at least
-  100 reports (the sample variance of each, degrees of freedom those of the smallest), else "pooled-popoviciu". It
-  answers for the population only if the choice of an epsilon is unrelated to the value. `pooled` holds that mean and
-  says so.
-The switch depends on n alone: choosing the shorter interval would void both.
+  spread evenly; public, so that the weights never look at the data. "pooled-student-t" where every epsilon has as
+  many reports as that (the sample variance of each, degrees of freedom those of the smallest), else
+  "pooled-popoviciu". It answers for the population only if the choice of an epsilon is unrelated to the value.
+  `pooled` holds that mean and says so.
+The switch depends on n and epsilon alone: choosing the shorter interval would void both.
 
 `anytime`. "reporters-laplace-mixture" of `anytime`, with the exact exponent of discrete Laplace noise,
 psi(l) = -log(1 - (sinh(l/2)/sinh(h/2))^2), h = epsilon/m, l < h.
@@ -72,6 +74,7 @@ __all__ = ["Part", "estimate", "estimate_offers"]
 Part = tuple[Laplace, Tally]
 
 _STUDENT_FROM = 100
+_NOISE_FROM = 6
 _FASTEST = 0.95
 
 
@@ -123,7 +126,7 @@ def estimate_offers(parts: Sequence[Part], domain: NumberDomain, confidence: flo
 def _pooled(parts: Sequence[Part], shares: Sequence[float], confidence: float) -> tuple[float, float, str]:
     """Standard error and half-width in steps of Σ shares·reports for the population, and the method."""
     fewest = min(tally.n for _, tally in parts)
-    if fewest >= _STUDENT_FROM:
+    if all(_is_many(mechanism, tally.n) for mechanism, tally in parts):
         squares = [
             share**2 * t.n * max(_sample_variance(t), m.variance) for share, (m, t) in zip(shares, parts, strict=True)
         ]
@@ -183,12 +186,17 @@ def _result(
 
 def _population(mechanism: Laplace, tally: Tally, noise: float, confidence: float) -> tuple[float, float, str]:
     """Standard error and half-width in steps, and the method, given the half-width of the noise alone."""
-    if tally.n < _STUDENT_FROM:
+    if not _is_many(mechanism, tally.n):
         bound = mechanism.steps**2 / 4
         spread = sqrt((mechanism.variance + bound) / tally.n)
         return spread, sqrt(noise**2 + normal_quantile(confidence) ** 2 * bound / tally.n), "laplace-popoviciu"
     spread = sqrt(max(_sample_variance(tally), mechanism.variance) / tally.n)
     return spread, student_quantile(tally.n - 1, confidence) * spread, "student-t"
+
+
+def _is_many(mechanism: Laplace, n: int) -> bool:
+    """Whether the mean of n reports is close to normal, whatever the values are."""
+    return n >= _STUDENT_FROM and n * mechanism.variance >= _NOISE_FROM * mechanism.steps**2
 
 
 def _sample_variance(tally: Tally) -> float:
