@@ -17,7 +17,7 @@ b_c^2)^2/(Σ n_c b_c^4) is below 20, and takes Cornish-Fisher with the fourth cu
 
 `population`. The reporting devices are an independent sample of a distribution on [lower, upper] (values outside are
 counted as the bound they were clamped to).
-- n < 100 or n·v < 6·m^2 (that is n < 3·epsilon^2): "laplace-popoviciu". Half-width sqrt((b·h)^2 + (z·m/2)^2/n): the
+- n < 100 or n < 3·epsilon^2 (that is n·v < 6·m^2): "laplace-popoviciu". Half-width sqrt((b·h)^2 + (z·m/2)^2/n): the
   exact quantile of the noise, and for the values the largest variance that a bounded variable can have, (m/2)^2
   (Popoviciu 1935). The sample variance is no guide there: few reports of a skewed value look alike. Standard error
   sqrt((v + m^2/4)/n).
@@ -74,7 +74,7 @@ __all__ = ["Part", "estimate", "estimate_offers"]
 Part = tuple[Laplace, Tally]
 
 _STUDENT_FROM = 100
-_NOISE_FROM = 6
+_NOISE_FROM = 3
 _FASTEST = 0.95
 
 
@@ -196,7 +196,7 @@ def _population(mechanism: Laplace, tally: Tally, noise: float, confidence: floa
 
 def _is_many(mechanism: Laplace, n: int) -> bool:
     """Whether the mean of n reports is close to normal, whatever the values are."""
-    return n >= _STUDENT_FROM and n * mechanism.variance >= _NOISE_FROM * mechanism.steps**2
+    return n >= _STUDENT_FROM and n >= _NOISE_FROM * mechanism.epsilon**2
 
 
 def _sample_variance(tally: Tally) -> float:
