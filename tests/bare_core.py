@@ -1,0 +1,70 @@
+"""A device where nothing can be installed: `python -I -S tests/bare_core.py COMMON CLIENT STATE`.
+
+Every import from outside the standard library and the two packages fails. What is left must answer a task.
+"""
+# ruff: noqa: E402, T201 - nothing of ours is imported before the finder stands; what it found goes to standard output
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+class Refuse:
+    """Stands before all other finders."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in {"hush_common", "hush_client"}:
+            raise ModuleNotFoundError(f"{name} is not of the standard library", name=name)
+        return None
+
+
+sys.meta_path.insert(0, Refuse())
+sys.path[:0] = sys.argv[1:3]
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from hush_client import ledger, outbox
+from hush_client.answer import Question, answer
+from hush_client.identity import device_name
+from hush_client.policy import Policy
+from hush_client.state import State
+from hush_common.codec import Frame, decode
+from hush_common.domain import NumberDomain
+from hush_common.rng import SystemRng
+from hush_common.task import Task
+from hush_common.topics import report_topic
+
+
+async def main(directory: Path) -> dict[str, object]:
+    task = Task(id="heights", epsilon=Fraction(1), mechanism="laplace", domain=NumberDomain(120.0, 220.0), payload=b"?")
+    state = await State.open(directory)
+    name = await state.run(device_name)
+    question = Question(name, task, 172.0, report_topic(task.id, name), Policy(), datetime.now(UTC))
+    receipt, _ = await state.run(partial(answer, question=question, rng=SystemRng()))
+    await state.close()
+    state = await State.open(directory)
+    (entry,) = await state.run(partial(outbox.page, after=0, limit=10))
+    (charge,) = await state.run(partial(ledger.charges, device=name, purpose=task.purpose))
+    await state.close()
+    frame = decode(entry.payload)
+    if not isinstance(frame, Frame) or not task.randomizer.admits(frame.reports[0].body):
+        raise SystemExit(f"{frame} is no report of this task")
+    return {
+        "status": receipt.status,
+        "topic": entry.topic == report_topic(task.id, name),
+        "same report": receipt.report_id == charge.report_id.hex() == frame.reports[0].id.hex(),
+        "charged": str(charge.epsilon),
+    }
+
+
+print(json.dumps(asyncio.run(main(Path(sys.argv[3])))))
