@@ -13,6 +13,7 @@ from typing import Self
 
 from hush_client.answer import Question, answer
 from hush_client.catalogue import Catalogue
+from hush_client.lock import Lock
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sender import Sender
@@ -45,7 +46,7 @@ class Gateway:
 
     Raises:
         ValueError: `name` cannot be part of a topic.
-        StateError: (on entering) the state cannot be opened or trusted.
+        StateError: (on entering) the state cannot be opened or trusted, or another gateway is sending from it.
     """
 
     def __init__(
@@ -67,12 +68,19 @@ class Gateway:
         self._rng = rng or SystemRng()
         self._clock = clock
         self._catalogue = Catalogue()
+        self._lock: Lock | None = None
         self._state: State | None = None
         self._sender: Sender | None = None
         self._sending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._state = await State.open(self._directory)
+        lock = await Lock.acquire(self._directory)
+        try:
+            self._state = await State.open(self._directory)
+        except BaseException:
+            lock.release()
+            raise
+        self._lock = lock
         self._sender = Sender(self._transport, self._state, self._catalogue.receive)
         self._sending = asyncio.create_task(self._sender.run(), name=f"hush-sender-{self._name}")
         return self
@@ -80,15 +88,18 @@ class Gateway:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        sending, state = self._sending, self._state
-        self._sending = self._sender = self._state = None
-        if sending is None or state is None:
+        sending, state, lock = self._sending, self._state, self._lock
+        self._sending = self._sender = self._state = self._lock = None
+        if sending is None or state is None or lock is None:
             return
         sending.cancel()
         try:
             await asyncio.wait((sending,))
         finally:
-            await state.close()
+            try:
+                await state.close()
+            finally:
+                lock.release()
         if not sending.cancelled() and (bug := sending.exception()) is not None:
             raise bug
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from hush_client import identity, ledger, outbox
 from hush_common.errors import StateError
 
-__all__ = ["FILE_NAME", "Job", "State"]
+__all__ = ["FILE_NAME", "Job", "State", "unusable"]
 
 FILE_NAME = "hush.sqlite3"
 
@@ -153,6 +153,13 @@ def _deliver(call: _Call, result: Any) -> None:  # noqa: ANN401 - whatever the j
         call.future.set_result(result)
 
 
+def unusable(directory: Path, error: OSError) -> StateError:
+    """What to tell a person whose state directory cannot be made, read or written."""
+    return StateError(
+        f"{directory}: cannot hold the state of a device ({error.strerror}); name a directory that is writable"
+    )
+
+
 def _close_late(opening: asyncio.Future[sqlite3.Connection]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
@@ -165,9 +172,7 @@ def _open(path: Path) -> sqlite3.Connection:
             _create(path)
         return _connect(path)
     except OSError as error:
-        raise StateError(
-            f"{path.parent}: cannot hold the state of a device ({error.strerror}); name a directory that is writable"
-        ) from error
+        raise unusable(path.parent, error) from error
     except sqlite3.Error as error:
         raise _state_error(path, error) from error
 

@@ -1,5 +1,6 @@
 """`hush report` and `hush ledger` as a person meets them: one line, an exit code, never a traceback."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from fake_transport import make_heights
 from servers import Mosquitto
 
+from hush_client.lock import Lock
 from hush_common.task_file import make_task
 from hush_common.topics import task_topic
 
@@ -145,6 +147,18 @@ def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto,
     receipts = [json.loads(child.communicate(timeout=60)[0]) for child in children]
     assert sorted(receipt["status"] for receipt in receipts) == ["already_answered", "already_answered", "sent"]
     assert len({receipt["report_id"] for receipt in receipts}) == 1
+
+
+async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_still_be_read(
+    hush: Hush, tmp_path: Path
+) -> None:
+    lock = await Lock.acquire(tmp_path / "hush")
+    done = await asyncio.to_thread(hush, "report", "heights", "172")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert_one_line(done.stderr, f"{tmp_path / 'hush'}: another client is sending from this state; stop it")
+    assert "nothing was ever spent" in (await asyncio.to_thread(hush, "ledger")).stdout
+    lock.release()
+    assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
 
 
 @pytest.mark.parametrize(

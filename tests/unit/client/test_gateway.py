@@ -68,14 +68,6 @@ async def test_concurrent_answers_cannot_both_take_the_last_of_a_budget(tmp_path
     assert len(broker.arrived) == 4
 
 
-async def test_two_gateways_on_one_state_make_one_answer(tmp_path: Path) -> None:
-    one, two = FakeTransport(), FakeTransport()
-    async with open_gateway(one, tmp_path) as first, open_gateway(two, tmp_path) as second:
-        receipts = await asyncio.gather(first.report("d", "heights", 1), second.report("d", "heights", 1))
-    assert len({receipt.report_id for receipt in receipts}) == 1
-    assert len(set(one.arrived + two.arrived)) == 1
-
-
 async def test_after_a_restart_the_first_receipt_is_returned(tmp_path: Path) -> None:
     broker, rng = FakeTransport(), RecordingRng()
     async with open_gateway(broker, tmp_path) as gateway:
