@@ -35,6 +35,8 @@ class Question:
         policy: the limits of the device.
         now: the time, aware.
         epsilon: which of the task's offers to take; None takes the dearest that the limits admit.
+        not_before: when the report may be sent, in milliseconds since 1970.
+        delay: how far that is from `now`, in milliseconds; chosen without regard to the value.
     """
 
     device: str
@@ -44,6 +46,8 @@ class Question:
     policy: Policy
     now: datetime
     epsilon: Fraction | None = None
+    not_before: int = 0
+    delay: int = 0
 
 
 def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tuple[Receipt, int | None]:
@@ -83,7 +87,13 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
     index = task.domain.index(question.value)
     report = Report.new(task.digest, round_, perturb(task.randomizer, index, rng, offer), rng)
     spent = ledger.charge(connection, _charge(question, report, cost))
-    sequence = outbox.put(connection, question.topic, encode_frame((report,)))
+    sequence = outbox.put(
+        connection,
+        question.topic,
+        encode_frame((report,)),
+        not_before=question.not_before,
+        delay=question.delay,
+    )
     stored = replace(receipt, status="queued", spent=spent, report_id=report.id.hex(), clamped=index.clamped)
     return stored, sequence
 

@@ -29,11 +29,12 @@ class Client:
         device: name of the device: letters, digits and `. _ @ : -`.
         state: directory of the durable state. Keep it: it is what the device remembers of what it spent.
         policy: the limits of the device.
+        spread: most seconds that a report is held back, at random, before it is sent; see `Gateway`.
         transport: another way to the broker than MQTT at `url`.
 
     Raises:
         BrokerError: `url` is no address of a broker, or its user cannot be part of a topic.
-        ValueError: `device` cannot be part of a topic.
+        ValueError: `device` cannot be part of a topic, or `spread` is too long.
         StateError: (on entering) the state cannot be opened or trusted.
     """
 
@@ -44,6 +45,7 @@ class Client:
         device: str,
         state: Path | str,
         policy: Policy | None = None,
+        spread: float = 1.0,
         transport: Transport | None = None,
     ) -> None:
         address = BrokerUrl.parse(url)
@@ -51,7 +53,11 @@ class Client:
             raise BrokerError(str(address), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
         self._device = device
         self._gateway = Gateway(
-            transport or MqttTransport(address, device), name=address.user or device, state=Path(state), policy=policy
+            transport or MqttTransport(address, device),
+            name=address.user or device,
+            state=Path(state),
+            policy=policy,
+            spread=spread,
         )
 
     async def __aenter__(self) -> Self:

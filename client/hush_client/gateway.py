@@ -2,7 +2,6 @@
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -16,6 +15,7 @@ from hush_client.catalogue import Catalogue
 from hush_client.lock import Lock
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
 from hush_client.sender import Sender
 from hush_client.state import State
 from hush_client.transport import Transport
@@ -24,9 +24,7 @@ from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender, report_topic, task_topic
 
-__all__ = ["Clock", "Gateway"]
-
-Clock = Callable[[], datetime]
+__all__ = ["Gateway"]
 
 
 def _utc_now() -> datetime:
@@ -41,11 +39,16 @@ class Gateway:
         name: the sender in the topics of its reports: the MQTT user where the broker's access rules ask for it.
         state: directory of the durable state; made if need be.
         policy: the limits of each device.
+        spread: seconds, 0 to a week: each report waits a random time of up to so long before it is sent, so that the
+            time of sending tells neither how long the draw took (which depends on the noise) nor in which order the
+            devices were asked. A draw takes less than a millisecond, so the default of one second hides it a
+            thousand times over and does not try a person's patience; a gateway does well to take minutes. What
+            waits is stored already: a restart does not lose it.
         rng: where the noise comes from. Anything but the default is for experiments, and not private.
         clock: the current time, aware.
 
     Raises:
-        ValueError: `name` cannot be part of a topic.
+        ValueError: `name` cannot be part of a topic, or `spread` is too long.
         StateError: (on entering) the state cannot be opened or trusted, or another gateway is sending from it.
     """
 
@@ -56,15 +59,19 @@ class Gateway:
         name: str,
         state: Path,
         policy: Policy | None = None,
+        spread: float = 1.0,
         rng: Rng | None = None,
         clock: Clock = _utc_now,
     ) -> None:
         if not is_sender(name):
             raise ValueError(f"{name!r} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")
+        if not 0 <= spread <= LONGEST_SPREAD:
+            raise ValueError(f"a spread of {spread} s is outside 0 to {LONGEST_SPREAD:.0f} s (a week); name one inside")
         self._transport = transport
         self._name = name
         self._directory = Path(state)
         self._policy = policy or Policy()
+        self._spread = spread
         self._rng = rng or SystemRng()
         self._clock = clock
         self._catalogue = Catalogue()
@@ -81,7 +88,7 @@ class Gateway:
             lock.release()
             raise
         self._lock = lock
-        self._sender = Sender(self._transport, self._state, self._catalogue.receive)
+        self._sender = Sender(self._transport, self._state, self._catalogue.receive, self._clock)
         self._sending = asyncio.create_task(self._sender.run(), name=f"hush-sender-{self._name}")
         return self
 
@@ -137,10 +144,22 @@ class Gateway:
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         sender, state = self._running()
         task = await self.task(task_id, timeout=timeout)
-        topic = report_topic(task.id, self._name)
-        question = Question(device, task, value, topic, self._policy, self._clock(), epsilon)
+        now = self._clock()
+        delay = draw_delay(self._spread, task, now)
+        due = sender.now() + delay / 1000  # counted from before the draw
+        question = Question(
+            device=device,
+            task=task,
+            value=value,
+            topic=report_topic(task.id, self._name),
+            policy=self._policy,
+            now=now,
+            epsilon=epsilon,
+            not_before=milliseconds(now) + delay,
+            delay=delay,
+        )
         receipt, sequence = await state.run(
-            partial(answer, question=question, rng=self._rng), after=lambda result: sender.stored(result[1])
+            partial(answer, question=question, rng=self._rng), after=lambda result: sender.stored(result[1], due)
         )
         del value, question  # what follows waits for the network, and needs neither
         if sequence is None:

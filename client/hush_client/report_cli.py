@@ -19,6 +19,7 @@ from hush_client.identity import device_name
 from hush_client.places import state_directory
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.schedule import LONGEST_SPREAD
 from hush_client.state import State
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
@@ -42,6 +43,7 @@ class _Order:
     device: str
     state: Path
     timeout: float
+    spread: float
     policy: Policy
     epsilon: Fraction | None
 
@@ -102,6 +104,14 @@ def report(
         Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")] = 10.0,
+    spread: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=LONGEST_SPREAD,
+            help="Most seconds to hold the report back, at random, so that the time of sending tells nothing.",
+        ),
+    ] = 1.0,
     epsilon: Annotated[
         str, typer.Option(help="Which of the task's epsilons to take; else the dearest that your limits admit.")
     ] = "",
@@ -112,11 +122,12 @@ def report(
     """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it."""
     if device and not is_sender(device):
         raise typer.BadParameter(f"{device!r} is no device name; use letters, digits and . _ @ : -")
-    if not math.isfinite(timeout):
-        raise typer.BadParameter(f"--timeout {timeout} is no number of seconds; write for example 10")
+    for option, seconds in (("--timeout", timeout), ("--spread", spread)):
+        if not math.isfinite(seconds):
+            raise typer.BadParameter(f"{option} {seconds} is no number of seconds; write for example 10")
     policy = Policy(parse_epsilon(max_epsilon, field="--max-epsilon"), parse_epsilon(lifetime, field="--lifetime"))
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
-    order = _Order(broker, device, state_directory(state), timeout, policy, chosen)
+    order = _Order(broker, device, state_directory(state), timeout, spread, policy, chosen)
     text = sys.stdin.readline().strip() if value == "-" else value
     known, receipt = asyncio.run(_report(order, task, text))
     if as_json:
@@ -130,7 +141,9 @@ def report(
 async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:
     deadline = asyncio.get_running_loop().time() + order.timeout
     device = order.device or await _own_name(order.state)
-    async with Client(order.broker, device=device, state=order.state, policy=order.policy) as client:
+    async with Client(
+        order.broker, device=device, state=order.state, policy=order.policy, spread=order.spread
+    ) as client:
         task = await client.task(task_id, timeout=order.timeout)
         value = parse_value(task.domain, text)
         left = deadline - asyncio.get_running_loop().time()
@@ -176,7 +189,7 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
             head = f"{where}: sent, and the broker has it. It cost epsilon {cost}; {budget}."
         case "queued":
             head = (
-                f"{where}: stored but not yet sent: the broker did not acknowledge it within {order.timeout:g} s. "
+                f"{where}: stored but not yet sent: {_cause(order)}. "
                 f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
             )
         case "already_answered":
@@ -185,6 +198,12 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
             meaning = "" if receipt.reason is None else receipt.reason.meaning
             return f"hush: {task.id}: refused: {meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
     return f"{head}\n{_clamped(task)}" if receipt.clamped else head
+
+
+def _cause(order: _Order) -> str:
+    if order.spread > order.timeout:
+        return f"within {order.timeout:g} s its moment did not come, or the broker did not acknowledge it"
+    return f"the broker did not acknowledge it within {order.timeout:g} s"
 
 
 def _clamped(task: Task) -> str:

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
 from hush_client import outbox
 from hush_client.outbox import Entry
+from hush_client.schedule import Clock, Schedule, milliseconds
 from hush_client.state import State
 from hush_client.transport import Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError, HushError
@@ -20,17 +20,17 @@ _LOG = logging.getLogger(__name__)
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 30.0
 _PAGE = 256
-_RECOUNT = 0.25
 _LINGER = 0.02  # acknowledgements of this time are deleted together; after a crash in it they are sent once more
 
 
 class Sender:
-    """Publishes the outbox in order, with a window of messages in flight, and deletes what is acknowledged.
+    """Publishes each entry of the outbox when it is due, a window of them in flight, and deletes the acknowledged.
 
     Args:
         transport: the way to the broker.
         state: where the outbox is.
         on_message: called with every message of a subscribed topic.
+        clock: the current time, aware.
         window: most messages in flight.
         rng: jitter of the delays between attempts; never the randomness of a report.
     """
@@ -40,6 +40,7 @@ class Sender:
         transport: Transport,
         state: State,
         on_message: Callable[[str, bytes], None],
+        clock: Clock,
         *,
         window: int = 64,
         rng: Rng | None = None,
@@ -52,11 +53,13 @@ class Sender:
         self._transport = transport
         self._state = state
         self._on_message = on_message
+        self._clock = clock
         self._window = window
         self._rng = rng or SystemRng()
         self._topics: dict[str, None] = {}  # in the order in which they were wanted
         self._wanted = asyncio.Event()
-        self._stored = asyncio.Event()
+        self._schedule = Schedule(clock)
+        self._loaded = False
         self._acknowledged: set[int] = set()
         self._deletable = asyncio.Event()
         self._deleted = asyncio.Event()
@@ -69,12 +72,16 @@ class Sender:
             self._topics[topic] = None
             self._wanted.set()
 
-    def stored(self, sequence: int | None) -> None:
-        """Take notice of a new entry of the outbox, if there is one."""
+    def now(self) -> float:
+        """The time by which entries are due."""
+        return self._schedule.now()
+
+    def stored(self, sequence: int | None, due: float) -> None:
+        """Take notice of a new entry of the outbox, if there is one, and send it from `due` on."""
         if sequence is None:
             return
         self._waiters[sequence] = asyncio.get_running_loop().create_future()
-        self._stored.set()
+        self._schedule.add(sequence, due)
 
     async def acknowledgement(self, sequence: int) -> None:
         """Return when the broker has acknowledged the entry."""
@@ -84,12 +91,11 @@ class Sender:
 
     async def flush(self) -> None:
         """Return when the outbox is empty."""
-        self._deleted.clear()
-        while await self._state.run(outbox.count):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_RECOUNT):  # another process may empty it, too
-                    await self._deleted.wait()
+        while True:
             self._deleted.clear()
+            if not await self._state.run(outbox.count):
+                return
+            await self._deleted.wait()
 
     async def run(self) -> None:
         """Keep connected until cancelled."""
@@ -155,23 +161,33 @@ class Sender:
             await self._wanted.wait()
 
     async def _publish(self, link: Link, group: asyncio.TaskGroup) -> None:
+        await self._load()
+        self._schedule.restart()
         window = asyncio.Semaphore(self._window)
-        last = 0
         while True:
-            self._stored.clear()
-            entries = await self._state.run(partial(outbox.page, after=last, limit=_PAGE))
+            sequences = self._schedule.take(_PAGE)
+            for entry in await self._state.run(partial(outbox.fetch, sequences=sequences)) if sequences else ():
+                await window.acquire()
+                group.create_task(self._publish_one(link, entry, window), name="hush-publish-one")
+            await self._schedule.wait()
+
+    async def _load(self) -> None:
+        """Plan what an earlier run has left."""
+        if self._loaded:
+            return
+        wall, now, last = milliseconds(self._clock()), self.now(), 0
+        await self._state.run(partial(outbox.reschedule, now=wall))
+        while entries := await self._state.run(partial(outbox.page, after=last, limit=_PAGE)):
             for entry in entries:
                 last = entry.sequence
-                if last not in self._acknowledged:
-                    await window.acquire()
-                    group.create_task(self._publish_one(link, entry, window), name="hush-publish-one")
-            if not entries:
-                await self._stored.wait()
+                self._schedule.add(last, now + (entry.not_before - wall) / 1000)
+        self._loaded = True
 
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
         await link.publish(entry.topic, entry.payload)
         window.release()
         self._progress = True
+        self._schedule.done(entry.sequence)
         self._acknowledged.add(entry.sequence)
         self._deletable.set()
         waiter = self._waiters.pop(entry.sequence, None)

@@ -25,7 +25,9 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_VERSION = 1
+_MIGRATIONS = (outbox.SCHEDULE,)
+"""What makes a state of version 1 one of version 2, and so on."""
+_VERSION = 1 + len(_MIGRATIONS)
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
 _BUSY_SECONDS = 5
 _BATCH_LIMIT = 512
@@ -201,10 +203,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
-        _check(path, connection)
-        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # macOS would else leave the bytes in the cache of the disk
+        _check(path, connection)
+        connection.execute("PRAGMA journal_mode = WAL")
     except BaseException:
         connection.close()
         raise
@@ -217,11 +219,29 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION:
         raise StateError(f"{path}: is not the state of a device (empty, or another program's); {_RESTORE}")
-    if version != _VERSION:
+    if not 1 <= version <= _VERSION:
         raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(verdict)
+    if version != _VERSION:
+        _migrate(connection)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring an older state up to date, wholly or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been first
+        for statements in _MIGRATIONS[version - 1 :]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
 _RESTORE = "restore it from a backup: a new one would forget what was spent"

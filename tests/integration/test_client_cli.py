@@ -40,8 +40,9 @@ async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
 
     def run(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "HUSH_BROKER": mosquitto.url}
+        at_once = ("--spread", "0") if arguments[0] == "report" else ()
         return subprocess.run(
-            [str(HUSH), *arguments],
+            [str(HUSH), arguments[0], *at_once, *arguments[1:]],
             input=typed,
             capture_output=True,
             text=True,
@@ -186,6 +187,7 @@ def test_a_mistake_ends_in_one_line(hush: Hush, arguments: tuple[str, ...], code
         ("heights", "1", "--device", "a/b"),
         ("heights", "1", "--brokr", "x"),
         ("heights", "1", "--timeout", "nan"),
+        ("heights", "1", "--spread", "nan"),
     ],
 )
 def test_wrong_usage_ends_with_two(hush: Hush, arguments: tuple[str, ...]) -> None:

@@ -30,7 +30,7 @@ def about_to_send():
 broker = FakeTransport(on_publish=about_to_send)
 
 async def main():
-    async with Gateway(broker, name="g", state=Path(sys.argv[1])) as gateway:
+    async with Gateway(broker, name="g", state=Path(sys.argv[1]), spread=0) as gateway:
         await gateway.report("d", "heights", 172.0)
 
 asyncio.run(main())
@@ -44,7 +44,7 @@ from hush_common.broker_url import BrokerUrl
 
 async def main():
     transport = MqttTransport(BrokerUrl.parse(sys.argv[2]), "g")
-    async with Gateway(transport, name="g", state=Path(sys.argv[1])) as gateway:
+    async with Gateway(transport, name="g", state=Path(sys.argv[1]), spread=0) as gateway:
         await gateway.task("heights")
         print("ready", flush=True)
         for start in range(0, 400, 8):
@@ -89,7 +89,7 @@ async def test_killed_between_charge_and_send_the_same_bytes_are_sent_and_paid_o
     async with aiomqtt.Client("127.0.0.1", mosquitto.port) as aggregator:
         await aggregator.subscribe(ALL_REPORTS, qos=1)
         transport = MqttTransport(BrokerUrl.parse(mosquitto.url), "g")
-        async with Gateway(transport, name="g", state=tmp_path) as gateway:
+        async with Gateway(transport, name="g", state=tmp_path, spread=0) as gateway:
             receipt = await gateway.report("d", "heights", 172.0)
             assert await gateway.flush(timeout=10)
         message = await anext(aggregator.messages)
@@ -115,7 +115,7 @@ async def test_killed_at_random_moments_every_charge_has_its_report_and_none_has
             await asyncio.sleep(0.01 + 0.023 * attempt)
             await kill(child)
         transport = MqttTransport(BrokerUrl.parse(mosquitto.url), "g")
-        async with Gateway(transport, name="g", state=tmp_path) as gateway:
+        async with Gateway(transport, name="g", state=tmp_path, spread=0) as gateway:
             assert await gateway.flush(timeout=20)
         with sqlite3.connect(tmp_path / FILE_NAME) as connection:
             charged = {row[0].hex() for row in connection.execute("SELECT report_id FROM charge")}

@@ -106,7 +106,7 @@ async def talk_nonsense(writer: asyncio.StreamWriter, _mid: bytes) -> None:
 @pytest.mark.parametrize("script", [hang_up, acknowledge_another, talk_nonsense])
 async def test_the_same_bytes_are_sent_again_until_they_are_acknowledged(tmp_path: Path, script: Puback) -> None:
     async with ScriptedBroker(script, script).running() as broker:
-        async with Client(broker.url, device="d", state=tmp_path) as client:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             receipt = await client.report("heights", 172.0, timeout=10)
         assert receipt.status == "sent"
         assert len(broker.published) == 3
@@ -116,7 +116,7 @@ async def test_the_same_bytes_are_sent_again_until_they_are_acknowledged(tmp_pat
 async def test_an_acknowledgement_that_comes_twice_does_no_harm(tmp_path: Path) -> None:
     async with ScriptedBroker(acknowledge_twice, acknowledge_twice).running() as broker:
         url = BrokerUrl.parse(broker.url)
-        async with Gateway(MqttTransport(url, "g"), name="g", state=tmp_path) as gateway:
+        async with Gateway(MqttTransport(url, "g"), name="g", state=tmp_path, spread=0) as gateway:
             receipts = [await gateway.report(device, "heights", 172.0, timeout=10) for device in "abc"]
         assert [receipt.status for receipt in receipts] == ["sent"] * 3
         assert len(broker.published) == len(set(broker.published)) == 3
@@ -134,7 +134,7 @@ async def test_a_refused_login_is_told_with_its_reason(code: int, words: str) ->
 
 async def test_a_wrong_password_is_told_without_the_password(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:
     url = guarded_mosquitto.url.replace("//", "//alice:wr0ng@")
-    async with Client(url, device="d", state=tmp_path) as client:
+    async with Client(url, device="d", state=tmp_path, spread=0) as client:
         with pytest.raises(BrokerError, match="refuses the login") as caught:
             await client.report("heights", 172.0, timeout=0.5)
     assert "wr0ng" not in str(caught.value)
@@ -142,7 +142,7 @@ async def test_a_wrong_password_is_told_without_the_password(guarded_mosquitto: 
 
 async def test_the_right_password_opens_the_door(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:
     url = guarded_mosquitto.url.replace("//", "//alice:right@")
-    async with Client(url, device="d", state=tmp_path) as client:
+    async with Client(url, device="d", state=tmp_path, spread=0) as client:
         with pytest.raises(BrokerError, match="no task 'heights'"):
             await client.report("heights", 172.0, timeout=0.5)
 
@@ -236,7 +236,7 @@ async def test_a_broker_that_vanishes_and_returns_gets_every_report(mosquitto: M
         await listener.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
         await listener.subscribe(ALL_REPORTS, qos=1)
     transport = MqttTransport(BrokerUrl.parse(mosquitto.url), "g")
-    async with Gateway(transport, name="g", state=tmp_path) as gateway:
+    async with Gateway(transport, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")
         await asyncio.to_thread(mosquitto.stop)
         receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=0.2) for i in range(100)))

@@ -20,7 +20,7 @@ from hush_common.topics import task_topic
 def open_gateway(
     broker: FakeTransport, state: Path, *, rng: RecordingRng | None = None, policy: Policy | None = None
 ) -> Gateway:
-    return Gateway(broker, name="gateway", state=state, rng=rng, policy=policy)
+    return Gateway(broker, name="gateway", state=state, spread=0, rng=rng, policy=policy)
 
 
 def ids(broker: FakeTransport) -> list[str]:
@@ -146,7 +146,7 @@ async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tm
 async def test_a_charge_and_its_report_are_never_separated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    def fail(*_: object) -> int:
+    def fail(*_: object, **__: object) -> int:
         raise RuntimeError("planted")
 
     broker = FakeTransport()
@@ -229,7 +229,7 @@ async def test_what_is_no_task_id_is_refused(tmp_path: Path, task_id: str) -> No
 async def test_the_round_is_that_of_the_clock(tmp_path: Path) -> None:
     payload = make_heights(rounds=3, round_every="1d", opens="2026-01-01T00:00:00Z", epsilon="3")
     broker, now = FakeTransport(retained={task_topic("heights"): payload}), [datetime(2026, 1, 1, tzinfo=UTC)]
-    async with Gateway(broker, name="g", state=tmp_path, clock=lambda: now[0]) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0, clock=lambda: now[0]) as gateway:
         rounds = []
         for day in (1, 1, 2, 3, 9):
             now[0] = datetime(2026, 1, day, tzinfo=UTC)
@@ -252,13 +252,13 @@ async def test_a_closed_gateway_says_so(tmp_path: Path) -> None:
 
 async def test_the_client_uses_the_user_of_the_address_as_its_sender(tmp_path: Path) -> None:
     broker = FakeTransport()
-    async with Client("mqtt://alice:secret@h", device="d", state=tmp_path / "a", transport=broker) as client:
+    async with Client("mqtt://alice:secret@h", device="d", state=tmp_path / "a", spread=0, transport=broker) as client:
         await client.report("heights", 172.0)
-    async with Client("mqtt://h", device="d", state=str(tmp_path / "b"), transport=broker) as client:
+    async with Client("mqtt://h", device="d", state=str(tmp_path / "b"), spread=0, transport=broker) as client:
         await client.report("heights", 172.0)
     assert [topic.rpartition("/")[2] for topic, _ in broker.arrived] == ["alice", "d"]
 
 
 async def test_a_user_that_cannot_be_part_of_a_topic_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="cannot be part of a topic"):
-        Client("mqtt://a%2Fb@h", device="d", state=tmp_path)
+        Client("mqtt://a%2Fb@h", device="d", state=tmp_path, spread=0)

@@ -21,7 +21,7 @@ from fake_transport import FakeTransport
 from hush_client import Gateway
 
 async def main():
-    async with Gateway(FakeTransport(), name="g", state=Path(sys.argv[1])) as gateway:
+    async with Gateway(FakeTransport(), name="g", state=Path(sys.argv[1]), spread=0) as gateway:
         await gateway.report("d", "heights", 172.0)
         print("holding", flush=True)
         await asyncio.Event().wait()
@@ -42,8 +42,8 @@ def hold(directory: Path) -> subprocess.Popen[bytes]:
 
 
 async def test_a_second_gateway_on_the_same_state_is_refused_with_the_directory_and_the_remedy(tmp_path: Path) -> None:
-    async with Gateway(FakeTransport(), name="g", state=tmp_path) as first:
-        second = Gateway(FakeTransport(), name="g", state=tmp_path)
+    async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as first:
+        second = Gateway(FakeTransport(), name="g", state=tmp_path, spread=0)
         with pytest.raises(StateError, match=r"give each client a state directory of its own") as caught:
             await second.__aenter__()
         assert str(tmp_path) in str(caught.value)
@@ -52,14 +52,14 @@ async def test_a_second_gateway_on_the_same_state_is_refused_with_the_directory_
 
 async def test_a_symbolic_link_does_not_open_a_second_door(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state")
-    async with Gateway(FakeTransport(), name="g", state=tmp_path / "state"):
+    async with Gateway(FakeTransport(), name="g", state=tmp_path / "state", spread=0):
         with pytest.raises(StateError, match="another client is sending"):
-            await Gateway(FakeTransport(), name="g", state=tmp_path / "link").__aenter__()
+            await Gateway(FakeTransport(), name="g", state=tmp_path / "link", spread=0).__aenter__()
 
 
 async def test_the_next_gateway_gets_in_when_the_first_is_closed(tmp_path: Path) -> None:
     for _ in range(2):
-        async with Gateway(FakeTransport(), name="g", state=tmp_path) as gateway:
+        async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
             assert (await gateway.report("d", "heights", 172.0)).spent == 1
 
 
@@ -91,7 +91,7 @@ async def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:
             await Lock.acquire(tmp_path)
         holder.kill()
         holder.wait(30)
-    async with Gateway(FakeTransport(), name="g", state=tmp_path) as gateway:
+    async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("d", "heights", 140.0)).status == "already_answered"
 
 
@@ -99,11 +99,11 @@ async def test_a_gateway_whose_state_cannot_be_opened_keeps_no_lock(tmp_path: Pa
     (tmp_path / FILE_NAME).write_bytes(b"no database" * 100)
     for _ in range(2):
         with pytest.raises(StateError, match="is damaged"):
-            await Gateway(FakeTransport(), name="g", state=tmp_path).__aenter__()
+            await Gateway(FakeTransport(), name="g", state=tmp_path, spread=0).__aenter__()
 
 
 async def test_the_ledger_can_be_read_while_a_gateway_sends(tmp_path: Path) -> None:
-    async with Gateway(FakeTransport(), name="g", state=tmp_path) as gateway:
+    async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
         await gateway.report("d", "heights", 172.0)
         state = await State.open(tmp_path)
         assert await state.run(_charges) == 1

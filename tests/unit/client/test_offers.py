@@ -121,7 +121,7 @@ def test_a_round_that_was_answered_tells_what_that_answer_cost(connection: sqlit
 
 async def test_a_gateway_passes_the_choice_on(tmp_path: Path) -> None:
     broker = FakeTransport(retained={task_topic("heights"): make_heights(**OFFERED)})
-    async with Gateway(broker, name="gateway", state=tmp_path) as gateway:
+    async with Gateway(broker, name="gateway", state=tmp_path, spread=0) as gateway:
         receipts = [
             await gateway.report("a", "heights", 172.0),
             await gateway.report("b", "heights", 172.0, epsilon=Fraction(1, 2)),

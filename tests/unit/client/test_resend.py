@@ -30,7 +30,7 @@ async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
 ) -> None:
     broker = FakeTransport()
     broker.faults.extend([fault])
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         receipt = await gateway.report("d", "heights", 172.0)
     assert receipt.status == "sent"
     assert broker.connections == 2
@@ -43,7 +43,7 @@ async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
 async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_restart(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.faults.append("never acknowledged")
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")  # so that only the acknowledgement is waited for in vain
         receipt = await gateway.report("d", "heights", 172.0, timeout=0.1)
         assert receipt.status == "queued"
@@ -53,7 +53,7 @@ async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_resta
                 await asyncio.sleep(0.01)
         assert not await gateway.flush(timeout=0.05)
     assert await charges_and_waiting(tmp_path) == (1, 1)
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         assert await gateway.flush(timeout=5)
     assert len(broker.attempts) == 2
     assert len(set(broker.attempts)) == 1
@@ -65,7 +65,7 @@ async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> No
     names = [f"t{i}" for i in range(4)]
     broker.retained |= {task_topic(name): make_heights(id=name) for name in names}
     broker.faults.extend(["lost before it arrives"])
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         for name in names:
             await gateway.task(name)
         broker.refusals.extend(["the broker is away"] * 2)
@@ -80,7 +80,7 @@ async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> No
 async def test_a_connection_that_is_lost_over_and_over_loses_and_doubles_nothing(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.faults.extend(["lost before the acknowledgement", "lost before it arrives"] * 3)
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(300)))
     assert {receipt.status for receipt in receipts} == {"sent"}
     assert len(set(broker.arrived)) == 300
@@ -91,7 +91,7 @@ async def test_a_connection_that_is_lost_over_and_over_loses_and_doubles_nothing
 @pytest.mark.parametrize("steps", range(24))
 async def test_a_report_that_is_cancelled_anywhere_is_whole_or_nothing(tmp_path: Path, steps: int) -> None:
     broker = FakeTransport()
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         call = asyncio.create_task(gateway.report("d", "heights", 172.0))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -106,7 +106,7 @@ async def test_a_report_that_is_cancelled_anywhere_is_whole_or_nothing(tmp_path:
 
 async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(tmp_path: Path) -> None:
     broker = FakeTransport()
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")
         calls = [asyncio.create_task(gateway.report(f"d{i}", "heights", 172.0)) for i in range(100)]
         for _ in range(3):
@@ -124,7 +124,7 @@ async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(
 async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broker = FakeTransport()
     with caplog.at_level(logging.WARNING, "hush_client"):
-        async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
             await gateway.task("heights")
             broker.refusals.extend(["the broker is away"] * 3)
             broker.drop()
@@ -135,7 +135,7 @@ async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptur
 async def test_the_window_bounds_what_is_in_flight(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.faults.extend(["never acknowledged"] * 1000)
-    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         answering = asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=None) for i in range(100)))
         async with asyncio.timeout(30):
             while len(broker.attempts) < 64:  # noqa: ASYNC110 - the fake has no event for it

@@ -8,9 +8,36 @@ from pathlib import Path
 
 import pytest
 
-from hush_client import identity, outbox
+from hush_client import identity, ledger, outbox
 from hush_client.state import FILE_NAME, State
 from hush_common.errors import StateError
+
+VERSION_1 = """
+BEGIN;
+CREATE TABLE charge (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
+    digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
+    report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
+    PRIMARY KEY (device, task, round)
+) WITHOUT ROWID;
+CREATE TABLE account (
+    device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
+    PRIMARY KEY (device, purpose)
+) WITHOUT ROWID;
+CREATE TABLE outbox (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, payload BLOB NOT NULL
+);
+CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
+INSERT INTO charge VALUES ('d', 'heights', 0, CAST('12345678' AS BLOB), 'workplaces', 'laplace', '1/1',
+    zeroblob(16), '2026-01-01T00:00:00+00:00');
+INSERT INTO account VALUES ('d', 'workplaces', '1/1');
+INSERT INTO outbox VALUES (7, 'hush/v1/reports/heights/d', CAST('report' AS BLOB));
+INSERT INTO identity VALUES (1, 'device-1');
+PRAGMA application_id = 1752527720;
+PRAGMA user_version = 1;
+COMMIT;
+"""
+"""A state as it was before reports had a moment to be sent at, with one charge and its report waiting."""
 
 
 async def open_and_close(directory: Path) -> None:
@@ -68,6 +95,46 @@ async def test_a_state_of_another_version_is_left_alone(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StateError, match="schema version 7"):
         await State.open(tmp_path)
+
+
+async def test_a_state_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.executescript(VERSION_1)
+    connection.close()
+    for _ in range(2):  # the second time it is one of today
+        state = await State.open(tmp_path)
+        (entry,) = await state.run(lambda c: outbox.page(c, 0, 10))
+        assert entry == outbox.Entry(7, "hush/v1/reports/heights/d", b"report")
+        assert await state.run(lambda c: ledger.spent(c, "d", "workplaces")) == 1
+        assert await state.run(lambda c: ledger.pinned_digest(c, "d", "heights")) == b"12345678"
+        assert await state.run(identity.device_name) == "device-1"
+        fresh = await State.open(tmp_path / "fresh")
+        assert await state.run(columns) == await fresh.run(columns)
+        await fresh.close()
+        await state.close()
+
+
+def columns(connection: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {name: connection.execute(f"PRAGMA table_info({name})").fetchall() for name in sorted(names)}
+
+
+async def test_a_migration_that_fails_leaves_the_state_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.executescript(VERSION_1)
+    before = list(connection.iterdump())
+    connection.close()
+    with monkeypatch.context() as patch:
+        patch.setattr("hush_client.state._MIGRATIONS", ((*outbox.SCHEDULE, "ALTER TABLE nowhere ADD COLUMN x"),))
+        with pytest.raises(StateError):
+            await State.open(tmp_path)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        assert list(connection.iterdump()) == before
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    connection.close()
+    await open_and_close(tmp_path)
 
 
 async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ async def test_client_and_aggregator_survive_connections_that_break_all_the_time
     with SqliteStore(tmp_path / "store.sqlite") as store:
         aggregator = Aggregator(broker.bus(), store, tasks=(TASK,), on_commit=on_commit)
         running = asyncio.create_task(aggregator.run())
-        async with Gateway(broker.transport(), name="gateway", state=tmp_path / "state") as gateway:
+        async with Gateway(broker.transport(), name="gateway", state=tmp_path / "state", spread=0) as gateway:
             for number in range(60):
                 await gateway.report(f"device-{number}", "survey", number % 2, timeout=0.01 if number else None)
                 if number % 7 == 0:

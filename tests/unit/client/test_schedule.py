@@ -1,0 +1,221 @@
+"""When a report leaves: at a random moment of its own, which survives a restart and which no clock can put off."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from fake_transport import FakeTransport, make_heights
+
+from hush_client import Gateway
+from hush_client.schedule import Schedule, draw_delay
+from hush_common.codec import Frame, decode
+from hush_common.task_file import decode_task
+
+HOUR = timedelta(hours=1)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    """The clock of the wall, which a test sets."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+class Delays:
+    """Delays in seconds, one for each report, instead of random ones."""
+
+    def __init__(self, *seconds: float) -> None:
+        self._seconds = iter(seconds)
+
+    def __call__(self, *_: object) -> int:
+        return int(next(self._seconds) * 1000)
+
+
+@pytest.fixture(autouse=True)
+def short_naps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_client.schedule._NAP", 0.005)  # how soon a change of the clock is noticed
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def gateway(broker: FakeTransport, state: Path, clock: Clock) -> Gateway:
+    return Gateway(broker, name="g", state=state, clock=clock)
+
+
+def ids(broker: FakeTransport) -> list[str]:
+    frames = [decode(payload) for _, payload in broker.arrived]
+    return [report.id.hex() for frame in frames if isinstance(frame, Frame) for report in frame.reports]
+
+
+async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1200, 2400, 0))
+    broker = FakeTransport()
+    async with gateway(broker, tmp_path, clock) as g:
+        await g.task("heights")
+        receipts = [await g.report(device, "heights", 172.0, timeout=0) for device in "abc"]
+        assert (await g.report("d", "heights", 172.0)).status == "sent"
+        assert len(broker.attempts) == 1  # the connection works, and the others keep still
+        clock.time += HOUR
+        assert await g.flush()
+    assert ids(broker)[1:] == [receipts[k].report_id for k in (1, 2, 0)]
+
+
+async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800, 0))
+    broker = FakeTransport()
+    async with gateway(broker, tmp_path, clock) as g:
+        await g.task("heights")
+        receipts = [await g.report(device, "heights", 172.0, timeout=0) for device in "ab"]
+    clock.time += HOUR / 4
+    async with gateway(broker, tmp_path, clock) as g:
+        assert (await g.report("c", "heights", 172.0)).status == "sent"
+        assert len(broker.attempts) == 1
+        clock.time += HOUR
+        assert await g.flush()
+    assert ids(broker)[1:] == [receipts[1].report_id, receipts[0].report_id]
+
+
+async def test_what_was_due_while_the_device_was_off_keeps_its_order(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800))
+    broker = FakeTransport()
+    async with gateway(broker, tmp_path, clock) as g:
+        await g.task("heights")
+        receipts = [await g.report(device, "heights", 172.0, timeout=0) for device in "ab"]
+    clock.time += 10 * HOUR
+    async with gateway(broker, tmp_path, clock) as g:
+        assert await g.flush()
+    assert ids(broker) == [receipts[1].report_id, receipts[0].report_id]
+
+
+async def test_a_clock_that_is_set_back_costs_a_report_its_own_delay_at_most_however_often_it_restarts(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 0, 0))
+    broker = FakeTransport()
+    async with gateway(broker, tmp_path, clock) as g:
+        await g.task("heights")
+        await g.report("a", "heights", 172.0, timeout=0)
+    clock.time = datetime(1970, 1, 1, tzinfo=UTC)  # a board without a battery for its clock
+    for sent in range(2):
+        async with gateway(broker, tmp_path, clock) as g:
+            assert (await g.report(f"witness {sent}", "heights", 172.0)).status == "sent"
+            assert len(broker.attempts) == sent + 1
+        clock.time += HOUR / 2
+    async with gateway(broker, tmp_path, clock) as g:
+        assert await g.flush()
+
+
+async def test_a_report_with_the_delay_of_the_default_is_sent(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with Gateway(broker, name="g", state=tmp_path) as g:
+        assert (await g.report("d", "heights", 172.0)).status == "sent"
+
+
+@pytest.mark.parametrize("spread", [-1, float("nan"), float("inf"), 604_801])
+def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> None:
+    with pytest.raises(ValueError, match=r"outside 0 to 604800 s \(a week\)"):
+        Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)
+
+
+class Scripted:
+    """Instead of the system's randomness: the largest integer below, and which bounds were asked for."""
+
+    bounds: list[int]
+
+    def __init__(self) -> None:
+        self.bounds = []
+
+    def __call__(self) -> "Scripted":
+        return self
+
+    def randbelow(self, n: int) -> int:
+        self.bounds.append(n)
+        return n - 1
+
+
+@pytest.fixture
+def entropy(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    scripted = Scripted()
+    monkeypatch.setattr("hush_client.schedule.SystemRng", scripted)
+    return scripted
+
+
+def test_a_delay_is_uniform_over_the_window_and_nothing_is_drawn_without_one(entropy: Scripted) -> None:
+    task = decode_task(make_heights())
+    assert [draw_delay(spread, task, START) for spread in (0, 0.5, 60)] == [0, 500, 60_000]
+    assert entropy.bounds == [501, 60_001]
+
+
+@pytest.mark.parametrize(("left", "longest"), [(7200, 3_600_000), (10, 5000), (0.001, 0)])
+def test_no_delay_takes_more_than_half_of_the_time_until_the_task_closes(
+    entropy: Scripted, left: float, longest: int
+) -> None:
+    task = decode_task(make_heights(closes="2026-01-01T00:00:00Z"))
+    assert draw_delay(3600, task, START - timedelta(seconds=left)) == longest
+    assert entropy.bounds in ([], [longest + 1])
+
+
+class Clocks:
+    """The loop's clock and that of the wall, which a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop = 1000.0
+        self.wall = 5000.0
+        monkeypatch.setattr(Schedule, "_read", lambda _: (self.loop, self.wall))
+
+    def go(self, *, loop: float, wall: float) -> None:
+        self.loop += loop
+        self.wall += wall
+
+
+def test_time_goes_on_by_whichever_clock_goes_further(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    clocks = Clocks(monkeypatch)
+    schedule = Schedule(clock)
+    clocks.go(loop=5, wall=5)
+    assert schedule.now() == 5
+    clocks.go(loop=5, wall=-3600)  # set back
+    assert schedule.now() == 10
+    clocks.go(loop=0, wall=60)  # the machine slept
+    assert schedule.now() == 70
+    clocks.go(loop=0, wall=-60)
+    assert schedule.now() == 70
+
+
+def test_an_entry_is_handed_out_once_until_the_connection_is_a_new_one(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    clocks = Clocks(monkeypatch)
+    schedule = Schedule(clock)
+    for sequence, due in ((1, 3.0), (2, 1.0), (3, 2.0), (4, 9.0)):
+        schedule.add(sequence, due)
+    assert schedule.take(10) == []
+    clocks.go(loop=5, wall=0)
+    assert schedule.take(2) == [2, 3]
+    assert schedule.take(2) == [1]
+    schedule.done(3)
+    schedule.restart()
+    assert schedule.take(10) == [2, 1]
+
+
+async def test_a_wait_ends_when_something_is_added(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_client.schedule._NAP", 3600.0)
+    schedule = Schedule(clock)
+    schedule.add(1, 3600.0)
+    waiting = asyncio.ensure_future(schedule.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    schedule.add(2, 0.0)
+    await asyncio.wait_for(waiting, 30)
+    assert schedule.take(10) == [2]
