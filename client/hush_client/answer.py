@@ -37,6 +37,7 @@ class Question:
         epsilon: which of the task's offers to take; None takes the dearest that the limits admit.
         not_before: when the report may be sent, in milliseconds since 1970.
         delay: how far that is from `now`, in milliseconds; chosen without regard to the value.
+        capacity: most reports that the outbox may hold; None sets no bound.
     """
 
     device: str
@@ -48,6 +49,7 @@ class Question:
     epsilon: Fraction | None = None
     not_before: int = 0
     delay: int = 0
+    capacity: int | None = None
 
 
 def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tuple[Receipt, int | None]:
@@ -84,6 +86,8 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
         return known, None
     if reason is not None:
         return replace(receipt, reason=reason), None
+    if question.capacity is not None and outbox.count(connection) >= question.capacity:
+        return replace(receipt, reason=Reason.OUTBOX_FULL), None
     index = task.domain.index(question.value)
     report = Report.new(task.digest, round_, perturb(task.randomizer, index, rng, offer), rng)
     spent = ledger.charge(connection, _charge(question, report, cost))

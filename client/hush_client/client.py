@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_client.gateway import Gateway
+from hush_client.gateway import CAPACITY, Gateway
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.transport import MqttTransport, Transport
@@ -30,11 +30,12 @@ class Client:
         state: directory of the durable state. Keep it: it is what the device remembers of what it spent.
         policy: the limits of the device.
         spread: most seconds that a report is held back, at random, before it is sent; see `Gateway`.
+        capacity: most reports that may wait for the broker; see `Gateway`.
         transport: another way to the broker than MQTT at `url`.
 
     Raises:
         BrokerError: `url` is no address of a broker, or its user cannot be part of a topic.
-        ValueError: `device` cannot be part of a topic, or `spread` is too long.
+        ValueError: `device` cannot be part of a topic, or `spread` or `capacity` out of range.
         StateError: (on entering) the state cannot be opened or trusted.
     """
 
@@ -46,6 +47,7 @@ class Client:
         state: Path | str,
         policy: Policy | None = None,
         spread: float = 1.0,
+        capacity: int = CAPACITY,
         transport: Transport | None = None,
     ) -> None:
         address = BrokerUrl.parse(url)
@@ -58,6 +60,7 @@ class Client:
             state=Path(state),
             policy=policy,
             spread=spread,
+            capacity=capacity,
         )
 
     async def __aenter__(self) -> Self:

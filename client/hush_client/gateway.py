@@ -24,7 +24,10 @@ from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender, report_topic, task_topic
 
-__all__ = ["Gateway"]
+__all__ = ["CAPACITY", "Gateway"]
+
+
+CAPACITY = 10_000
 
 
 def _utc_now() -> datetime:
@@ -44,11 +47,13 @@ class Gateway:
             devices were asked. A draw takes less than a millisecond, so the default of one second hides it a
             thousand times over and does not try a person's patience; a gateway does well to take minutes. What
             waits is stored already: a restart does not lose it.
+        capacity: most reports that may wait for the broker. One more is refused as `Reason.OUTBOX_FULL` before
+            anything is drawn or spent; nothing that was stored is ever dropped.
         rng: where the noise comes from. Anything but the default is for experiments, and not private.
         clock: the current time, aware.
 
     Raises:
-        ValueError: `name` cannot be part of a topic, or `spread` is too long.
+        ValueError: `name` cannot be part of a topic, or `spread` or `capacity` out of range.
         StateError: (on entering) the state cannot be opened or trusted, or another gateway is sending from it.
     """
 
@@ -60,6 +65,7 @@ class Gateway:
         state: Path,
         policy: Policy | None = None,
         spread: float = 1.0,
+        capacity: int = CAPACITY,
         rng: Rng | None = None,
         clock: Clock = _utc_now,
     ) -> None:
@@ -67,11 +73,14 @@ class Gateway:
             raise ValueError(f"{name!r} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")
         if not 0 <= spread <= LONGEST_SPREAD:
             raise ValueError(f"a spread of {spread} s is outside 0 to {LONGEST_SPREAD:.0f} s (a week); name one inside")
+        if capacity < 1:
+            raise ValueError(f"a capacity of {capacity} holds no report; name a positive number")
         self._transport = transport
         self._name = name
         self._directory = Path(state)
         self._policy = policy or Policy()
         self._spread = spread
+        self._capacity = capacity
         self._rng = rng or SystemRng()
         self._clock = clock
         self._catalogue = Catalogue()
@@ -157,6 +166,7 @@ class Gateway:
             epsilon=epsilon,
             not_before=milliseconds(now) + delay,
             delay=delay,
+            capacity=self._capacity,
         )
         receipt, sequence = await state.run(
             partial(answer, question=question, rng=self._rng), after=lambda result: sender.stored(result[1], due)

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     OVER_BUDGET = "over_budget"
     TASK_CHANGED = "task_changed"
     NOT_OPEN = "not_open"
+    OUTBOX_FULL = "outbox_full"
 
     @property
     def meaning(self) -> str:
@@ -29,6 +30,7 @@ _MEANING = {
     Reason.OVER_BUDGET: "the answer would exceed the lifetime budget that this device grants the task's purpose",
     Reason.TASK_CHANGED: "this device has answered a different task under the same id",
     Reason.NOT_OPEN: "the task has not opened yet, or is closed",
+    Reason.OUTBOX_FULL: "too many reports wait for the broker already; see to the connection and answer later",
 }
 
 

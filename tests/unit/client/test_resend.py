@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, Fault, make_heights
+from fake_transport import FakeTransport, Fault, RecordingRng, make_heights
 
-from hush_client import Gateway, ledger, outbox
+from hush_client import Gateway, Reason, ledger, outbox
 from hush_client.state import State
 from hush_common.topics import task_topic
 
@@ -119,6 +120,44 @@ async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(
     waiting = await state.run(lambda c: outbox.page(c, 0, 1000))
     await state.close()
     assert spent == len({payload for _, payload in broker.arrived} | {entry.payload for entry in waiting})
+
+
+async def test_a_full_outbox_refuses_before_anything_is_drawn_or_spent_and_takes_more_when_it_is_sent(
+    tmp_path: Path,
+) -> None:
+    broker, rng = FakeTransport(), RecordingRng()
+    async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=3, rng=rng) as gateway:
+        await gateway.task("heights")
+        broker.refusals.extend(["the broker is away"] * 1000)
+        broker.drop()
+        await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=0) for i in range(3)))
+        draws = rng.draws
+        full = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=0) for i in range(3, 9)))
+        assert {(receipt.status, receipt.reason, receipt.spent) for receipt in full} == {
+            ("refused", Reason.OUTBOX_FULL, Fraction(0))
+        }
+        assert rng.draws == draws
+        assert (await gateway.report("d0", "heights", 172.0, timeout=0)).status == "already_answered"
+        broker.refusals.clear()
+        assert await gateway.flush()
+        assert (await gateway.report("d3", "heights", 172.0)).status == "sent"
+    assert len(set(broker.arrived)) == 4
+
+
+async def test_answers_that_come_at_once_cannot_overfill_the_outbox(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=10) as gateway:
+        await gateway.task("heights")
+        broker.faults.extend(["never acknowledged"] * 1000)
+        calls = (gateway.report(f"d{i}", "heights", 172.0, timeout=0) for i in range(50))
+        receipts = await asyncio.gather(*calls)
+    assert sorted(receipt.status for receipt in receipts) == ["queued"] * 10 + ["refused"] * 40
+    assert await charges_and_waiting(tmp_path) == (0, 10)
+
+
+async def test_a_capacity_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no report"):
+        Gateway(FakeTransport(), name="g", state=tmp_path, capacity=0)
 
 
 async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
