@@ -125,8 +125,9 @@ class _FakeLink:
     async def subscribe(self, topic: str) -> None:
         if topic in self._broker.forbidden:
             raise SubscriptionRefusedError(self._broker.name, f"{topic} is forbidden")
-        if topic in self._broker.retained:
-            self.inbox.put_nowait((topic, self._broker.retained[topic]))
+        for name, payload in self._broker.retained.items():
+            if name == topic or f"{name.rpartition('/')[0]}/+" == topic:
+                self.inbox.put_nowait((name, payload))
 
     async def receive(self) -> tuple[str, bytes]:
         message = asyncio.ensure_future(self.inbox.get())

@@ -13,18 +13,31 @@ if TYPE_CHECKING:
     from hush_client.gateway import Gateway
     from hush_client.policy import Policy
     from hush_client.receipt import Reason, Receipt
-    from hush_client.transport import Link, MqttTransport, Transport
+    from hush_client.statement import Statement
+    from hush_client.sync import SyncClient
+    from hush_client.transport import MqttTransport, Transport
 
-__all__ = ["Client", "Gateway", "Link", "MqttTransport", "Policy", "Reason", "Receipt", "Transport"]
+__all__ = [
+    "Client",
+    "Gateway",
+    "MqttTransport",
+    "Policy",
+    "Reason",
+    "Receipt",
+    "Statement",
+    "SyncClient",
+    "Transport",
+]
 
 _HOMES = {
     "Client": "client",
     "Gateway": "gateway",
-    "Link": "transport",
     "MqttTransport": "transport",
     "Policy": "policy",
     "Reason": "receipt",
     "Receipt": "receipt",
+    "Statement": "statement",
+    "SyncClient": "sync",
     "Transport": "transport",
 }
 

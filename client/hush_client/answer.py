@@ -14,13 +14,13 @@ from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_common.codec import encode_frame
 from hush_common.epsilon import decimal_text
-from hush_common.errors import EpsilonError
+from hush_common.errors import DomainError, EpsilonError
 from hush_common.mechanisms import perturb
 from hush_common.report import Report
 from hush_common.rng import Rng
 from hush_common.task import Task
 
-__all__ = ["Question", "answer"]
+__all__ = ["Question", "answer", "preview"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,28 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
     )
     stored = replace(receipt, status="queued", spent=spent, report_id=report.id.hex(), clamped=index.clamped)
     return stored, sequence
+
+
+def preview(connection: sqlite3.Connection, question: Question) -> Receipt | None:
+    """What `answer` would say before it looks at the value: a refusal, or the answer of before; None if it would draw.
+
+    It is the same code, asked with a value that no domain admits and with no randomness, so that the two cannot differ.
+    """
+    try:
+        receipt, _ = answer(connection, replace(question, value=None), _NoRng())
+    except DomainError:
+        return None
+    return receipt
+
+
+class _NoRng:
+    """The randomness of a preview: there is none."""
+
+    def randbelow(self, n: int, /) -> int:
+        raise AssertionError(f"a preview drew below {n}")
+
+    def token_bytes(self, count: int, /) -> bytes:
+        raise AssertionError(f"a preview drew {count} bytes")
 
 
 def _totals(task: Task) -> tuple[Fraction, ...]:

@@ -1,14 +1,17 @@
 """One device: the three lines that a device needs."""
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from hush_client.answering import Source
 from hush_client.gateway import CAPACITY, Gateway
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.statement import Statement
 from hush_client.transport import MqttTransport, Transport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
@@ -78,6 +81,18 @@ class Client:
         """Answer the current round of a task, at most once; see `Gateway.report`."""
         return await self._gateway.report(self._device, task_id, value, timeout=timeout, epsilon=epsilon)
 
+    def answer(self, task_id: str, source: Source) -> None:
+        """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
+        self._gateway.answer(self._device, task_id, source)
+
+    def on_task(self, callback: Callable[[Task], object]) -> None:
+        """Call `callback` with every task that is new or changed; see `Gateway.on_task`."""
+        self._gateway.on_task(callback)
+
+    def tasks(self) -> dict[str, Task]:
+        """The tasks known now, by id; see `Gateway.tasks`."""
+        return self._gateway.tasks()
+
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
         """The task published under an id; see `Gateway.task`."""
         return await self._gateway.task(task_id, timeout=timeout)
@@ -85,3 +100,7 @@ class Client:
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
         """Wait until everything stored is sent; see `Gateway.flush`."""
         return await self._gateway.flush(timeout=timeout)
+
+    async def ledger(self) -> Statement:
+        """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""
+        return await self._gateway.ledger(self._device)

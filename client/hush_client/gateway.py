@@ -2,6 +2,7 @@
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -10,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_client.answer import Question, answer
+from hush_client.answer import Question, answer, preview
+from hush_client.answering import Answering, Source
 from hush_client.catalogue import Catalogue
 from hush_client.lock import Lock
 from hush_client.policy import Policy
@@ -18,11 +20,12 @@ from hush_client.receipt import Receipt
 from hush_client.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
 from hush_client.sender import Sender
 from hush_client.state import State
+from hush_client.statement import Statement, read_statement
 from hush_client.transport import Transport
 from hush_common.errors import BrokerError, TaskError
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task, is_task_id
-from hush_common.topics import is_sender, report_topic, task_topic
+from hush_common.topics import ALL_TASKS, is_sender, report_topic, task_topic
 
 __all__ = ["CAPACITY", "Gateway"]
 
@@ -88,6 +91,7 @@ class Gateway:
         self._state: State | None = None
         self._sender: Sender | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._answering: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         lock = await Lock.acquire(self._directory)
@@ -108,16 +112,20 @@ class Gateway:
         self._sending = self._sender = self._state = self._lock = None
         if sending is None or state is None or lock is None:
             return
-        sending.cancel()
+        running = [*self._answering.values(), sending]
+        self._answering = {}
+        for task in running:
+            task.cancel()
         try:
-            await asyncio.wait((sending,))
+            await asyncio.wait(running)
         finally:
             try:
                 await state.close()
             finally:
                 lock.release()
-        if not sending.cancelled() and (bug := sending.exception()) is not None:
-            raise bug
+        for task in running:
+            if not task.cancelled() and (bug := task.exception()) is not None:
+                raise bug
 
     async def report(
         self,
@@ -148,38 +156,49 @@ class Gateway:
             DomainError: the domain of the task does not admit the value; nothing was drawn or spent.
             StateError: the disk is full, or the state damaged; nothing was spent or sent.
         """
-        if not device:
-            raise ValueError("a device needs a name")
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        sender, state = self._running()
-        task = await self.task(task_id, timeout=timeout)
-        now = self._clock()
-        delay = draw_delay(self._spread, task, now)
-        due = sender.now() + delay / 1000  # counted from before the draw
-        question = Question(
-            device=device,
-            task=task,
-            value=value,
-            topic=report_topic(task.id, self._name),
-            policy=self._policy,
-            now=now,
-            epsilon=epsilon,
-            not_before=milliseconds(now) + delay,
-            delay=delay,
-            capacity=self._capacity,
-        )
-        receipt, sequence = await state.run(
-            partial(answer, question=question, rng=self._rng), after=lambda result: sender.stored(result[1], due)
-        )
-        del value, question  # what follows waits for the network, and needs neither
+        sender, _ = self._running()
+        receipt, sequence = await self._store(device, await self.task(task_id, timeout=timeout), value, epsilon)
+        del value  # what follows waits for the network, and does not need it
         if sequence is None:
             return receipt
         try:
             async with asyncio.timeout_at(deadline):
-                await sender.acknowledgement(sequence)
+                acknowledged = await sender.acknowledgement(sequence)
         except TimeoutError:
             return receipt
-        return replace(receipt, status="sent")
+        return replace(receipt, status="sent") if acknowledged else receipt
+
+    def answer(self, device: str, task_id: str, source: Source) -> None:
+        """Answer a task for one device from now on: once in each round that is open, until the gateway is closed.
+
+        The source is asked only when policy, ledger, outbox and the times of the task admit an answer; they are
+        checked again in the transaction that stores it. Where it raises or returns None, the round is skipped for
+        now, and the source is asked again after a minute, then ever more rarely.
+
+        Args:
+            device: whose answer and whose ledger.
+            task_id: id of a task, which need not be published yet.
+            source: gives the private value of now, or None. One that is no `async def` runs in a worker thread.
+
+        Raises:
+            TaskError: the id is none.
+            ValueError: this device answers this task from a source already.
+        """
+        sender, _ = self._running()
+        topic = _topic(task_id)
+        if (device, task_id) in self._answering:
+            raise ValueError(f"{task_id} is answered from a source already")
+        answering = Answering(
+            task_id,
+            source,
+            preview=partial(self._preview, device),
+            store=partial(self._store, device),
+            catalogue=self._catalogue,
+            clock=self._clock,
+        )
+        sender.want(topic)
+        self._answering[device, task_id] = asyncio.create_task(answering.run(), name=f"hush-answer-{task_id}")
 
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
         """The task published under an id, waiting for it if need be.
@@ -189,9 +208,7 @@ class Gateway:
             TaskError: the id is none, or what is published under it is no legal task.
         """
         sender, _ = self._running()
-        if not is_task_id(task_id):
-            raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
-        topic = task_topic(task_id)
+        topic = _topic(task_id)
         sender.want(topic)
         try:
             async with asyncio.timeout(timeout):
@@ -200,8 +217,26 @@ class Gateway:
             raise sender.trouble or sender.forbidden.get(topic) or self._missing(task_id, sender) from None
 
     def tasks(self) -> dict[str, Task]:
-        """The tasks known now, by id."""
+        """The tasks known now, by id: those that were asked for, and all of them where `on_task` was called."""
         return self._catalogue.tasks()
+
+    def on_task(self, callback: Callable[[Task], object]) -> None:
+        """Call `callback` with every task on the broker: those known now, and each one that is new or changed.
+
+        It is called in the event loop and must not block. It decides nothing: a task that it ignores costs nothing.
+        """
+        sender, _ = self._running()
+        self._catalogue.listen(callback)
+        sender.want(ALL_TASKS)
+
+    async def ledger(self, device: str) -> Statement:
+        """What a device has spent, on what, and how sure an observer can be at most.
+
+        Raises:
+            StateError: the state is damaged, or locked for long.
+        """
+        _, state = self._running()
+        return await state.run(partial(read_statement, device=device, policy=self._policy))
 
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
         """Wait until the broker has acknowledged all that is stored; False if some of it still waits in the end."""
@@ -213,6 +248,37 @@ class Gateway:
             return False
         return True
 
+    async def _store(
+        self, device: str, task: Task, value: object, epsilon: Fraction | None = None
+    ) -> tuple[Receipt, int | None]:
+        sender, state = self._running()
+        question = self._question(device, task, value, epsilon)
+        due = sender.now() + question.delay / 1000  # counted from before the draw
+        job = partial(answer, question=question, rng=self._rng)
+        return await state.run(job, after=lambda result: sender.stored(result[1], due))
+
+    async def _preview(self, device: str, task: Task) -> Receipt | None:
+        _, state = self._running()
+        return await state.run(partial(preview, question=self._question(device, task, None)))
+
+    def _question(self, device: str, task: Task, value: object, epsilon: Fraction | None = None) -> Question:
+        if not device:
+            raise ValueError("a device needs a name")
+        now = self._clock()
+        delay = draw_delay(self._spread, task, now)
+        return Question(
+            device=device,
+            task=task,
+            value=value,
+            topic=report_topic(task.id, self._name),
+            policy=self._policy,
+            now=now,
+            epsilon=epsilon,
+            not_before=milliseconds(now) + delay,
+            delay=delay,
+            capacity=self._capacity,
+        )
+
     def _running(self) -> tuple[Sender, State]:
         if self._sender is None or self._state is None:
             raise RuntimeError("the gateway is closed; use it inside `async with`")
@@ -222,3 +288,9 @@ class Gateway:
         if not sender.ever_connected:
             return BrokerError(self._transport.name, "no connection yet; check the address, or wait longer")
         return BrokerError(self._transport.name, f"no task {task_id!r} on this broker: publish it, or check the name")
+
+
+def _topic(task_id: str) -> str:
+    if not is_task_id(task_id):
+        raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
+    return task_topic(task_id)

@@ -63,7 +63,7 @@ class Sender:
         self._acknowledged: set[int] = set()
         self._deletable = asyncio.Event()
         self._deleted = asyncio.Event()
-        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._waiters: dict[int, asyncio.Future[bool]] = {}
         self._progress = False
 
     def want(self, topic: str) -> None:
@@ -83,11 +83,10 @@ class Sender:
         self._waiters[sequence] = asyncio.get_running_loop().create_future()
         self._schedule.add(sequence, due)
 
-    async def acknowledgement(self, sequence: int) -> None:
-        """Return when the broker has acknowledged the entry."""
+    async def acknowledgement(self, sequence: int) -> bool:
+        """Wait until the broker has acknowledged the entry; False if the sender ended before."""
         waiter = self._waiters.get(sequence)
-        if waiter is not None:
-            await waiter
+        return waiter is None or await waiter
 
     async def flush(self) -> None:
         """Return when the outbox is empty."""
@@ -104,6 +103,9 @@ class Sender:
                 group.create_task(self._delete_for_ever(), name="hush-delete")
                 group.create_task(self._connect_for_ever(), name="hush-connect")
         finally:
+            for waiter in self._waiters.values():
+                if not waiter.done():
+                    waiter.set_result(False)
             await self._delete()
 
     async def _connect_for_ever(self) -> None:
@@ -192,7 +194,7 @@ class Sender:
         self._deletable.set()
         waiter = self._waiters.pop(entry.sequence, None)
         if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            waiter.set_result(True)
 
     async def _delete_for_ever(self) -> None:
         while True:

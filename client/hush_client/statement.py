@@ -1,0 +1,67 @@
+"""What a device has spent, in facts: for the application that shows it to its owner."""
+
+import sqlite3
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hush_client import ledger
+from hush_client.ledger import Charge
+from hush_client.policy import Policy
+from hush_common.epsilon import posterior
+
+__all__ = ["Budget", "Statement", "read_statement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one device has spent on one purpose.
+
+    Args:
+        purpose: as the tasks state it; "" where they state none.
+        spent: the sum of the charges, exact.
+        cap: the most that may ever be spent on it.
+        charges: one for each answer, oldest first.
+    """
+
+    purpose: str
+    spent: Fraction
+    cap: Fraction
+    charges: tuple[Charge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one device has spent. Nothing in it tells a value or an answer.
+
+    Args:
+        device: its name.
+        budgets: one for each purpose, by name.
+    """
+
+    device: str
+    budgets: tuple[Budget, ...]
+
+    @property
+    def spent(self) -> Fraction:
+        """The total over all purposes."""
+        return sum((budget.spent for budget in self.budgets), Fraction(0))
+
+    @property
+    def certainty(self) -> float:
+        """How sure an observer of all reports, 50/50 about an answer before, can be at most: from 0.5 to 1."""
+        return posterior(self.spent)
+
+
+def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) -> Statement:
+    """The statement of a device, inside an open transaction."""
+    accounts = [account for account in ledger.accounts(connection) if account.device == device]
+    budgets = [
+        Budget(
+            account.purpose,
+            account.spent,
+            policy.lifetime,
+            tuple(ledger.charges(connection, device, account.purpose)),
+        )
+        for account in accounts
+    ]
+    return Statement(device, tuple(budgets))

@@ -1,0 +1,145 @@
+"""The client for programs that are not asynchronous: scripts, cron, notebooks. The same client, in a thread."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from hush_client.answering import Source
+from hush_client.client import Client
+from hush_client.gateway import CAPACITY
+from hush_client.policy import Policy
+from hush_client.receipt import Receipt
+from hush_client.statement import Statement
+from hush_client.transport import Transport
+from hush_common.task import Task
+
+__all__ = ["SyncClient"]
+
+_T = TypeVar("_T")
+
+
+class SyncClient:
+    """Answers tasks for one device; every call waits until it is done.
+
+        with SyncClient("mqtt://localhost", device="d1", state="/var/lib/d1") as client:
+            receipt = client.report("heights", 172.0)
+
+    It may be used from several threads at once. Arguments and errors are those of `Client`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        device: str,
+        state: Path | str,
+        policy: Policy | None = None,
+        spread: float = 1.0,
+        capacity: int = CAPACITY,
+        transport: Transport | None = None,
+    ) -> None:
+        self._client = Client(
+            url, device=device, state=state, policy=policy, spread=spread, capacity=capacity, transport=transport
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if self._loop is not None:
+            raise RuntimeError("the client is open already")
+        self._loop = asyncio.new_event_loop()
+        # A daemon: a program that forgets to close it still ends, and what is stored is sent by the next run.
+        self._thread = threading.Thread(target=_run, args=(self._loop,), name="hush-client", daemon=True)
+        self._thread.start()
+        try:
+            self._call(self._client.__aenter__())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._call(self._client.__aexit__(kind, error, traceback))
+        finally:
+            self._stop()
+
+    def report(
+        self, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: Fraction | None = None
+    ) -> Receipt:
+        """Answer the current round of a task, at most once; see `Gateway.report`."""
+        return self._call(self._client.report(task_id, value, timeout=timeout, epsilon=epsilon))
+
+    def answer(self, task_id: str, source: Source) -> None:
+        """Answer a task from a source of values while the client is open; see `Gateway.answer`."""
+        self._call(_soon(self._client.answer, task_id, source))
+
+    def on_task(self, callback: Callable[[Task], object]) -> None:
+        """Call `callback`, in the client's thread, with every task that is new or changed; see `Gateway.on_task`."""
+        self._call(_soon(self._client.on_task, callback))
+
+    def tasks(self) -> dict[str, Task]:
+        """The tasks known now, by id; see `Gateway.tasks`."""
+        return self._call(_soon(self._client.tasks))
+
+    def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
+        """The task published under an id; see `Gateway.task`."""
+        return self._call(self._client.task(task_id, timeout=timeout))
+
+    def flush(self, *, timeout: float | None = 30.0) -> bool:
+        """Wait until everything stored is sent; see `Gateway.flush`."""
+        return self._call(self._client.flush(timeout=timeout))
+
+    def ledger(self) -> Statement:
+        """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""
+        return self._call(self._client.ledger())
+
+    def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run it in the client's thread and wait; Ctrl-C cancels it there, which loses nothing."""
+        if self._loop is None or threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError(
+                "the client is closed; use it inside `with`"
+                if self._loop is None
+                else "a callback runs in the client's thread and cannot wait for it; start a thread of your own"
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            with suppress(CancelledError):
+                future.exception()
+            raise
+
+    def _stop(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+
+async def _soon(function: Callable[..., _T], *arguments: object) -> _T:
+    """Call a function of the client where it belongs: in the event loop."""
+    return function(*arguments)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:  # calls of other threads, which would wait for ever
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
+        loop.close()

@@ -1,0 +1,287 @@
+"""Answers from a source: asked once in a round, only when the answer is admitted, and never quoted."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from fake_transport import FakeTransport, make_heights
+
+from hush_client import Client, Gateway, Policy
+from hush_common.codec import Frame, decode
+from hush_common.errors import TaskError
+from hush_common.task import Task
+from hush_common.task_file import make_task
+from hush_common.topics import task_topic
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "3"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = START
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("_LOOK", 0.005), ("_FIRST_RETRY", 0.01), ("_LONGEST_RETRY", 0.04)):
+        monkeypatch.setattr(f"hush_client.answering.{name}", seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class Source:
+    """Gives values one after the other, the last one for ever; an exception is raised."""
+
+    def __init__(self, *values: object) -> None:
+        self._values = list(values)
+        self.calls = 0
+        self.threads: set[str] = set()
+
+    def __call__(self) -> object:
+        self.calls += 1
+        self.threads.add(threading.current_thread().name)
+        value = self._values.pop(0) if len(self._values) > 1 else self._values[0]
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - the fakes have no events for it
+            await asyncio.sleep(0.002)
+
+
+def gateway(broker: FakeTransport, state: Path, clock: Clock, *, policy: Policy | None = None) -> Gateway:
+    return Gateway(broker, name="g", state=state, spread=0, clock=clock, policy=policy)
+
+
+async def test_a_source_is_asked_once_in_each_round(tmp_path: Path, clock: Clock) -> None:
+    broker, source = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)}), Source(172.0)
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source)
+        for day in range(3):
+            clock.time = START + timedelta(days=day, hours=1)
+            await until(lambda expected=day + 1: len(broker.arrived) == expected)  # type: ignore[misc]
+        clock.time += timedelta(days=30)
+        await g.report("another", "heights", 172.0)  # the last round is open still, and settled for the first device
+        await until(lambda: len(broker.arrived) == 4)
+        assert (await g.ledger("d")).spent == 3
+    rounds = [frame.reports[0].round for _, payload in broker.arrived if isinstance(frame := decode(payload), Frame)]
+    assert rounds == [0, 1, 2, 2]
+    assert source.calls == 3
+
+
+async def test_after_a_restart_a_round_that_is_answered_asks_nobody(tmp_path: Path, clock: Clock) -> None:
+    broker, source, other = FakeTransport(), Source(172.0), Source(172.0)
+    async with gateway(broker, tmp_path, clock) as g:
+        assert (await g.report("d", "heights", 172.0)).status == "sent"
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source)
+        g.answer("e", "heights", other)
+        await until(lambda: other.calls)
+        await until(lambda: len(broker.arrived) == 2)
+    assert source.calls == 0
+
+
+async def test_a_source_that_blocks_runs_in_a_thread_of_its_own_and_an_async_one_in_the_loop(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async def read() -> float:
+        threads.add(threading.current_thread().name)
+        return 172.0
+
+    threads: set[str] = set()
+    broker, source = FakeTransport(), Source(172.0)
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("a", "heights", source)
+        g.answer("b", "heights", read)
+        g.answer("c", "heights", lambda: read())  # noqa: PLW0108 - a call that gives a coroutine
+        await until(lambda: len(broker.arrived) == 3)
+    here = threading.current_thread().name
+    assert here not in source.threads
+    assert threads == {here}
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy"),
+    [
+        ({"epsilon": "5"}, None),
+        ({}, Policy(lifetime=Fraction(1, 2))),
+        ({"closes": "2025-12-31T00:00:00Z"}, None),
+        ({"opens": "2026-01-02T00:00:00Z"}, None),
+    ],
+)
+async def test_a_source_is_not_asked_for_what_would_be_refused(
+    tmp_path: Path, clock: Clock, changes: dict[str, object], policy: Policy | None
+) -> None:
+    allowed = make_heights(id="allowed", purpose="other", epsilon="0.5")
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(**changes), task_topic("allowed"): allowed})
+    source, witness = Source(172.0), Source(172.0)
+    async with gateway(broker, tmp_path, clock, policy=policy) as g:
+        g.answer("d", "heights", source)
+        await g.task("heights")
+        g.answer("d", "allowed", witness)
+        await until(lambda: broker.arrived)
+        for _ in range(3):  # each is a transaction: time for the other one to be asked, were it to be
+            await g.ledger("d")
+    assert (source.calls, witness.calls) == (0, 1)
+
+
+async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
+    broker, source = FakeTransport(), Source(172.0)
+    broker.faults.append("never acknowledged")
+    async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=1, clock=clock) as g:
+        await g.task("heights")
+        assert (await g.report("first", "heights", 172.0, timeout=0)).status == "queued"
+        g.answer("d", "heights", source)
+        await until(lambda: broker.attempts)
+        assert (await g.report("second", "heights", 172.0, timeout=0)).reason == "outbox_full"
+        assert source.calls == 0
+        broker.drop()
+        await until(lambda: len(broker.arrived) == 3)  # the first one twice: it was never acknowledged
+    assert source.calls == 1
+
+
+async def test_a_source_that_fails_or_has_no_value_is_asked_again_and_never_quoted(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = FakeTransport()
+    source = Source(ValueError("172.25 is what I measured"), None, "172.25", float("nan"), 172.25)
+    with caplog.at_level(logging.DEBUG, "hush_client"):
+        async with gateway(broker, tmp_path, clock) as g:
+            g.answer("d", "heights", source)
+            await until(lambda: broker.arrived)
+            assert (await g.ledger("d")).spent == 1
+    assert source.calls == 5
+    assert len(broker.arrived) == 1
+    assert "ValueError" in caplog.text
+    assert "has no value" in caplog.text
+    assert "172.25" not in caplog.text
+
+
+async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_with_that_value(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async def measure() -> float:
+        values.append(172.0)
+        if len(values) == 1:
+            broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))
+            await until(lambda: g.tasks()["heights"].epsilon != 1)
+        return values[-1]
+
+    values: list[float] = []
+    broker = FakeTransport()
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", measure)
+        await until(lambda: broker.arrived)
+        assert (await g.ledger("d")).spent == Fraction(1, 2)
+    assert len(values) == 2
+
+
+async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, source = FakeTransport(retained={task_topic("heights"): b"{}"}), Source(172.0)
+    with caplog.at_level(logging.WARNING, "hush_client"):
+        async with gateway(broker, tmp_path, clock) as g:
+            g.answer("d", "heights", source)
+            await until(lambda: "cannot be answered" in caplog.text)
+            broker.publish_task(task_topic("heights"), make_heights())
+            await until(lambda: broker.arrived)
+    assert source.calls == 1
+
+
+async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Clock) -> None:
+    async with gateway(FakeTransport(), tmp_path, clock) as g:
+        g.answer("d", "later", Source(1))
+        with pytest.raises(ValueError, match="answered from a source already"):
+            g.answer("d", "later", Source(2))
+        with pytest.raises(TaskError, match="is not a task id"):
+            g.answer("d", "No Id", Source(1))
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        {"kind": "number", "lower": 0.0, "upper": 1.0},
+        {"kind": "bit"},
+        {"kind": "category", "labels": ["a", "b"]},
+        {"kind": "vector", "coordinates": [{"name": name, "lower": 0.0, "upper": 1.0} for name in "ab"]},
+    ],
+)
+async def test_a_source_may_answer_a_task_of_any_domain(
+    tmp_path: Path, clock: Clock, domain: dict[str, object]
+) -> None:
+    values = {"number": 0.5, "bit": True, "category": "a", "vector": [0.1, 0.2]}
+    task = make_task({"id": "any", "epsilon": "1", "domain": domain})
+    broker, source = FakeTransport(retained={task_topic("any"): task.payload}), Source(values[str(domain["kind"])])
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "any", source)
+        await until(lambda: broker.arrived)
+    assert source.calls == 1
+
+
+async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tmp_path: Path) -> None:
+    told: list[tuple[str, Fraction]] = []
+
+    def listen(task: Task) -> None:
+        told.append((task.id, task.epsilon))
+        raise RuntimeError("a mistake of the application")
+
+    broker = FakeTransport()
+    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
+        await client.task("heights")
+        client.on_task(listen)
+        assert told == [("heights", Fraction(1))]
+        broker.publish_task(task_topic("heights"), make_heights())  # as a new connection would bring it again
+        broker.publish_task(task_topic("second"), make_heights(id="second"))
+        broker.publish_task(task_topic("illegal"), b"{}")
+        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))
+        await until(lambda: len(told) >= 3)
+        assert told == [("heights", Fraction(1)), ("second", Fraction(1)), ("heights", Fraction(1, 2))]
+        assert sorted(client.tasks()) == ["heights", "second"]
+        assert (await client.report("second", 172.0)).status == "sent"
+
+
+async def test_a_broker_full_of_tasks_does_not_fill_the_memory_of_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.catalogue._MOST", 3)
+    topics = {task_topic(f"t{i}"): make_heights(id=f"t{i}") for i in range(10)}
+    broker = FakeTransport(retained=topics)
+    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
+        client.on_task(lambda _: None)
+        await until(lambda: len(client.tasks()) == 3)
+        assert (await client.report("t9", 172.0)).status == "sent"  # asked for by name: there is room
+        assert len(client.tasks()) == 4
+
+
+async def test_the_ledger_tells_what_was_spent_and_what_it_means(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.retained[task_topic("second")] = make_heights(id="second", epsilon="0.5")
+    broker.retained[task_topic("third")] = make_heights(id="third", purpose="health", epsilon="0.5")
+    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
+        assert (await client.ledger()).certainty == 0.5
+        for name in ("heights", "second", "third"):
+            await client.report(name, 172.0)
+        statement = await client.ledger()
+    assert [(budget.purpose, budget.spent, budget.cap) for budget in statement.budgets] == [
+        ("health", Fraction(1, 2), Fraction(4)),
+        ("workplaces", Fraction(3, 2), Fraction(4)),
+    ]
+    assert [charge.task for charge in statement.budgets[1].charges] == ["heights", "second"]
+    assert statement.spent == 2
+    assert statement.certainty == pytest.approx(0.8808, abs=1e-3)
