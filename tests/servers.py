@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Mosquitto", "need"]
+__all__ = ["Mosquitto", "free_port", "need"]
 
 CONFIGURATION = """\
 user {user}
@@ -21,6 +21,7 @@ persistence true
 persistence_location {directory}/
 max_queued_messages 0
 max_inflight_messages 1000
+{listeners}
 """
 
 
@@ -35,13 +36,27 @@ def need(program: str) -> str:
     return path
 
 
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 @dataclass
 class Mosquitto:
-    """A real mosquitto on a free loopback port, which a test may stop and start again (its memory persists)."""
+    """A real mosquitto on a free loopback port, which a test may stop and start again (its memory persists).
+
+    Args:
+        access: who may come in, in the words of its configuration.
+        listeners: further ports, each with the lines of configuration that follow it.
+    """
 
     directory: Path
     access: str = "allow_anonymous true"
     port: int = 0
+    listeners: dict[int, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -51,9 +66,7 @@ class Mosquitto:
     def start(self) -> None:
         program = need("mosquitto")
         if not self.port:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self.port = free_port()
         configuration = self.directory / "mosquitto.conf"
         configuration.write_text(
             CONFIGURATION.format(
@@ -61,6 +74,7 @@ class Mosquitto:
                 port=self.port,
                 access=self.access,
                 directory=self.directory,
+                listeners="\n".join(f"listener {port} 127.0.0.1\n{text}" for port, text in self.listeners.items()),
             ),
             encoding="utf-8",
         )
@@ -75,10 +89,13 @@ class Mosquitto:
             self.process = None
 
     def _wait_until_ready(self) -> None:
+        ports = [self.port, *self.listeners]
         for _ in range(200):
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
+                if probe.connect_ex(("127.0.0.1", ports[0])) == 0:
+                    ports.pop(0)
+            if not ports:
+                return
             time.sleep(0.02)
         log = (self.directory / "mosquitto.log").read_text(encoding="utf-8")
         pytest.fail(f"mosquitto did not come up on port {self.port}:\n{log}")

@@ -1,7 +1,6 @@
 """Intake: batches of messages from the broker, acknowledged after the commit. The one module that knows aiomqtt."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -14,6 +13,7 @@ from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Inbox, Session
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
+from hush_common.tls import tls_context
 from hush_common.topics import ALL_TASKS
 
 __all__ = ["Bus", "Delivery", "MqttBus", "Session"]
@@ -36,14 +36,14 @@ class MqttBus:
             topic and no memory at the broker (a clean session).
 
     Raises:
-        BrokerError: the certificate authority in `url` cannot be read.
+        BrokerError: a file that `url` names for TLS cannot be read.
     """
 
     def __init__(self, url: BrokerUrl, identifier: str, *, status: str | None = None) -> None:
         self._url = url
         self._identifier = identifier
         self._status = status
-        self._tls = _tls(url)
+        self._tls = tls_context(url)
 
     @property
     def name(self) -> str:
@@ -80,6 +80,8 @@ class MqttBus:
             will=will,
             timeout=_TIMEOUT_S,
             tls_context=self._tls,
+            transport="tcp" if self._url.path is None else "websockets",
+            websocket_path=self._url.path,
         )
 
     async def _login(self, client: "_Client") -> None:
@@ -213,8 +215,8 @@ class _Client(aiomqtt.Client):
                 self._disconnected.set_exception(error)
 
     def _pending(self) -> int:
-        socket = self._client.socket()
-        return socket.pending() if isinstance(socket, ssl.SSLSocket) else 0
+        pending = getattr(self._client.socket(), "pending", None)  # TLS has it, and paho's WebSocket
+        return 0 if pending is None else int(pending())
 
 
 class _MqttSession:
@@ -266,16 +268,6 @@ class _MqttSession:
             raise BrokerError(self._name, f"could not subscribe to {topic}: {_explain(error)}") from error
         if any((code if isinstance(code, int) else code.value) >= _SUBACK_FAILURE for code in granted):
             raise BrokerError(self._name, f"refuses the subscription to {topic}; allow it in the broker's access list")
-
-
-def _tls(url: BrokerUrl) -> ssl.SSLContext | None:
-    if not url.tls:
-        return None
-    try:
-        return ssl.create_default_context(cafile=url.ca)
-    except OSError as error:
-        reason = error.strerror or "it is no certificate"
-        raise BrokerError(str(url), f"cannot read ca={url.ca} ({reason}); name a PEM file") from error
 
 
 def _explain(error: Exception) -> str:

@@ -28,7 +28,8 @@ class Client:
             receipt = await client.report("heights", 172.0)
 
     Args:
-        url: the broker; its user, if any, is the sender in the topics of the reports, else the device is.
+        url: the broker: `mqtt://`, `mqtts://`, `ws://` or `wss://`, with user, password and the files of TLS as
+            `BrokerUrl` has them. Its user, if any, is the sender in the topics of the reports, else the device is.
         device: name of the device: letters, digits and `. _ @ : -`.
         state: directory of the durable state. Keep it: it is what the device remembers of what it spent.
         policy: the limits of the device.
@@ -44,7 +45,7 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | BrokerUrl,
         *,
         device: str,
         state: Path | str,
@@ -53,7 +54,7 @@ class Client:
         capacity: int = CAPACITY,
         transport: Transport | None = None,
     ) -> None:
-        address = BrokerUrl.parse(url)
+        address = BrokerUrl.parse(url) if isinstance(url, str) else url
         if address.user is not None and not is_sender(address.user):
             raise BrokerError(str(address), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
         self._device = device

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -21,9 +21,10 @@ from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.schedule import LONGEST_SPREAD
 from hush_client.state import State
+from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
-from hush_common.errors import DomainError
+from hush_common.errors import DomainError, OptionError
 from hush_common.task import Task
 from hush_common.topics import is_sender
 
@@ -39,7 +40,7 @@ _BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0":
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    broker: str
+    broker: BrokerUrl
     device: str
     state: Path
     timeout: float
@@ -96,9 +97,16 @@ def report(
         ),
     ],
     *,
-    broker: Annotated[str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]://[user:password@]host[:port]")] = (
-        "mqtt://localhost"
-    ),
+    broker: Annotated[
+        str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]:// or ws[s]://, [user:password@]host[:port][/path]")
+    ] = "mqtt://localhost",
+    user: Annotated[str, typer.Option(help="User at the broker, if the address names none.")] = "",
+    password_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is the password, where no list of processes shows it.")
+    ] = None,
+    ca: Annotated[str, typer.Option(help="PEM file of the authority that signed the broker's certificate.")] = "",
+    cert: Annotated[str, typer.Option(help="PEM file of the certificate that this device shows.")] = "",
+    key: Annotated[str, typer.Option(help="PEM file of its private key.")] = "",
     device: Annotated[str, typer.Option(help="Name of the device; made up once and kept if not given.")] = "",
     state: Annotated[
         Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
@@ -127,7 +135,8 @@ def report(
             raise typer.BadParameter(f"{option} {seconds} is no number of seconds; write for example 10")
     policy = Policy(parse_epsilon(max_epsilon, field="--max-epsilon"), parse_epsilon(lifetime, field="--lifetime"))
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
-    order = _Order(broker, device, state_directory(state), timeout, spread, policy, chosen)
+    address = _address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
+    order = _Order(address, device, state_directory(state), timeout, spread, policy, chosen)
     text = sys.stdin.readline().strip() if value == "-" else value
     known, receipt = asyncio.run(_report(order, task, text))
     if as_json:
@@ -136,6 +145,22 @@ def report(
         typer.echo(_sentence(known, receipt, order), err=receipt.status == "refused")
     if receipt.status == "refused":
         raise typer.Exit(1)
+
+
+def _address(text: str, given: dict[str, str], password_file: Path | None) -> BrokerUrl:
+    """The address of the broker, completed by the options that were given."""
+    parts = {name: value for name, value in given.items() if value}
+    if password_file is not None:
+        try:
+            parts["password"] = password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise OptionError("--password-file", f"{password_file} cannot be read ({reason}); name a file") from error
+    address = BrokerUrl.parse(text)
+    try:
+        return replace(address, **parts)  # type: ignore[arg-type]  # the names above are all of texts
+    except ValueError as error:
+        raise OptionError("--broker", f"{address}: {error}") from None
 
 
 async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:

@@ -17,6 +17,7 @@ from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.statement import Statement
 from hush_client.transport import Transport
+from hush_common.broker_url import BrokerUrl
 from hush_common.task import Task
 
 __all__ = ["SyncClient"]
@@ -35,7 +36,7 @@ class SyncClient:
 
     def __init__(
         self,
-        url: str,
+        url: str | BrokerUrl,
         *,
         device: str,
         state: Path | str,

@@ -2,10 +2,9 @@
 
 import asyncio
 import secrets
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
@@ -13,6 +12,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
+from hush_common.tls import tls_context
 
 __all__ = ["Link", "MqttTransport", "SubscriptionRefusedError", "Transport"]
 
@@ -63,7 +63,7 @@ class Transport(Protocol):
 
 
 class MqttTransport:
-    """MQTT 3.1.1 with a clean session.
+    """MQTT 3.1.1 with a clean session, over TCP, TLS or WebSockets as the address says.
 
     Args:
         url: address and login.
@@ -83,7 +83,7 @@ class MqttTransport:
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Link]:
         # A new client each time: paho would otherwise resend from a queue of its own on the next connection.
-        client = aiomqtt.Client(
+        client = _Client(
             self._url.host,
             self._url.port,
             username=self._url.user,
@@ -92,7 +92,9 @@ class MqttTransport:
             clean_session=True,
             timeout=_CONNECT_TIMEOUT,
             max_inflight_messages=self._window,
-            tls_context=await asyncio.to_thread(self._tls) if self._url.tls else None,
+            tls_context=await asyncio.to_thread(tls_context, self._url) if self._url.tls else None,
+            transport="tcp" if self._url.path is None else "websockets",
+            websocket_path=self._url.path,
         )
         client.pending_calls_threshold = 2 * self._window
         await self._open(client)
@@ -100,13 +102,6 @@ class MqttTransport:
             yield _MqttLink(client, self.name)
         finally:
             await _close(client)
-
-    def _tls(self) -> ssl.SSLContext:
-        try:
-            return ssl.create_default_context(cafile=self._url.ca)
-        except OSError as error:
-            reason = error.strerror or "it is no certificate"
-            raise BrokerError(self.name, f"cannot read ca={self._url.ca} ({reason}); name a PEM file") from error
 
     async def _open(self, client: aiomqtt.Client) -> None:
         trouble = await self._attempt(client)
@@ -119,7 +114,7 @@ class MqttTransport:
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            _give_up(client)
+            _give_up(client, "given up")
             await asyncio.wait((opening,))
             _abandon(client)
             if not opening.cancelled():
@@ -132,6 +127,14 @@ class MqttTransport:
             reason = str(error).partition("] ")[2] or str(error)
             return f"cannot connect ({reason}); start the broker, or correct the address"
         return None
+
+
+class _Client(aiomqtt.Client):
+    """aiomqtt's client, which would wait out the whole timeout for the welcome of a broker that has hung up."""
+
+    def _on_disconnect(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
+        self._loop.call_soon_threadsafe(_give_up, self, "it hung up before it said whether it lets us in")
+        super()._on_disconnect(*arguments)
 
 
 class _MqttLink:
@@ -191,11 +194,11 @@ async def _close(client: aiomqtt.Client) -> None:
             lost.exception()
 
 
-def _give_up(client: aiomqtt.Client) -> None:
+def _give_up(client: aiomqtt.Client, why: str) -> None:
     """End the wait for the broker's welcome; a thread that connects goes on until it does or fails, 5 s at most."""
     welcome = client._connected  # noqa: SLF001 - cancelling aiomqtt instead would let go of that thread and its socket
     if not welcome.done():
-        welcome.set_exception(aiomqtt.MqttError("given up"))
+        welcome.set_exception(aiomqtt.MqttError(why))
         welcome.exception()  # looked at, so that asyncio does not complain
 
 

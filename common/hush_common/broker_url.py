@@ -1,4 +1,7 @@
-"""The address of a broker: `mqtt://[user[:password]@]host[:port]`, or `mqtts://…[?ca=FILE]` for TLS."""
+"""The address of a broker: `mqtt://[user[:password]@]host[:port]`, `mqtts://…` for TLS, `ws://…/path`, `wss://…/path`.
+
+After a `?`, an address with TLS may name files: `ca=FILE`, `cert=FILE` and `key=FILE`.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -8,7 +11,9 @@ from hush_common.errors import BrokerError
 
 __all__ = ["BrokerUrl"]
 
-_PORTS = {"mqtt": 1883, "mqtts": 8883}
+_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+_FILES = ("ca", "cert", "key")
+_PATH = "/mqtt"  # where brokers expect WebSockets unless told otherwise
 _PASSWORD = re.compile(r"//([^:@]*):.*@")  # greedy: a password may hold any character, an @ or / typed raw among them
 
 
@@ -22,7 +27,13 @@ class BrokerUrl:
         user: MQTT user name, or None to connect without one.
         password: its password.
         tls: whether the connection is encrypted and the broker's certificate checked.
-        ca: file of the certificate authority that signed it; None trusts the system's.
+        ca: PEM file of the certificate authority that signed it; None trusts the system's.
+        cert: PEM file of the certificate that this side shows; None shows none.
+        key: PEM file of its private key; None where `cert` holds both.
+        path: of the WebSocket that carries MQTT; None for MQTT on plain TCP or TLS.
+
+    Raises:
+        ValueError: the parts do not fit together.
     """
 
     host: str
@@ -31,6 +42,21 @@ class BrokerUrl:
     password: str | None = field(default=None, repr=False)
     tls: bool = False
     ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.password is not None and not self.user:
+            raise ValueError("a password needs a user before it")
+        for name in _FILES:
+            file = getattr(self, name)
+            if file == "":
+                raise ValueError(f"{name} names no file")
+            if file is not None and not self.tls:
+                raise ValueError(f"{name} belongs to mqtts:// and wss://; {self._scheme}:// is not encrypted")
+        if self.key is not None and self.cert is None:
+            raise ValueError("a key needs its certificate; name it as cert")
 
     @classmethod
     def parse(cls, text: str) -> "BrokerUrl":
@@ -50,28 +76,34 @@ class BrokerUrl:
         if not text.isprintable() or " " in text:
             raise ValueError("a space or control character cannot be part of an address")
         if parts.scheme not in _PORTS or not text.lower().startswith(f"{parts.scheme}://"):
-            raise ValueError("the address of a broker starts with mqtt:// or mqtts://")
+            raise ValueError("the address of a broker starts with mqtt://, mqtts://, ws:// or wss://")
         if not parts.hostname:
             raise ValueError("the address names no host")
-        if parts.path not in ("", "/") or parts.fragment:
+        socket = parts.scheme.startswith("ws")
+        if parts.fragment or (not socket and parts.path not in ("", "/")):
             raise ValueError("nothing may follow the port")
-        if parts.password is not None and not parts.username:
-            raise ValueError("a password needs a user before it")
+        files = _files(parts)
         return cls(
             host=parts.hostname,
             port=_port(parts),
             user=unquote(parts.username) if parts.username else None,
             password=None if parts.password is None else unquote(parts.password),
-            tls=parts.scheme == "mqtts",
-            ca=_ca(parts),
+            tls=parts.scheme in ("mqtts", "wss"),
+            ca=files.get("ca"),
+            cert=files.get("cert"),
+            key=files.get("key"),
+            path=(parts.path or _PATH) if socket else None,
         )
 
+    @property
+    def _scheme(self) -> str:
+        return ("mqtt" if self.path is None else "ws") + ("s" if self.tls else "")
+
     def __str__(self) -> str:
-        scheme = "mqtts" if self.tls else "mqtt"
         login = "" if self.user is None else f"{quote(self.user, safe='')}@"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        ca = "" if self.ca is None else f"?ca={quote(self.ca)}"
-        return f"{scheme}://{login}{host}:{self.port}{ca}"
+        files = "&".join(f"{name}={quote(file)}" for name in _FILES if (file := getattr(self, name)) is not None)
+        return f"{self._scheme}://{login}{host}:{self.port}{self.path or ''}{'?' if files else ''}{files}"
 
 
 def _port(parts: SplitResult) -> int:
@@ -84,13 +116,12 @@ def _port(parts: SplitResult) -> int:
     return port
 
 
-def _ca(parts: SplitResult) -> str | None:
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    ca = options.pop("ca", None)
-    if options:
-        raise ValueError(f"the only option of an address is ca, not {next(iter(options))}")
-    if ca is not None and parts.scheme != "mqtts":
-        raise ValueError("ca belongs to mqtts://; mqtt:// is not encrypted")
-    if ca == "":
-        raise ValueError("ca names no file")
-    return ca
+def _files(parts: SplitResult) -> dict[str, str]:
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    files = dict(pairs)
+    if len(files) < len(pairs):
+        raise ValueError("an option stands twice after the ?")
+    for name in files:
+        if name not in _FILES:
+            raise ValueError(f"the options of an address are ca, cert and key, not {name}")
+    return files

@@ -19,13 +19,26 @@ from hush_common.errors import BrokerError
         ("mqtt://alice:p%40ss%2F@h", BrokerUrl("h", 1883, "alice", "p@ss/")),
         ("mqtt://alice:p@ss@h", BrokerUrl("h", 1883, "alice", "p@ss")),
         ("mqtt://[::1]:1884", BrokerUrl("::1", 1884)),
+        ("ws://h", BrokerUrl("h", 80, path="/mqtt")),
+        ("ws://h:9001/", BrokerUrl("h", 9001, path="/")),
+        ("wss://alice@h/a/b%20c?ca=/x", BrokerUrl("h", 443, "alice", tls=True, ca="/x", path="/a/b%20c")),
+        ("mqtts://h?cert=/c&key=/k%26", BrokerUrl("h", 8883, tls=True, cert="/c", key="/k&")),
     ],
 )
 def test_an_address_is_read(text: str, parsed: BrokerUrl) -> None:
     assert BrokerUrl.parse(text) == parsed
 
 
-@pytest.mark.parametrize("text", ["mqtt://a%20b@h:1883", "mqtts://[::1]:8883?ca=/x%20y", "mqtt://h:1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mqtt://a%20b@h:1883",
+        "mqtts://[::1]:8883?ca=/x%20y",
+        "wss://h:443/a?ca=/a%2B&cert=/b&key=/c",
+        "ws://h:80/mqtt",
+        "mqtt://h:1",
+    ],
+)
 def test_an_address_without_a_password_survives_being_written_and_read_again(text: str) -> None:
     assert str(BrokerUrl.parse(text)) == text
 
@@ -49,6 +62,10 @@ def test_an_address_without_a_password_survives_being_written_and_read_again(tex
         "mqtt://h?ca=/x",
         "mqtts://h?ca=",
         "mqtts://h?verify=no",
+        "mqtts://h?ca=/x&ca=/y",
+        "mqtts://h?key=/k",
+        "ws://h?cert=/c",
+        "ws://h/path#f",
         "mqtt://[::1",
         "mqtt://h h",
         "mqtt://h\n",
