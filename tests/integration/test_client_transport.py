@@ -4,122 +4,119 @@ import asyncio
 import gc
 import re
 import socket
-import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiomqtt
 import pytest
-from fake_transport import HEIGHTS
+from fake_transport import HEIGHTS, make_heights
+from scripted_broker import Action, Packet, ScriptedBroker, after, half, hang_up, nonsense, reply_and_hang_up, twice
 from servers import Mosquitto
 
-from hush_client import Client, Gateway, MqttTransport
+from hush_client import Client, Gateway, MqttTransport, Reason
 from hush_client.transport import SubscriptionRefusedError
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import BrokerError
+from hush_common.errors import BrokerError, TaskError
 from hush_common.topics import ALL_REPORTS, task_topic
 
-Puback = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
-CONNACK, SUBACK, PUBACK = b"\x20\x02\x00", b"\x90\x03", b"\x40\x02"
+FAULTS = [
+    *((Packet.NOTHING, action) for action in (hang_up,)),
+    *((packet, action) for packet in (Packet.CONNECT, Packet.SUBSCRIBE) for action in (hang_up, half, nonsense)),
+    *((packet, reply_and_hang_up) for packet in (Packet.CONNECT, Packet.SUBSCRIBE)),
+]
 
 
-async def read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """One MQTT packet: its type and its body."""
-    head = (await reader.readexactly(1))[0]
-    length = shift = 0
-    while True:
-        (byte,) = await reader.readexactly(1)
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return head >> 4, await reader.readexactly(length)
-
-
-def message(topic: str, payload: bytes) -> bytes:
-    body = struct.pack(">H", len(topic)) + topic.encode() + payload
-    length = bytes([len(body) & 0x7F | 0x80, len(body) >> 7])
-    return b"\x31" + length + body
-
-
-class ScriptedBroker:
-    """Speaks just enough MQTT to serve one task, and treats each publication as its script says."""
-
-    def __init__(self, *scripts: Puback, login: int = 0, grant: int = 1) -> None:
-        self.published: list[bytes] = []
-        self.url = ""
-        self._scripts = list(scripts)
-        self._login = login
-        self._grant = grant
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator["ScriptedBroker"]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
-            yield self
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                kind, body = await read_packet(reader)
-                await self._answer(kind, body, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    async def _answer(self, kind: int, body: bytes, writer: asyncio.StreamWriter) -> None:
-        match kind:
-            case 1:
-                writer.write(CONNACK + bytes([self._login]))
-            case 8:
-                writer.write(SUBACK + body[:2] + bytes([self._grant]))
-                writer.write(message(task_topic("heights"), HEIGHTS))
-            case 3:
-                (length,) = struct.unpack_from(">H", body)
-                self.published.append(body[2 + length + 2 :])
-                script = self._scripts.pop(0) if self._scripts else acknowledge
-                await script(writer, body[2 + length : 4 + length])
-
-
-async def acknowledge(writer: asyncio.StreamWriter, mid: bytes) -> None:
-    writer.write(PUBACK + mid)
-
-
-async def acknowledge_twice(writer: asyncio.StreamWriter, mid: bytes) -> None:
-    writer.write((PUBACK + mid) * 2)
-
-
-async def acknowledge_another(writer: asyncio.StreamWriter, mid: bytes) -> None:
-    writer.write(PUBACK + bytes([mid[0] ^ 0x55, mid[1]]))
-    writer.close()
-
-
-async def hang_up(writer: asyncio.StreamWriter, _mid: bytes) -> None:
-    writer.close()
-
-
-async def talk_nonsense(writer: asyncio.StreamWriter, _mid: bytes) -> None:
-    writer.write(b"\x00\xff\xff\xff\xff")
-    writer.close()
-
-
-@pytest.mark.parametrize("script", [hang_up, acknowledge_another, talk_nonsense])
-async def test_the_same_bytes_are_sent_again_until_they_are_acknowledged(tmp_path: Path, script: Puback) -> None:
-    async with ScriptedBroker(script, script).running() as broker:
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0].name}-{fault[1].__name__}")
+async def test_a_broker_that_fails_before_the_report_is_sent_costs_nothing(
+    tmp_path: Path, fault: tuple[Packet, Action]
+) -> None:
+    async with ScriptedBroker(fault, fault).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
-            receipt = await client.report("heights", 172.0, timeout=10)
+            receipt = await client.report("heights", 172.0, timeout=60)
+            assert await client.flush()
+            assert (await client.ledger()).spent == 1
+        assert receipt.status == "sent"
+        assert broker.faults == []
+        assert len(set(broker.published)) == 1
+
+
+async def acknowledge_another(writer: asyncio.StreamWriter, reply: bytes) -> None:
+    writer.write(reply[:2] + bytes([reply[2] ^ 0x55]) + reply[3:])
+    writer.close()
+
+
+@pytest.mark.parametrize("action", [hang_up, half, nonsense, acknowledge_another])
+async def test_the_same_bytes_are_sent_again_until_they_are_acknowledged(tmp_path: Path, action: Action) -> None:
+    async with ScriptedBroker(*[(Packet.PUBLISH, action)] * 2).running() as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
+            receipt = await client.report("heights", 172.0, timeout=60)
+            assert (await client.ledger()).spent == 1
         assert receipt.status == "sent"
         assert len(broker.published) == 3
         assert len(set(broker.published)) == 1
 
 
+async def test_a_broker_that_acknowledges_and_hangs_up_has_the_report(tmp_path: Path) -> None:
+    async with ScriptedBroker((Packet.PUBLISH, reply_and_hang_up)).running() as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
+            assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
+            assert await client.flush()
+        assert len(set(broker.published)) == 1
+
+
 async def test_an_acknowledgement_that_comes_twice_does_no_harm(tmp_path: Path) -> None:
-    async with ScriptedBroker(acknowledge_twice, acknowledge_twice).running() as broker:
+    async with ScriptedBroker(*[(Packet.PUBLISH, twice)] * 2).running() as broker:
         url = BrokerUrl.parse(broker.url)
         async with Gateway(MqttTransport(url, "g"), name="g", state=tmp_path, spread=0) as gateway:
-            receipts = [await gateway.report(device, "heights", 172.0, timeout=10) for device in "abc"]
+            receipts = [await gateway.report(device, "heights", 172.0, timeout=60) for device in "abc"]
         assert [receipt.status for receipt in receipts] == ["sent"] * 3
         assert len(broker.published) == len(set(broker.published)) == 3
+
+
+async def test_an_acknowledgement_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    async with ScriptedBroker((Packet.PUBLISH, after(0.3))).running() as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
+            assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
+        assert len(broker.published) == broker.connections == 1
+
+
+async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_same_bytes_go_over_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep_silent(_writer: asyncio.StreamWriter, _reply: bytes) -> None:
+        pass
+
+    monkeypatch.setattr("hush_client.transport._ACKNOWLEDGE_TIMEOUT", 0.1)
+    async with ScriptedBroker(*[(Packet.PUBLISH, keep_silent)] * 2).running() as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
+            assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
+        assert len(broker.published) == 3
+        assert len(set(broker.published)) == 1
+        assert broker.connections == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [(b"no JSON", "is not JSON"), (b'{"id": "heights"}', "domain: is missing"), (b"\xff\x00", "is not JSON")],
+)
+async def test_what_is_retained_and_no_task_is_named_and_the_connection_lives_on(
+    tmp_path: Path, task: bytes, words: str
+) -> None:
+    async with ScriptedBroker(task=task).running() as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
+            for _ in range(2):
+                with pytest.raises(TaskError, match=words):
+                    await client.report("heights", 172.0, timeout=60)
+            assert (await client.ledger()).spent == 0
+        assert broker.connections == 1
+        assert broker.published == []
+
+
+async def test_a_task_that_costs_more_than_the_device_allows_is_refused(tmp_path: Path) -> None:
+    async with ScriptedBroker(task=make_heights(epsilon="9")).running() as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
+            receipt = await client.report("heights", 172.0, timeout=60)
+        assert (receipt.status, receipt.reason) == ("refused", Reason.EPSILON_TOO_LARGE)
+        assert broker.published == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,141 @@
+"""A broker that speaks raw MQTT on a real socket, and fails at the packet that a test names."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from enum import IntEnum
+
+from fake_transport import HEIGHTS
+
+from hush_common.topics import task_topic
+
+__all__ = ["Action", "Packet", "ScriptedBroker", "after", "half", "hang_up", "nonsense", "reply_and_hang_up", "twice"]
+
+_CONNACK, _SUBACK, _PUBACK = b"\x20\x02\x00", b"\x90\x03", b"\x40\x02"
+
+
+class Packet(IntEnum):
+    """What a client sends, by its MQTT type; 0 is the connection itself, before any packet."""
+
+    NOTHING = 0
+    CONNECT = 1
+    PUBLISH = 3
+    SUBSCRIBE = 8
+
+
+Action = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
+"""What to do at a packet, given what would be the right reply."""
+
+
+async def hang_up(writer: asyncio.StreamWriter, _reply: bytes) -> None:
+    writer.close()
+
+
+async def half(writer: asyncio.StreamWriter, reply: bytes) -> None:
+    """Break off in the middle of a packet."""
+    writer.write(reply[: max(1, len(reply) // 2)])
+    writer.close()
+
+
+async def reply_and_hang_up(writer: asyncio.StreamWriter, reply: bytes) -> None:
+    writer.write(reply)
+    writer.close()
+
+
+async def nonsense(writer: asyncio.StreamWriter, _reply: bytes) -> None:
+    writer.write(b"\x00\xff\xff\xff\xff")
+    writer.close()
+
+
+async def twice(writer: asyncio.StreamWriter, reply: bytes) -> None:
+    writer.write(reply * 2)
+
+
+def after(seconds: float) -> Action:
+    """Reply late; in the meantime the connection stands still, as that of a slow broker does."""
+
+    async def reply_late(writer: asyncio.StreamWriter, reply: bytes) -> None:
+        await asyncio.sleep(seconds)
+        writer.write(reply)
+
+    return reply_late
+
+
+class ScriptedBroker:
+    """Serves one task and acknowledges everything, except where a fault is planned.
+
+    Args:
+        faults: each happens once, in order, at the next packet of its kind.
+        login: the return code of its welcome.
+        grant: the return code of a subscription.
+        task: the payload of its one retained task.
+    """
+
+    def __init__(self, *faults: tuple[Packet, Action], login: int = 0, grant: int = 1, task: bytes = HEIGHTS) -> None:
+        self.published: list[bytes] = []
+        self.connections = 0
+        self.url = ""
+        self.faults = list(faults)
+        self._login = login
+        self._grant = grant
+        self._task = task
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["ScriptedBroker"]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            yield self
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            if self._fault(Packet.NOTHING):
+                writer.close()
+            while not writer.is_closing():
+                kind, body = await _read_packet(reader)
+                await self._answer(kind, body, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def _answer(self, kind: int, body: bytes, writer: asyncio.StreamWriter) -> None:
+        match kind:
+            case Packet.CONNECT:
+                reply = _CONNACK + bytes([self._login])
+            case Packet.SUBSCRIBE:
+                reply = _SUBACK + body[:2] + bytes([self._grant]) + _message(task_topic("heights"), self._task)
+            case Packet.PUBLISH:
+                (length,) = struct.unpack_from(">H", body)
+                self.published.append(body[2 + length + 2 :])
+                reply = _PUBACK + body[2 + length : 4 + length]
+            case _:
+                return
+        action = self._fault(Packet(kind))
+        if action is None:
+            writer.write(reply)
+        else:
+            await action(writer, reply)
+
+    def _fault(self, packet: Packet) -> Action | None:
+        if self.faults and self.faults[0][0] == packet:
+            return self.faults.pop(0)[1]
+        return None
+
+
+async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """One MQTT packet: its type and its body."""
+    head = (await reader.readexactly(1))[0]
+    length = shift = 0
+    while True:
+        (byte,) = await reader.readexactly(1)
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return head >> 4, await reader.readexactly(length)
+
+
+def _message(topic: str, payload: bytes) -> bytes:
+    body = struct.pack(">H", len(topic)) + topic.encode() + payload
+    length = bytes([len(body) & 0x7F | 0x80, len(body) >> 7])
+    return b"\x31" + length + body
