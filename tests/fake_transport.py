@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hush_client.transport import SubscriptionRefusedError
+from hush_client.link import SubscriptionRefusedError
 from hush_common.errors import BrokerError
 from hush_common.rng import SystemRng
 from hush_common.task_file import make_task

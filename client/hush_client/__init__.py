@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hush_client.client import Client
     from hush_client.gateway import Gateway
+    from hush_client.link import Transport
     from hush_client.policy import Policy
     from hush_client.receipt import Reason, Receipt
     from hush_client.statement import Statement
     from hush_client.sync import SyncClient
-    from hush_client.transport import MqttTransport, Transport
+    from hush_client.transport import MqttTransport
 
 __all__ = [
     "Client",
@@ -38,7 +39,7 @@ _HOMES = {
     "Receipt": "receipt",
     "Statement": "statement",
     "SyncClient": "sync",
-    "Transport": "transport",
+    "Transport": "link",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module

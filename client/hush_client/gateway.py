@@ -14,6 +14,7 @@ from typing import Self
 from hush_client.answer import Question, answer, preview
 from hush_client.answering import Answering, Source
 from hush_client.catalogue import Catalogue
+from hush_client.link import Transport
 from hush_client.lock import Lock
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
@@ -21,7 +22,6 @@ from hush_client.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
 from hush_client.sender import Sender
 from hush_client.state import State
 from hush_client.statement import Statement, read_statement
-from hush_client.transport import Transport
 from hush_common.errors import BrokerError, TaskError
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task, is_task_id

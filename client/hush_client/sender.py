@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from hush_client import outbox
+from hush_client.link import Link, SubscriptionRefusedError, Transport
 from hush_client.outbox import Entry
 from hush_client.schedule import Clock, Schedule, milliseconds
 from hush_client.state import State
-from hush_client.transport import Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError, HushError
 from hush_common.rng import Rng, SystemRng
 

@@ -1,65 +1,25 @@
-"""The way to the broker: two small protocols, and MQTT. The only module of a device that imports aiomqtt."""
+"""MQTT: the way to the broker that devices use. The only module of a device that imports aiomqtt."""
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from contextlib import asynccontextmanager
+from typing import Any
 
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 
+from hush_client.link import Link, SubscriptionRefusedError
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
 from hush_common.tls import tls_context
 
-__all__ = ["Link", "MqttTransport", "SubscriptionRefusedError", "Transport"]
+__all__ = ["MqttTransport"]
 
 _CONNECT_TIMEOUT = 10.0
 _ACKNOWLEDGE_TIMEOUT = 30.0
 _SUBACK_FAILURE = 0x80
-
-
-class SubscriptionRefusedError(BrokerError):
-    """The broker does not let this device read a topic. The connection lives on."""
-
-
-class Link(Protocol):
-    """One connection. Every method raises `BrokerError` once it is lost."""
-
-    async def publish(self, topic: str, payload: bytes) -> None:
-        """Send at QoS 1, and return when the broker has acknowledged. Calls in order send in order."""
-        ...
-
-    async def subscribe(self, topic: str) -> None:
-        """Subscribe at QoS 1; retained messages of the topic follow through `receive`.
-
-        Raises:
-            SubscriptionRefusedError: the broker forbids it.
-        """
-        ...
-
-    async def receive(self) -> tuple[str, bytes]:
-        """The next message: topic and payload."""
-        ...
-
-
-class Transport(Protocol):
-    """A way to a broker. Each `connect` is a new connection that remembers nothing: the outbox is the memory."""
-
-    @property
-    def name(self) -> str:
-        """What messages to people call it: the address without a password."""
-        ...
-
-    def connect(self) -> AbstractAsyncContextManager[Link]:
-        """A connection for the length of the `async with`.
-
-        Raises:
-            BrokerError: (on entering) the broker is not there, or refuses the login; the message says which.
-        """
-        ...
 
 
 class MqttTransport:

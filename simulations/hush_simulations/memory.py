@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.intake import Bus, Delivery, Session
-from hush_client.transport import Link, Transport
+from hush_client.link import Link, Transport
 from hush_common.errors import BrokerError
 
 __all__ = ["MemoryBroker", "matches"]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hush_aggregator.intake import MqttBus
-from hush_client.transport import MqttTransport, Transport
+from hush_client.link import Transport
+from hush_client.transport import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import Task
 from hush_common.topics import status_topic
