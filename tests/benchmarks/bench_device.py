@@ -1,10 +1,12 @@
 """What one answer costs a device, without the network: python tests/benchmarks/bench_device.py [repetitions].
 
-Medians in microseconds: the index of the value, the draw, the encoding, and the whole transaction (fsync included).
+Medians in microseconds: the index of the value, the draw, the encoding, and the whole transaction without and with
+its fsync. Then, each in a process of its own: what an import takes, and a gateway of ten thousand devices.
 """
 
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -50,18 +52,20 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
     report = Report.new(task.digest, 0, perturb(mechanism, index, rng), rng)
     with tempfile.TemporaryDirectory() as directory, closing(connect(Path(directory))) as store:
 
-        def transact(k: int) -> None:
-            question = Question(f"device-{k}", task, value, report_topic(task.id, "b"), Policy(), datetime.now(UTC))
+        def transact(device: str) -> None:
+            question = Question(device, task, value, report_topic(task.id, "b"), Policy(), datetime.now(UTC))
             store.execute("BEGIN IMMEDIATE")
             answer(store, question, rng)
             store.execute("COMMIT")
 
-        return {
+        found = {
             "index": median(lambda _: task.domain.index(value), repetitions),
             "perturb": median(lambda _: perturb(mechanism, index, rng), repetitions),
             "encode": median(lambda _: encode_frame((report,)), repetitions),
-            "transaction": median(transact, repetitions),
+            "with fsync": median(lambda k: transact(f"durable-{k}"), repetitions),
         }
+        store.execute("PRAGMA synchronous = OFF")
+        return found | {"without fsync": median(lambda k: transact(f"device-{k}"), repetitions)}
 
 
 def connect(directory: Path) -> sqlite3.Connection:
@@ -74,10 +78,96 @@ def connect(directory: Path) -> sqlite3.Connection:
     return store
 
 
+MEASURED = """
+import time
+began = time.process_time()
+{program}
+spent = time.process_time() - began
+with open("/proc/self/status") as status:
+    peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+print(spent, peak / 1024)
+"""
+
+IMPORTS = {
+    "import hush_client": "import hush_client",
+    "the class Client": "from hush_client import Client",
+    "a Client with MQTT": "from hush_client import Client; Client('mqtt://h', device='d', state='s')",
+    "Client, MQTT and pydantic": "from hush_client import MqttTransport, SyncClient; import pydantic",
+}
+
+GATEWAY = """
+import asyncio, itertools, tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from hush_client import Gateway
+from hush_common.task_file import make_task
+from hush_common.topics import task_topic
+
+TASK = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}})
+
+class Link:
+    def __init__(self):
+        self.inbox = asyncio.Queue()
+    async def publish(self, topic, payload):
+        await asyncio.sleep(0)
+    async def subscribe(self, topic):
+        self.inbox.put_nowait((task_topic("heights"), TASK.payload))
+    async def receive(self):
+        return await self.inbox.get()
+
+class Transport:
+    name = "memory"
+    @asynccontextmanager
+    async def connect(self):
+        yield Link()
+
+async def main():
+    with tempfile.TemporaryDirectory() as directory:
+        async with Gateway(Transport(), name="g", state=Path(directory), spread=SPREAD, capacity=20000) as gateway:
+            await gateway.task("heights")
+            if SOURCES:
+                for k in range(10000):
+                    gateway.answer(f"d{k}", "heights", value)
+                await done.wait()
+                await asyncio.sleep(1)  # the last of them are being stored
+            else:
+                calls = (gateway.report(f"d{k}", "heights", 172.0, timeout=TIMEOUT) for k in range(10000))
+                assert {receipt.status for receipt in await asyncio.gather(*calls)} == {STATUS}
+            assert await gateway.flush(timeout=None) if TIMEOUT is None else True
+
+count = itertools.count(1)
+done = asyncio.Event()
+async def value():
+    if next(count) == 10000:
+        done.set()
+    return 172.0
+asyncio.run(main())
+"""
+
+GATEWAYS: dict[str, dict[str, object]] = {
+    "10 000 devices report at once": {"SPREAD": 0, "SOURCES": False, "TIMEOUT": None, "STATUS": "sent"},
+    "10 000 reports wait for their moment": {"SPREAD": 3600, "SOURCES": False, "TIMEOUT": 0, "STATUS": "queued"},
+    "10 000 devices answer from sources": {"SPREAD": 0, "SOURCES": True, "TIMEOUT": None, "STATUS": ""},
+}
+
+
+def measured(program: str) -> str:
+    """Medians of processor time and peak memory of a program, run in processes of its own."""
+    command = [sys.executable, "-c", MEASURED.format(program=program)]
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(5)]
+    seconds, megabytes = (statistics.median(map(float, column)) for column in zip(*runs, strict=True))
+    return f"{seconds:.3f} s of processor time, {megabytes:.1f} MB at most"
+
+
 def main(repetitions: int) -> None:
     for name, document in TASKS.items():
         found = figures(make_task(document), VALUES[name], repetitions)
         print(name, "  ".join(f"{stage} {micro:.1f} µs" for stage, micro in found.items()))  # noqa: T201 - a report
+    for name, program in IMPORTS.items():
+        print(f"{name}: {measured(program)}")  # noqa: T201
+    for name, settings in GATEWAYS.items():
+        assignments = "; ".join(f"{setting} = {value!r}" for setting, value in settings.items())
+        print(f"{name}: {measured(f'{assignments}{GATEWAY}')}")  # noqa: T201
 
 
 if __name__ == "__main__":
