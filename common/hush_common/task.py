@@ -6,16 +6,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
+from typing import Literal, get_args
 
 from hush_common.domain import Domain, NumberDomain
 from hush_common.epsilon import LARGEST, SMALLEST, decimal_text
 from hush_common.errors import EpsilonError, TaskError
 from hush_common.mechanisms.build import assemble
+from hush_common.mechanisms.multilevel import Multilevel
 from hush_common.mechanisms.offers import Offers, Single
 from hush_common.mechanisms.parameters import MechanismName, Parameters
+from hush_common.mechanisms.randomized_response import RandomizedResponse
+from hush_common.mechanisms.sticky import Levelled, slots
 from hush_common.report import DIGEST_BYTES
 
-__all__ = ["CLOCK_SKEW", "MOST_OFFERS", "Task", "digest_of", "is_task_id"]
+__all__ = ["CLOCK_SKEW", "MOST_OFFERS", "Repeat", "Task", "digest_of", "is_task_id"]
+
+Repeat = Literal["fresh", "sticky"]
+"""How a device answers round after round: with new noise each time, or from a memory drawn once."""
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far the clocks of a device and of an aggregator may disagree before a report counts as early or late."""
@@ -23,6 +30,7 @@ CLOCK_SKEW = timedelta(minutes=5)
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _TEXT_LIMIT = 500
 _ROUND_LIMIT = 1_000_000
+_STICKY: tuple[MechanismName, ...] = ("multilevel", "randomized_response")
 MOST_OFFERS = 8
 """Most epsilons that one task may offer."""
 
@@ -43,7 +51,8 @@ class Task:
 
     Args:
         id: a-z, 0-9 and -, at most 64 characters.
-        epsilon: the loss of a device that answers *every* round; one round costs `epsilon / rounds`.
+        epsilon: the loss of a device that answers *every* round. With `repeat = "sticky"` that is beside the pattern of
+            rounds in which its value changed: see `hush_common.mechanisms.sticky`.
         mechanism: how a value becomes a report; `hush_common.mechanisms.build.fitting` says which fit a domain.
         domain: which values are legal.
         parameters: what the mechanism needs besides, complete.
@@ -51,6 +60,8 @@ class Task:
         title: one line for a person.
         purpose: why it is asked; shown to the person whose device answers. Lifetime budgets are kept per purpose.
         rounds: how often it is asked; a device answers each round at most once.
+        repeat: `"fresh"`: a new draw each round, which costs `epsilon / rounds`. `"sticky"`: answers from a memory that
+            is drawn once, for numbers by `multilevel` and for bits.
         round_every: time from one round to the next; needed with more than one round, as is `opens`.
         opens: when the first round opens (aware datetime); None is always open.
         closes: when the task stops counting reports; None is never.
@@ -70,6 +81,7 @@ class Task:
     title: str = ""
     purpose: str = ""
     rounds: int = 1
+    repeat: Repeat = "fresh"
     round_every: timedelta | None = None
     opens: datetime | None = None
     closes: datetime | None = None
@@ -87,19 +99,34 @@ class Task:
                 raise TaskError(
                     name, f"{text[:40]!r} is no line of at most {_TEXT_LIMIT} printable characters; shorten it"
                 )
+        self._check_repeat()
         self._check_epsilon()
         self._check_offers()
         self._check_times()
         _ = self.randomizer  # a mechanism that does not fit fails here, not on a device
 
+    def _check_repeat(self) -> None:
+        if not 1 <= self.rounds <= _ROUND_LIMIT:
+            raise TaskError("rounds", f"{self.rounds} is outside 1 to {_ROUND_LIMIT}")
+        if self.repeat not in get_args(Repeat):
+            raise TaskError("repeat", f"{self.repeat!r} is neither 'fresh' nor 'sticky'; choose one")
+        if self.repeat == "fresh":
+            return
+        if self.mechanism not in _STICKY:
+            raise TaskError("repeat", f"{self.mechanism!r} has no sticky answers, only {' and '.join(_STICKY)} have")
+        if self.rounds == 1:
+            raise TaskError("repeat", "one round is not repeated; drop repeat, or ask for more rounds")
+        if self.offers:
+            raise TaskError("repeat", "a sticky task has one epsilon; drop offers, or ask afresh each round")
+        if self.mechanism == "multilevel" and len(self.parameters.levels) != 1:
+            raise TaskError("levels", "is missing, or too many; a sticky task needs one number")
+
     def _check_epsilon(self) -> None:
         if not SMALLEST <= self.epsilon <= LARGEST:
             raise EpsilonError("epsilon", f"{decimal_text(self.epsilon)} is outside [0.000001, 50]")
-        if not 1 <= self.rounds <= _ROUND_LIMIT:
-            raise TaskError("rounds", f"{self.rounds} is outside 1 to {_ROUND_LIMIT}")
         if self.epsilon_per_round < SMALLEST:
             raise EpsilonError(
-                "epsilon", f"split over {self.rounds} rounds it falls below 0.000001 a round; ask for fewer rounds"
+                "epsilon", f"split over {self.draws} draws it falls below 0.000001 a report; ask for fewer rounds"
             )
 
     def _check_offers(self) -> None:
@@ -142,15 +169,28 @@ class Task:
         return digest_of(self.payload)
 
     @property
+    def draws(self) -> int:
+        """Over how many draws `epsilon` is split: one a round, or the slots of a memory that the rounds can show."""
+        if self.repeat == "fresh":
+            return self.rounds
+        return slots(self.parameters.levels[0] if self.parameters.levels else 1, self.rounds)
+
+    @property
     def epsilon_per_round(self) -> Fraction:
         """Loss of one report under the dearest offer."""
-        return self.epsilon / self.rounds
+        return self.epsilon / self.draws
 
     @cached_property
     def randomizer(self) -> Single | Offers:
         """The mechanism of one report: the one object that a device perturbs with and an aggregator estimates with."""
-        epsilons = [epsilon / self.rounds for epsilon in self.offers or (self.epsilon,)]
+        epsilons = [epsilon / self.draws for epsilon in self.offers or (self.epsilon,)]
         return assemble(self.mechanism, self.domain, epsilons, self.parameters)
+
+    @property
+    def levelled(self) -> Levelled | None:
+        """The mechanism, if a device answers from a memory of it; else None."""
+        mechanism = self.randomizer if self.repeat == "sticky" else None
+        return mechanism if isinstance(mechanism, Multilevel | RandomizedResponse) else None
 
     @property
     def unit(self) -> str:

@@ -14,8 +14,9 @@ from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import TaskError
 from hush_common.mechanisms.build import complete, fitting
 from hush_common.mechanisms.parameters import Coins, MechanismName, Parameters, Table
+from hush_common.mechanisms.sticky import best_sticky_levels, slots
 from hush_common.mechanisms.tables import choose, shipped, shipped_at
-from hush_common.task import Task
+from hush_common.task import Repeat, Task
 
 __all__ = ["encode_document", "task_of_document"]
 
@@ -94,6 +95,7 @@ class _Document(_Model):
     sampled: int | None = None
     table: _Table | str | None = None
     rounds: int = 1
+    repeat: Repeat = "fresh"
     round_every: str | None = None
     opens: _Moment | None = None
     closes: _Moment | None = None
@@ -124,8 +126,7 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
     coins = None if model.coins is None else _coins(model.coins)
     epsilon = _epsilon(model, coins)
     offers = tuple(parse_epsilon(offer, field="offers") for offer in model.offers)
-    per_round = [total / max(model.rounds, 1) for total in offers or (epsilon,)]
-    mechanism, parameters = _mechanism(model, domain, per_round, coins, draft=draft)
+    mechanism, parameters = _mechanism(model, domain, offers or (epsilon,), coins, draft=draft)
     return Task(
         id=model.id,
         title=model.title,
@@ -137,6 +138,7 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
         domain=domain,
         enrolled=model.enrolled,
         rounds=model.rounds,
+        repeat=model.repeat,
         round_every=None if model.round_every is None else _interval(model.round_every),
         opens=model.opens,
         closes=model.closes,
@@ -145,13 +147,16 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
 
 
 def _mechanism(
-    model: _Document, domain: Domain, per_round: Sequence[Fraction], coins: Coins | None, *, draft: bool
+    model: _Document, domain: Domain, totals: Sequence[Fraction], coins: Coins | None, *, draft: bool
 ) -> tuple[MechanismName, Parameters]:
     if isinstance(model.table, str) and not draft:
         raise TaskError("table", "a published task holds the table itself; publish it with hush task publish")
     if model.mechanism == "auto" and not draft:
         raise TaskError("mechanism", "'auto' is for task files; publish it with hush task publish, which decides")
-    name, table = model.mechanism, None
+    name, table, levels = model.mechanism, None, _several(model.levels)
+    per_round = [total / max(model.rounds, 1) for total in totals]
+    if draft and model.repeat == "sticky" and isinstance(domain, NumberDomain) and name in (None, "auto", "multilevel"):
+        name, levels = "multilevel", levels or (best_sticky_levels(totals[-1], max(model.rounds, 1)),)
     if name == "auto":
         name, table = choose(domain, per_round)
     elif isinstance(model.table, str):
@@ -161,7 +166,7 @@ def _mechanism(
     elif name == "table" and draft:
         table = shipped_at(per_round[-1])
     name = name or fitting(domain)[0]
-    given = Parameters(_several(model.levels), _several(model.size), model.sampled, coins, table)
+    given = Parameters(levels, _several(model.size), model.sampled, coins, table)
     return name, complete(name, domain, per_round, given) if draft and name in fitting(domain) else given
 
 
@@ -204,7 +209,7 @@ def _epsilon(model: _Document, coins: Coins | None) -> Fraction:
         return parse_epsilon(model.epsilon)
     if coins is None:
         raise TaskError("epsilon", 'is missing; write for example epsilon = "1"')
-    return coins.epsilon() * model.rounds
+    return coins.epsilon() * (slots(1, model.rounds) if model.repeat == "sticky" else model.rounds)
 
 
 def _coins(model: _Coins) -> Coins:
@@ -250,6 +255,8 @@ def encode_document(task: Task) -> bytes:
     }
     if task.round_every is not None:
         document["round_every"] = _interval_text(task.round_every)
+    if task.repeat != "fresh":
+        document["repeat"] = task.repeat
     if task.offers:
         document["offers"] = [decimal_text(offer) for offer in task.offers]
     document |= _parameters_document(task.parameters)

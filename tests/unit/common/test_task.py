@@ -17,6 +17,7 @@ NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
 BIT = {"kind": "bit"}
 HEIGHTS: dict[str, Any] = {"id": "heights", "epsilon": "1", "domain": NUMBER}
 DAILY: dict[str, Any] = {**HEIGHTS, "rounds": 4, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+STICKY: dict[str, Any] = {**DAILY, "repeat": "sticky"}
 COINS: dict[str, Any] = {"id": "coins", "domain": BIT, "coins": {"truth": "0.5", "yes": "0.5"}}
 
 
@@ -48,6 +49,15 @@ COINS: dict[str, Any] = {"id": "coins", "domain": BIT, "coins": {"truth": "0.5",
         ({**DAILY, "round_every": "999999999w"}, "round_every"),
         ({**DAILY, "round_every": "99999w", "rounds": 1000}, "round_every"),
         ({**DAILY, "epsilon": "0.000001"}, "epsilon"),
+        ({**DAILY, "repeat": "often"}, "repeat"),
+        ({**STICKY, "rounds": 1}, "repeat"),
+        ({**STICKY, "rounds": 0}, "rounds"),
+        ({**STICKY, "mechanism": "laplace"}, "repeat"),
+        ({**STICKY, "offers": ["0.5", "1"]}, "repeat"),
+        ({**STICKY, "domain": {"kind": "category", "labels": ["a", "b"]}}, "repeat"),
+        ({**STICKY, "levels": [1, 2]}, "levels"),
+        ({**STICKY, "levels": 1025}, "levels"),
+        ({**STICKY, "epsilon": "0.000001"}, "epsilon"),
         ({"opens": "2026-01-01T00:00:00"}, "opens"),
         ({"opens": "yesterday"}, "opens"),
         ({"opens": "2026-01-02T00:00:00Z", "closes": "2026-01-01T00:00:00Z"}, "closes"),
@@ -187,3 +197,23 @@ def test_coins_over_rounds_cost_their_epsilon_each_time() -> None:
     task = make_task({**COINS, "rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"})
     assert task.epsilon == 3 * Fraction("1.098613")
     assert task.randomizer.epsilon == Fraction("1.098613")
+
+
+def test_a_sticky_task_splits_its_epsilon_over_the_slots_that_its_rounds_can_show() -> None:
+    number = make_task({**STICKY, "rounds": 365})
+    assert (number.mechanism, number.parameters.levels, number.draws) == ("multilevel", (1,), 2)
+    assert number.randomizer.epsilon == number.epsilon_per_round == Fraction(1, 2)
+    few = make_task({**STICKY, "rounds": 2, "levels": 9})
+    assert (few.draws, few.randomizer.epsilon) == (2, Fraction(1, 2))
+    bit = make_task({**STICKY, "domain": BIT})
+    assert (bit.draws, bit.randomizer.epsilon) == (2, Fraction(1, 2))
+    coins = make_task({**STICKY, **COINS, "epsilon": None})
+    assert (coins.epsilon, coins.randomizer.epsilon) == (2 * Fraction("1.098613"), Fraction("1.098613"))
+
+
+def test_a_published_sticky_task_says_so_and_a_fresh_one_needs_no_word() -> None:
+    sticky = make_task(STICKY)
+    assert json.loads(sticky.payload)["repeat"] == "sticky"
+    assert decode_task(sticky.payload) == sticky
+    assert make_task({**DAILY, "repeat": "fresh"}).payload == make_task(DAILY).payload
+    assert sticky.digest != make_task({**DAILY, "mechanism": "multilevel", "levels": 1}).digest

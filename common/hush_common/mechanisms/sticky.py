@@ -1,0 +1,121 @@
+"""Sticky answers: a repeated task that a device answers from memory, drawn once.
+
+Specification. For a mechanism on the levels {0, …, G} (`multilevel`, or a bit, whose levels are 0 and 1) at loss e, a
+device draws before its first answer, once and for ever,
+
+- a threshold alpha, uniform in {0, …, m - 1}, and
+- a report z_j for each level j: by the mechanism, from a value that lies on level j, independent of all others.
+
+In every round a value at index i of {0, …, m} has the level s = floor(i·G/m) + [alpha < i·G mod m], and the report is
+z_s. Alpha and all z are secret and kept; no round draws anything.
+
+One round. P(alpha < i·G mod m) = (i·G mod m)/m is the rounding of the mechanism, and z is independent of alpha: the
+report has exactly the mechanism's law, so that the estimate of a round is what it always was. The rounds of one device
+share their noise: a mean over rounds is hardly more precise than one of them, a difference of two is.
+
+Privacy of all T rounds together. The *pattern* of a sequence of values is which rounds share a level. Given thresholds
+under which two sequences have the same pattern, of k groups of rounds, the ratio of the probabilities of any reports is
+a product of k ratios of one z each, hence at most e^(k·e), and k ≤ slots = min(T, G + 1). Averages over thresholds
+keep the bound: for any two sequences x, x' of values, any reports y and any pattern w that both can have,
+
+    P(y | x, w) ≤ e^epsilon · P(y | x', w),    epsilon = slots·e,
+
+and two permuted levels attain it. This epsilon is what the task declares, and what a device charges in full with its
+first answer: were a slot charged when a value first needs it, the ledger, and every refusal made of it, would tell of
+the value. Values that never change have one pattern, of one group: they lose e, however many rounds there are.
+
+What it does not hide is the pattern. Two rounds with different reports prove that the value changed in between, and no
+epsilon bounds that. No scheme of this kind could: reports that carry I about each of T unrelated values carry T·I
+together, and an epsilon bounds that sum. A change from i to i' changes the level with probability at most
+G·|i - i'|/m. So sticky answers suit values that rarely change; `repeat = "fresh"` protects all of them, at epsilon/T a
+round.
+
+Source: Ding, Kulkarni and Yekhanin 2017 (alpha-point rounding with memoized reports, for G = 1; their behaviour
+patterns are the patterns here).
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel, best_levels
+from hush_common.mechanisms.randomized_response import RandomizedResponse
+from hush_common.rng import Rng
+
+__all__ = ["Levelled", "Memory", "best_sticky_levels", "slots"]
+
+Levelled = Multilevel | RandomizedResponse
+"""The mechanisms that see a level, of few."""
+
+
+def slots(levels: int, rounds: int) -> int:
+    """How many reports of a memory the rounds of a task can show at most: min(T, G + 1)."""
+    return min(rounds, levels + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that a device ever draws for a sticky task. Secret: whoever knows it reads the values from the reports.
+
+    Args:
+        threshold: alpha.
+        reports: z, one for each level.
+    """
+
+    threshold: int = field(repr=False)
+    reports: tuple[int, ...] = field(repr=False)
+
+    @classmethod
+    def draw(cls, mechanism: Levelled, rng: Rng) -> "Memory":
+        """A fresh memory. It needs no value, so that nothing about it can depend on one."""
+        steps, levels = _grid(mechanism)
+        if isinstance(mechanism, Multilevel):
+            mechanism = Multilevel(mechanism.epsilon, levels, levels)  # each index of this one is a level
+        reports = tuple(mechanism.perturb(level, rng)[0] for level in range(levels + 1))
+        return cls(rng.randbelow(steps), reports)
+
+    def body(self, mechanism: Levelled, index: int) -> tuple[int, ...]:
+        """The body of a report about a value at `index`.
+
+        Raises:
+            ValueError: `index` outside [0, m].
+        """
+        steps, levels = _grid(mechanism)
+        if not 0 <= index <= steps:
+            raise ValueError(f"the index is outside [0, {steps}]")
+        level, rest = divmod(index * levels, steps)
+        return (self.reports[level + (self.threshold < rest)],)
+
+    def fits(self, mechanism: Levelled) -> bool:
+        """Whether `draw` can have made it for this mechanism."""
+        steps, levels = _grid(mechanism)
+        return (
+            0 <= self.threshold < steps
+            and len(self.reports) == levels + 1
+            and all(mechanism.admits((report,)) for report in self.reports)
+        )
+
+
+def _grid(mechanism: Levelled) -> tuple[int, int]:
+    """The steps m and the levels G."""
+    return (mechanism.steps, mechanism.levels) if isinstance(mechanism, Multilevel) else (1, 1)
+
+
+def best_sticky_levels(epsilon: Fraction, rounds: int) -> int:
+    """The G of least worst-case variance if `epsilon` is the total: more levels round less, and share it among more.
+
+    On a tie the smaller. Three rounds or more need one level up to epsilon = 5.2, two up to 2·ln 3. Like `best_levels`,
+    decided once, by public numbers.
+    """
+    best, least = 1, _worst(epsilon, rounds, 1)
+    for levels in range(2, min(rounds - 1, MOST_LEVELS + 1)):
+        if (worst := _worst(epsilon, rounds, levels)) < least * (1 - 1e-12):
+            best, least = levels, worst
+        elif levels > 2 * best + 8:
+            break
+    # From here on the rounds cannot show all levels, and each slot keeps the same share.
+    many = min(max(best_levels(epsilon / rounds), rounds - 1), MOST_LEVELS)
+    return many if _worst(epsilon, rounds, many) < least * (1 - 1e-12) else best
+
+
+def _worst(epsilon: Fraction, rounds: int, levels: int) -> float:
+    return Multilevel(epsilon / slots(levels, rounds), levels, levels).worst_variance
