@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 
-from hush_client import ledger, outbox
+from hush_client import ledger, memory, outbox
 from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_common.codec import encode_frame
+from hush_common.domain import Index
 from hush_common.epsilon import decimal_text
 from hush_common.errors import DomainError, EpsilonError
 from hush_common.mechanisms import perturb
+from hush_common.mechanisms.sticky import Memory
 from hush_common.report import Report
 from hush_common.rng import Rng
 from hush_common.task import Task
@@ -61,12 +63,16 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
     Raises:
         DomainError: the domain does not admit the value; nothing was drawn or written.
         EpsilonError: the task does not offer the epsilon that was asked for; likewise.
+        StateError: the ledger or the memory of a sticky task is damaged; likewise.
     """
     task, device = question.task, question.device
     round_ = task.current_round(question.now)
     spent = ledger.spent(connection, device, task.purpose)
-    offer, reason = _choose(question, spent)
-    cost = _totals(task)[offer] / task.rounds
+    pinned = ledger.pinned_digest(connection, device, task.id)
+    paid = pinned is not None and task.repeat == "sticky"
+    in_all = Fraction(0) if question.policy.total is None else ledger.spent_in_all(connection, device)
+    offer, reason = _choose(question, spent, in_all, paid=paid)
+    cost = _cost(task, _totals(task)[offer], paid=paid)
     receipt = Receipt(
         status="refused",
         reason=None,
@@ -76,21 +82,22 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
         spent=spent,
         cap=question.policy.lifetime,
     )
-    if ledger.pinned_digest(connection, device, task.id) not in (None, task.digest):
-        return replace(receipt, reason=Reason.TASK_CHANGED), None
+    if pinned not in (None, task.digest):
+        return _refused(connection, question, replace(receipt, reason=Reason.TASK_CHANGED)), None
     if round_ is None:
-        return replace(receipt, reason=Reason.NOT_OPEN), None
+        return _refused(connection, question, replace(receipt, reason=Reason.NOT_OPEN)), None
     first = ledger.find(connection, device, task.id, round_)
     if first is not None:
         known = replace(receipt, status="already_answered", epsilon=first.epsilon, report_id=first.report_id.hex())
         return known, None
     if reason is not None:
-        return replace(receipt, reason=reason), None
+        return _refused(connection, question, replace(receipt, reason=reason)), None
     if question.capacity is not None and outbox.count(connection) >= question.capacity:
-        return replace(receipt, reason=Reason.OUTBOX_FULL), None
+        return _refused(connection, question, replace(receipt, reason=Reason.OUTBOX_FULL)), None
     index = task.domain.index(question.value)
-    report = Report.new(task.digest, round_, perturb(task.randomizer, index, rng, offer), rng)
-    spent = ledger.charge(connection, _charge(question, report, cost))
+    body = _body(connection, question, index, rng, offer=offer, paid=paid)
+    report = Report.new(task.digest, round_, body, rng)
+    spent = ledger.charge(connection, _charge(question, report, cost, paid=paid))
     sequence = outbox.put(
         connection,
         question.topic,
@@ -124,17 +131,58 @@ class _NoRng:
         raise AssertionError(f"a preview drew {count} bytes")
 
 
+def _body(
+    connection: sqlite3.Connection, question: Question, index: Index, rng: Rng, *, offer: int, paid: bool
+) -> tuple[int, ...]:
+    """A fresh draw, or what the memory of a sticky task has for this value: it is drawn whole before the first answer.
+
+    Raises:
+        StateError: the memory is not what the ledger says.
+    """
+    task, device = question.task, question.device
+    if (mechanism := task.levelled) is None:
+        return perturb(task.randomizer, index, rng, offer)
+    known = memory.find(connection, device, task.id, mechanism, answered=paid)
+    if known is None:
+        known = Memory.draw(mechanism, rng)
+        memory.keep(connection, device, task.id, known)
+    return known.body(mechanism, index.scalar)
+
+
+def _refused(connection: sqlite3.Connection, question: Question, receipt: Receipt) -> Receipt:
+    """Write down that and why nobody answers; what the value is has no part in either."""
+    if receipt.reason is not None:
+        entry = ledger.Refused(
+            device=question.device,
+            task=receipt.task,
+            round=receipt.round,
+            reason=receipt.reason,
+            purpose=question.task.purpose,
+            epsilon=receipt.epsilon,
+            refused_at=question.now,
+        )
+        ledger.refuse(connection, entry)
+    return receipt
+
+
 def _totals(task: Task) -> tuple[Fraction, ...]:
     return task.offers or (task.epsilon,)
 
 
-def _choose(question: Question, spent: Fraction) -> tuple[int, Reason | None]:
+def _cost(task: Task, total: Fraction, *, paid: bool) -> Fraction:
+    """What one answer costs. A sticky task costs all of it at first: later, what was spent would tell of the value."""
+    if task.repeat == "sticky":
+        return Fraction(0) if paid else total
+    return total / task.rounds
+
+
+def _choose(question: Question, spent: Fraction, in_all: Fraction, *, paid: bool) -> tuple[int, Reason | None]:
     """The number of the offer, and why even that one is too dear. The value has no part in it: privacy rests on that.
 
     Raises:
         EpsilonError: the task does not offer the epsilon that was asked for.
     """
-    task, asked = question.task, question.epsilon
+    task, asked, policy = question.task, question.epsilon, question.policy
     totals = _totals(task)
     candidates = range(len(totals))
     if asked is not None:
@@ -142,23 +190,28 @@ def _choose(question: Question, spent: Fraction) -> tuple[int, Reason | None]:
             texts = " or ".join(map(decimal_text, totals))
             raise EpsilonError("epsilon", f"{task.id} does not offer {decimal_text(Fraction(asked))}; choose {texts}")
         candidates = range(totals.index(asked), totals.index(asked) + 1)
+    if task.repeat == "sticky" and not policy.sticky:
+        return candidates[0], Reason.CHANGES_SHOW
     reason = None
     for offer in reversed(candidates):
-        reason = _over_limit(question.policy, totals[offer], totals[offer] / task.rounds, spent)
+        cost = _cost(task, totals[offer], paid=paid)
+        reason = _over_limit(policy, totals[offer], spent + cost, in_all + cost)
         if reason is None:
             return offer, None
     return candidates[0], reason
 
 
-def _over_limit(policy: Policy, total: Fraction, cost: Fraction, spent: Fraction) -> Reason | None:
+def _over_limit(policy: Policy, total: Fraction, spent: Fraction, in_all: Fraction) -> Reason | None:
     if total > policy.max_epsilon:
         return Reason.EPSILON_TOO_LARGE
-    if spent + cost > policy.lifetime:
+    if spent > policy.lifetime:
         return Reason.OVER_BUDGET
+    if policy.total is not None and in_all > policy.total:
+        return Reason.OVER_TOTAL
     return None
 
 
-def _charge(question: Question, report: Report, cost: Fraction) -> ledger.Charge:
+def _charge(question: Question, report: Report, cost: Fraction, *, paid: bool) -> ledger.Charge:
     task = question.task
     return ledger.Charge(
         device=question.device,
@@ -170,4 +223,5 @@ def _charge(question: Question, report: Report, cost: Fraction) -> ledger.Charge
         epsilon=cost,
         report_id=report.id,
         charged_at=question.now,
+        kind="memo" if paid else "draw",
     )

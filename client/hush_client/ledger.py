@@ -1,28 +1,73 @@
 """The ledger: what each device has spent, as exact fractions, one charge per (device, task, round).
 
 Functions on an open transaction. A charge is written with the report it pays for and is never refunded; the total of
-a device and purpose moves in the same transaction as its charges.
+a device and purpose moves in the same transaction as its charges. Nothing in here depends on a value: not what an
+answer cost, not whether it was drawn or remembered, not why one was refused.
 """
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import Literal
 
-__all__ = ["SCHEMA", "Account", "Charge", "accounts", "charge", "charges", "find", "pinned_digest", "spent"]
+from hush_common.errors import StateError
 
-SCHEMA = """
+__all__ = [
+    "DAMAGED",
+    "ENTRY_KINDS",
+    "SCHEMA",
+    "Account",
+    "Charge",
+    "Refused",
+    "accounts",
+    "charge",
+    "charges",
+    "find",
+    "pinned_digest",
+    "refusals",
+    "refuse",
+    "resent",
+    "spent",
+    "spent_in_all",
+]
+
+_REFUSAL = """
+CREATE TABLE refusal (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL, reason TEXT NOT NULL,
+    purpose TEXT NOT NULL, epsilon TEXT NOT NULL, refused_at TEXT NOT NULL,
+    PRIMARY KEY (device, task, round, reason)
+) WITHOUT ROWID
+"""
+_RESEND = "CREATE TABLE resend (report_id BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID"
+
+SCHEMA = f"""
 CREATE TABLE charge (
     device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
     digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
     report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
+    kind TEXT NOT NULL DEFAULT 'draw',
     PRIMARY KEY (device, task, round)
 ) WITHOUT ROWID;
 CREATE TABLE account (
     device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
     PRIMARY KEY (device, purpose)
 ) WITHOUT ROWID;
+{_REFUSAL};
+{_RESEND};
 """
+
+ENTRY_KINDS = (
+    "ALTER TABLE charge ADD COLUMN kind TEXT NOT NULL DEFAULT 'draw'",
+    _REFUSAL,
+    _RESEND,
+)
+"""What a ledger lacks that knew draws alone."""
+
+DAMAGED = "it is damaged: restore the state from a backup, a new one would forget what was spent"
+
+_NO_ROUND = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +77,9 @@ class Charge:
     Args:
         epsilon: exact, kept as `"num/den"`.
         report_id: the 16 bytes under which the aggregator counts the report.
-        charged_at: aware, UTC.
+        charged_at: aware, UTC, by the clock of the device. Nothing is decided by it.
+        kind: `"draw"`: from fresh randomness. `"memo"`: from a memory that an earlier draw has paid for.
+        resends: how often its report was handed to the network again, as far as that is known.
     """
 
     device: str
@@ -44,6 +91,28 @@ class Charge:
     epsilon: Fraction
     report_id: bytes
     charged_at: datetime
+    kind: Literal["draw", "memo"] = "draw"
+    resends: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer that a device did not give: kept once for each task, round and reason, however often it was asked.
+
+    Args:
+        round: None where none was open.
+        reason: a `hush_client.receipt.Reason`.
+        epsilon: what the answer would have cost.
+        refused_at: the first time, aware, UTC.
+    """
+
+    device: str
+    task: str
+    round: int | None
+    reason: str
+    purpose: str
+    epsilon: Fraction
+    refused_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +127,7 @@ class Account:
 def find(connection: sqlite3.Connection, device: str, task: str, round_: int) -> Charge | None:
     """The charge of a device for one round, or None."""
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM charge WHERE device = ? AND task = ? AND round = ?",  # noqa: S608 - constant columns
+        f"{_SELECT} WHERE device = ? AND task = ? AND round = ?",
         (device, task, round_),
     ).fetchone()
     return None if row is None else _charge(row)
@@ -73,9 +142,23 @@ def pinned_digest(connection: sqlite3.Connection, device: str, task: str) -> byt
 
 
 def spent(connection: sqlite3.Connection, device: str, purpose: str) -> Fraction:
-    """What a device has spent on a purpose."""
+    """What a device has spent on a purpose.
+
+    Raises:
+        StateError: the ledger is damaged.
+    """
     row = connection.execute("SELECT spent FROM account WHERE device = ? AND purpose = ?", (device, purpose)).fetchone()
-    return Fraction(0) if row is None else Fraction(row[0])
+    return Fraction(0) if row is None else _amount(row[0])
+
+
+def spent_in_all(connection: sqlite3.Connection, device: str) -> Fraction:
+    """What a device has spent on all purposes together.
+
+    Raises:
+        StateError: the ledger is damaged.
+    """
+    rows = connection.execute("SELECT spent FROM account WHERE device = ?", (device,))
+    return sum((_amount(total) for (total,) in rows), Fraction(0))
 
 
 def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
@@ -83,9 +166,11 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
 
     Raises:
         sqlite3.IntegrityError: the round is charged already.
+        StateError: the ledger is damaged.
     """
     connection.execute(
-        f"INSERT INTO charge ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - constant columns
+        "INSERT INTO charge (device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at, kind) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.device,
             entry.task,
@@ -96,6 +181,7 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
             _text(entry.epsilon),
             entry.report_id,
             entry.charged_at.isoformat(timespec="seconds"),
+            entry.kind,
         ),
     )
     total = spent(connection, entry.device, entry.purpose) + entry.epsilon
@@ -103,30 +189,83 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
     return total
 
 
+def resent(connection: sqlite3.Connection, report_ids: Iterable[bytes]) -> None:
+    """Count that reports were handed to the network again: the same bytes, which cost nothing."""
+    connection.executemany(
+        "INSERT INTO resend VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1",
+        ((report_id,) for report_id in report_ids),
+    )
+
+
+def refuse(connection: sqlite3.Connection, entry: Refused) -> None:
+    """Keep a refusal, unless the same one is kept already."""
+    connection.execute(
+        "INSERT OR IGNORE INTO refusal VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            entry.device,
+            entry.task,
+            _NO_ROUND if entry.round is None else entry.round,
+            entry.reason,
+            entry.purpose,
+            _text(entry.epsilon),
+            entry.refused_at.isoformat(timespec="seconds"),
+        ),
+    )
+
+
+def refusals(connection: sqlite3.Connection) -> list[Refused]:
+    """All refusals, by device, oldest first."""
+    rows = connection.execute("SELECT * FROM refusal ORDER BY device, refused_at, task, round, reason")
+    return [
+        Refused(
+            device,
+            task,
+            None if round_ == _NO_ROUND else round_,
+            reason,
+            purpose,
+            _amount(epsilon),
+            datetime.fromisoformat(refused_at),
+        )
+        for device, task, round_, reason, purpose, epsilon, refused_at in rows
+    ]
+
+
 def accounts(connection: sqlite3.Connection) -> list[Account]:
     """All accounts, by device and purpose."""
     rows = connection.execute("SELECT device, purpose, spent FROM account ORDER BY device, purpose")
-    return [Account(device, purpose, Fraction(total)) for device, purpose, total in rows]
+    return [Account(device, purpose, _amount(total)) for device, purpose, total in rows]
 
 
 def charges(connection: sqlite3.Connection, device: str, purpose: str) -> list[Charge]:
     """The charges of an account, oldest first."""
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM charge WHERE device = ? AND purpose = ? "  # noqa: S608 - constant columns
-        "ORDER BY charged_at, task, round",
+        f"{_SELECT} WHERE device = ? AND purpose = ? ORDER BY charged_at, task, round",
         (device, purpose),
     )
     return [_charge(row) for row in rows]
 
 
-_COLUMNS = "device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at"
+_SELECT = (
+    "SELECT device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at, kind, coalesce(times, 0) "
+    "FROM charge LEFT JOIN resend USING (report_id)"
+)
 
 
-def _charge(row: tuple[str, str, int, bytes, str, str, str, bytes, str]) -> Charge:
-    device, task, round_, digest, purpose, mechanism, epsilon, report_id, charged_at = row
+def _charge(row: tuple[str, str, int, bytes, str, str, str, bytes, str, Literal["draw", "memo"], int]) -> Charge:
+    device, task, round_, digest, purpose, mechanism, epsilon, report_id, charged_at, kind, resends = row
     moment = datetime.fromisoformat(charged_at)
-    return Charge(device, task, round_, digest, purpose, mechanism, Fraction(epsilon), report_id, moment)
+    return Charge(device, task, round_, digest, purpose, mechanism, _amount(epsilon), report_id, moment, kind, resends)
 
 
 def _text(amount: Fraction) -> str:
     return f"{amount.numerator}/{amount.denominator}"
+
+
+def _amount(text: str) -> Fraction:
+    try:
+        amount = Fraction(text)
+    except (ValueError, ZeroDivisionError, TypeError) as error:
+        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}") from error
+    if amount < 0:
+        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}")
+    return amount

@@ -11,10 +11,12 @@ Status = Literal["sent", "queued", "already_answered", "refused"]
 
 
 class Reason(StrEnum):
-    """Why a device refuses to answer. Nothing is drawn, spent or sent; the aggregator sees only that nobody answers."""
+    """Why a device refuses to answer, never because of a value. Nothing is drawn, spent or sent: nobody answers."""
 
     EPSILON_TOO_LARGE = "epsilon_too_large"
     OVER_BUDGET = "over_budget"
+    OVER_TOTAL = "over_total"
+    CHANGES_SHOW = "changes_show"
     TASK_CHANGED = "task_changed"
     NOT_OPEN = "not_open"
     OUTBOX_FULL = "outbox_full"
@@ -28,6 +30,8 @@ class Reason(StrEnum):
 _MEANING = {
     Reason.EPSILON_TOO_LARGE: "the task costs more than this device allows a single task",
     Reason.OVER_BUDGET: "the answer would exceed the lifetime budget that this device grants the task's purpose",
+    Reason.OVER_TOTAL: "the answer would exceed the lifetime budget that this device grants all purposes together",
+    Reason.CHANGES_SHOW: "its repeated answer shows when the value changes, and this device does not admit that",
     Reason.TASK_CHANGED: "this device has answered a different task under the same id",
     Reason.NOT_OPEN: "the task has not opened yet, or is closed",
     Reason.OUTBOX_FULL: "too many reports wait for the broker already; see to the connection and answer later",

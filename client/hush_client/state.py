@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hush_client import identity, ledger, outbox
+from hush_client import identity, ledger, memory, outbox
 from hush_common.errors import StateError
 
 __all__ = ["FILE_NAME", "Job", "State", "unusable"]
@@ -25,7 +25,7 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_MIGRATIONS = (outbox.SCHEDULE,)
+_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, memory.SCHEMA))
 """What makes a state of version 1 one of version 2, and so on."""
 _VERSION = 1 + len(_MIGRATIONS)
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
@@ -35,6 +35,7 @@ _SCHEMA = f"""
 BEGIN;
 {ledger.SCHEMA}
 {outbox.SCHEMA}
+{memory.SCHEMA}
 {identity.SCHEMA}
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
@@ -16,7 +16,7 @@ from hush_client.ledger import Account
 from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_common.codec import Frame, decode
-from hush_common.errors import DomainError, EpsilonError
+from hush_common.errors import DomainError, EpsilonError, StateError
 from hush_common.task_file import decode_task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,6 +69,81 @@ def test_budgets_are_kept_per_device_and_purpose(connection: sqlite3.Connection)
     assert give(connection, ask(policy=policy, id="b", device="e")).status == "queued"
     accounts = [("d", "other"), ("d", "workplaces"), ("e", "workplaces")]
     assert ledger.accounts(connection) == [Account(device, purpose, Fraction(1)) for device, purpose in accounts]
+
+
+def test_a_total_bounds_all_purposes_together_and_is_not_set_unless_asked_for(connection: sqlite3.Connection) -> None:
+    def status(purpose: str, total: Fraction | None) -> Reason | str:
+        receipt = give(connection, ask(id=purpose, purpose=purpose, policy=Policy(total=total)))
+        return receipt.reason or receipt.status
+
+    assert status("a", Fraction(2)) == status("b", Fraction(2)) == "queued"
+    assert status("c", Fraction(2)) is Reason.OVER_TOTAL
+    assert status("c", Fraction(5, 2)) is Reason.OVER_TOTAL
+    assert status("c", None) == "queued"
+    assert ledger.spent_in_all(connection, "d") == 3
+    assert give(connection, ask(device="e", policy=Policy(total=Fraction(1)))).status == "queued"
+
+
+def test_a_refusal_is_kept_once_for_each_task_round_and_reason(connection: sqlite3.Connection) -> None:
+    daily = ask(rounds=2, round_every="1d", opens="2026-01-01T00:00:00Z", policy=Policy(lifetime=Fraction(1, 4)))
+    early = datetime(2025, 12, 31, tzinfo=UTC)
+    for now in (NOW, early, NOW + timedelta(hours=1), NOW + timedelta(days=1), early, NOW):
+        give(connection, replace(daily, now=now))
+    kept = ledger.refusals(connection)
+    assert [(entry.round, entry.reason, entry.refused_at) for entry in kept] == [
+        (None, "not_open", early),
+        (0, "over_budget", NOW),
+        (1, "over_budget", NOW + timedelta(days=1)),
+    ]
+    assert {(entry.device, entry.task, entry.purpose, entry.epsilon) for entry in kept} == {
+        ("d", "heights", "workplaces", Fraction(1, 2))
+    }
+    give(connection, replace(daily, policy=Policy(max_epsilon=Fraction(0))))
+    assert len(ledger.refusals(connection)) == 4
+
+
+def test_what_is_kept_of_a_refusal_says_nothing_about_the_value(connection: sqlite3.Connection) -> None:
+    for device, value in (("d", 120.0), ("e", 219.75), ("f", "no number")):
+        give(connection, ask(value, device=device, policy=Policy(lifetime=Fraction(0))))
+    rows = connection.execute("SELECT task, round, reason, purpose, epsilon, refused_at FROM refusal").fetchall()
+    assert len(rows) == 3
+    assert len(set(rows)) == 1
+
+
+def test_reports_that_are_sent_again_are_counted_and_cost_nothing(connection: sqlite3.Connection) -> None:
+    ids = [bytes.fromhex(give(connection, ask(id=name)).report_id or "") for name in ("a", "b")]
+    ledger.resent(connection, ids)
+    ledger.resent(connection, ids[:1])
+    found = ledger.charges(connection, "d", "workplaces")
+    assert {entry.task: entry.resends for entry in found} == {"a": 2, "b": 1}
+    assert ledger.spent(connection, "d", "workplaces") == 2
+
+
+@pytest.mark.parametrize("text", ["", "one", "1/0", "-1/1", "nan", b"1"])
+def test_a_ledger_with_an_amount_that_is_none_stops_the_device(connection: sqlite3.Connection, text: object) -> None:
+    give(connection, ask())
+    connection.execute("UPDATE account SET spent = ?", (text,))
+    rng = RecordingRng()
+    with pytest.raises(StateError, match="damaged"):
+        give(connection, ask(id="b"), rng)
+    with pytest.raises(StateError, match="damaged"):
+        give(connection, ask(id="b", purpose="other", policy=Policy(total=Fraction(4))), rng)
+    assert rng.draws == 0
+    assert outbox.count(connection) == 1
+
+
+def test_a_clock_that_jumps_opens_nothing_twice_and_resets_nothing(connection: sqlite3.Connection) -> None:
+    daily = ask(rounds=4, round_every="1d", opens="2026-01-01T00:00:00Z", policy=Policy(lifetime=Fraction(3, 4)))
+    days = [0, 2, 0, -400, 1, 2, 40_000, 3, 0, 1, 2]
+    receipts = [give(connection, replace(daily, now=NOW + timedelta(days=day))) for day in days]
+    assert [receipt.round for receipt in receipts if receipt.status == "queued"] == [0, 2, 1]
+    assert [receipt.reason for receipt in receipts if receipt.status == "refused"] == [
+        Reason.NOT_OPEN,
+        Reason.OVER_BUDGET,
+        Reason.OVER_BUDGET,
+    ]
+    assert ledger.spent(connection, "d", "workplaces") == Fraction(3, 4)
+    assert outbox.count(connection) == 3
 
 
 def test_the_total_of_an_account_is_the_sum_of_its_charges(connection: sqlite3.Connection) -> None:
@@ -152,9 +227,10 @@ def test_a_question_never_shows_its_value() -> None:
 
 
 @pytest.mark.parametrize("limit", [0.5, True, "1", -1, Fraction(-1, 2)])
-def test_a_limit_that_is_not_exact_is_refused(limit: Fraction) -> None:
+@pytest.mark.parametrize("name", ["max_epsilon", "lifetime", "total"])
+def test_a_limit_that_is_not_exact_is_refused(name: str, limit: Fraction) -> None:
     with pytest.raises(EpsilonError, match="exact"):
-        Policy(lifetime=limit)
+        Policy(**{name: limit})  # type: ignore[arg-type]  # the name of a limit
 
 
 def test_an_acknowledgement_that_comes_late_cannot_delete_another_report(connection: sqlite3.Connection) -> None:

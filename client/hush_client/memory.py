@@ -1,0 +1,70 @@
+"""The memories of sticky tasks, one per (device, task). Functions on an open transaction.
+
+A memory is written with the charge that pays for it and never changes: a second draw would spend a second time. It is
+secret, like the value that it hides: it stays in this file, and in no message.
+"""
+
+import json
+import sqlite3
+
+from hush_common.errors import StateError
+from hush_common.mechanisms.sticky import Levelled, Memory
+
+__all__ = ["SCHEMA", "find", "keep"]
+
+SCHEMA = """
+CREATE TABLE memory (
+    device TEXT NOT NULL, task TEXT NOT NULL, threshold INTEGER NOT NULL, reports TEXT NOT NULL,
+    PRIMARY KEY (device, task)
+) WITHOUT ROWID;
+"""
+
+
+def find(
+    connection: sqlite3.Connection, device: str, task: str, mechanism: Levelled, *, answered: bool
+) -> Memory | None:
+    """The memory of a device for a task, or None before its first answer.
+
+    Args:
+        connection: of the state.
+        device: whose memory.
+        task: id of the task.
+        mechanism: what the memory was drawn from.
+        answered: whether the ledger has charged the device for this task.
+
+    Raises:
+        StateError: there is one without a charge or a charge without one, or it is none of this mechanism.
+    """
+    row = connection.execute(
+        "SELECT threshold, reports FROM memory WHERE device = ? AND task = ?", (device, task)
+    ).fetchone()
+    if row is None and not answered:
+        return None
+    memory = None if row is None or not answered else _read(*row)
+    if memory is None or not memory.fits(mechanism):
+        raise StateError(
+            f"the memory of task {task!r} is missing or damaged, and a second one would spend a second time; "
+            f"restore the state from a backup, or leave this task unanswered"
+        )
+    return memory
+
+
+def keep(connection: sqlite3.Connection, device: str, task: str, memory: Memory) -> None:
+    """Write a fresh memory.
+
+    Raises:
+        sqlite3.IntegrityError: there is one already.
+    """
+    connection.execute(
+        "INSERT INTO memory VALUES (?, ?, ?, ?)", (device, task, memory.threshold, json.dumps(memory.reports))
+    )
+
+
+def _read(threshold: object, text: object) -> Memory | None:
+    try:
+        reports = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    if not isinstance(threshold, int) or not isinstance(reports, list) or not all(type(z) is int for z in reports):
+        return None
+    return Memory(threshold, tuple(reports))

@@ -1,0 +1,80 @@
+"""A state that an older hush has written is brought up to date, and forgets nothing."""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from fake_transport import HEIGHTS
+
+from hush_client import ledger
+from hush_client.answer import Question, answer
+from hush_client.policy import Policy
+from hush_client.state import FILE_NAME, State
+from hush_common.rng import SystemRng
+from hush_common.task_file import decode_task
+
+TASK = decode_task(HEIGHTS)
+VERSION_1 = """
+CREATE TABLE charge (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
+    digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
+    report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
+    PRIMARY KEY (device, task, round)
+) WITHOUT ROWID;
+CREATE TABLE account (
+    device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
+    PRIMARY KEY (device, purpose)
+) WITHOUT ROWID;
+CREATE TABLE outbox (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, payload BLOB NOT NULL
+);
+CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
+INSERT INTO account VALUES ('d', 'workplaces', '1/1');
+PRAGMA application_id = 1752527720;
+PRAGMA user_version = 1;
+"""
+CHARGE = ("d", "heights", 0, TASK.digest, "workplaces", "laplace", "1/1", b"i" * 16, "2026-01-01T00:00:00+00:00")
+
+
+async def test_a_ledger_of_version_1_keeps_its_charges_and_learns_the_new_kinds(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.executescript(VERSION_1)
+        with connection:
+            connection.execute("INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", CHARGE)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    for _ in range(2):
+        state = await State.open(tmp_path)
+        question = Question("d", TASK, 172.0, "topic", Policy(), now)
+        receipt, _ = await state.run(partial(answer, question=question, rng=SystemRng()))
+        refused = Question("e", TASK, 172.0, "topic", Policy(lifetime=Fraction(0)), now)
+        await state.run(partial(answer, question=refused, rng=SystemRng()))
+        (charge,) = await state.run(partial(ledger.charges, device="d", purpose="workplaces"))
+        (refusal,) = await state.run(ledger.refusals)
+        memories = await state.run(lambda c: c.execute("SELECT count(*) FROM memory").fetchone())
+        await state.close()
+        assert (receipt.status, receipt.spent) == ("already_answered", Fraction(1))
+        assert (charge.kind, charge.resends, charge.epsilon) == ("draw", 0, Fraction(1))
+        assert (refusal.device, refusal.reason) == ("e", "over_budget")
+        assert memories == (0,)
+
+
+async def test_an_upgraded_state_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with closing(sqlite3.connect(tmp_path / "old" / FILE_NAME)) as connection:
+        connection.executescript(VERSION_1)
+    columns = []
+    for name in ("old", "new"):
+        state = await State.open(tmp_path / name)
+        columns.append(
+            await state.run(
+                lambda c: c.execute(
+                    'SELECT m.name, c.name, c.type, c."notnull", c.dflt_value, c.pk FROM sqlite_master m '
+                    "JOIN pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid"
+                ).fetchall()
+            )
+        )
+        await state.close()
+    assert columns[0] == columns[1]
