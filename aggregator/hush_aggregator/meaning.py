@@ -3,11 +3,12 @@
 import json
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
-from hush_common.epsilon import WEAK_ABOVE, decimal_text, posterior
+from hush_common.epsilon import WEAK_ABOVE, at_most_sure, decimal_text, percent_at_most, posterior
 from hush_common.mechanisms import (
     Channel,
     Laplace,
@@ -55,10 +56,10 @@ def alternatives(task: Task) -> dict[str, float]:
     """How many times as many people the other mechanisms of a number need for the same error, noise alone.
 
     At the epsilon of this task, each with its best parameters, at the value that is worst for it. Empty for other
-    domains, which have one mechanism, and where devices choose among several epsilons.
+    domains, which have one mechanism, and where devices choose among several epsilons or repeat their answers.
     """
     randomizer, domain = task.randomizer, task.domain
-    if isinstance(randomizer, Offers) or not isinstance(domain, NumberDomain):
+    if isinstance(randomizer, Offers) or not isinstance(domain, NumberDomain) or task.repeat == "sticky":
         return {}
     epsilon = task.epsilon_per_round
     others: list[Single] = [Laplace(epsilon, domain.steps), Multilevel(epsilon, domain.steps, best_levels(epsilon))]
@@ -159,23 +160,26 @@ def _price(task: Task) -> str:
         return (
             f"{total} (a device answers once)" if not task.offers else f"a device chooses of {choice}, and answers once"
         )
+    if task.repeat == "sticky":
+        slots = f"{task.draws} reports drawn at first, {decimal_text(task.epsilon_per_round)} each"
+        return f"{total}, charged with the first answer, for {slots}, which all {task.rounds} rounds repeat"
     return f"{total} for all {task.rounds} rounds together, {decimal_text(task.epsilon_per_round)} a round"
 
 
 def _observer(task: Task) -> str:
-    sure = f"who was 50/50 between two values becomes at most {_percent(posterior(task.epsilon))} sure"
+    sure = f"who was 50/50 between two values becomes at most {_sure(task.epsilon)} sure"
     if task.rounds == 1:
         return sure
-    return f"{sure} from all rounds, {_percent(posterior(task.epsilon_per_round))} from one"
+    if task.repeat == "sticky":
+        return (
+            f"{sure} from all rounds, {_sure(task.epsilon_per_round)} if the value never changes, and can see in which "
+            f"rounds it did"
+        )
+    return f"{sure} from all rounds, {_sure(task.epsilon_per_round)} from one"
 
 
-def _percent(probability: float) -> str:
-    """Rounded up, never to 100 %: a promise must not be better than the truth."""
-    for places in range(1, 12):
-        percent = math.ceil(probability * 100 * 10**places) / 10**places
-        if percent < 100:  # noqa: PLR2004 - per cent
-            return f"{percent:.{places}f} %"
-    return "more than 99.99999999 %"
+def _sure(epsilon: Fraction) -> str:
+    return percent_at_most(at_most_sure(epsilon))
 
 
 def _rounds(task: Task) -> str:

@@ -3,40 +3,45 @@
 import asyncio
 import json
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
+from math import inf, nextafter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hush_client import ledger, outbox
-from hush_client.ledger import Account, Charge
+from hush_client.ledger import Account, Charge, Refused
 from hush_client.places import state_directory
+from hush_client.receipt import Reason
 from hush_client.state import FILE_NAME, State
-from hush_common.epsilon import decimal_text, parse_epsilon, posterior
+from hush_common.epsilon import at_most_sure, decimal_text, parse_epsilon, percent_at_most
+from hush_common.errors import StateError
 
-__all__ = ["app", "certainty"]
+__all__ = ["app"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-_ALMOST = 0.99995
+_PRIORS = (Fraction(1, 2), Fraction(1, 100))
+"""Observers to compare: one who knows nothing of two values, one who held a value for unlikely."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The whole ledger: every account with its charges, and how many reports wait for the broker."""
+    """The whole ledger: every account with its charges, what was refused, and how many reports wait for the broker."""
 
     accounts: list[tuple[Account, list[Charge]]]
+    refused: list[Refused]
     waiting: int
 
 
-def certainty(epsilon: Fraction) -> str:
-    """How sure an observer who was 50/50 about a value can become at most: e^epsilon / (1 + e^epsilon)."""
-    share = posterior(epsilon)
-    if share > _ALMOST:
-        return "more than 99.99 %"
-    return f"{share:.1%}".replace("%", " %") if share < 0.999 else f"{share:.2%}".replace("%", " %")  # noqa: PLR2004
+@dataclass(frozen=True, slots=True)
+class _Caps:
+    lifetime: Fraction
+    total: Fraction | None
 
 
 @app.command()
@@ -45,16 +50,18 @@ def show(
         Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
     ] = None,
     lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
+    total: Annotated[str, typer.Option(help="Most that all purposes may cost together, if you set that.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show what this device has spent, on what, and what an observer could learn from it at most."""
-    cap = parse_epsilon(lifetime, field="--lifetime")
+    caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
     directory = state_directory(state)
-    page = asyncio.run(_load(directory)) if (directory / FILE_NAME).exists() else _Page([], 0)
+    page = asyncio.run(_load(directory)) if (directory / FILE_NAME).exists() else _Page([], [], 0)
     if as_json:
-        typer.echo(json.dumps(_document(page, cap)))
+        typer.echo(json.dumps(_document(page, caps)))
         return
-    typer.echo("\n".join(_lines(page, cap)) if page.accounts else f"{directory}: nothing was ever spent here.")
+    lines = list(_lines(page, caps))
+    typer.echo("\n".join(lines if page.accounts else [f"{directory}: nothing was ever spent here.", *lines]))
 
 
 async def _load(directory: Path) -> _Page:
@@ -66,24 +73,51 @@ async def _load(directory: Path) -> _Page:
 
 
 def _read(connection: sqlite3.Connection) -> _Page:
+    """Read it all, and add it up once more.
+
+    Raises:
+        StateError: an account is not the sum of its charges.
+    """
     accounts = ledger.accounts(connection)
     pages = [(account, ledger.charges(connection, account.device, account.purpose)) for account in accounts]
-    return _Page(pages, outbox.count(connection))
+    for account, charges in pages:
+        if account.spent != sum(charge.epsilon for charge in charges):
+            raise StateError(f"the account of {account.device!r} does not add up; {ledger.DAMAGED}")
+    return _Page(pages, ledger.refusals(connection), outbox.count(connection))
 
 
-def _document(page: _Page, cap: Fraction) -> dict[str, object]:
+def _totals(page: _Page) -> dict[str, Fraction]:
+    """What each device has spent on all purposes together."""
+    pages = groupby(page.accounts, lambda entry: entry[0].device)
+    return {device: sum((account.spent for account, _ in group), Fraction(0)) for device, group in pages}
+
+
+def _document(page: _Page, caps: _Caps) -> dict[str, object]:
     return {
         "v": 1,
+        "devices": [
+            {
+                "device": device,
+                "spent": decimal_text(total),
+                "cap": None if caps.total is None else decimal_text(caps.total),
+                "at_most_sure": {
+                    decimal_text(prior): min(nextafter(float(at_most_sure(total, prior)), inf), 1.0)
+                    for prior in _PRIORS
+                },
+            }
+            for device, total in _totals(page).items()
+        ],
         "accounts": [
             {
                 "device": account.device,
                 "purpose": account.purpose,
                 "spent": decimal_text(account.spent),
-                "cap": decimal_text(cap),
+                "cap": decimal_text(caps.lifetime),
                 "charges": [_charge(charge) for charge in charges],
             }
             for account, charges in page.accounts
         ],
+        "refused": [_refusal(entry) for entry in page.refused],
         "waiting": page.waiting,
     }
 
@@ -91,32 +125,71 @@ def _document(page: _Page, cap: Fraction) -> dict[str, object]:
 def _charge(charge: Charge) -> dict[str, object]:
     return {
         "at": charge.charged_at.isoformat(),
+        "kind": charge.kind,
         "task": charge.task,
         "digest": charge.digest.hex(),
         "round": charge.round,
         "mechanism": charge.mechanism,
         "epsilon": decimal_text(charge.epsilon),
         "report_id": charge.report_id.hex(),
+        "resends": charge.resends,
     }
 
 
-def _lines(page: _Page, cap: Fraction) -> list[str]:
-    lines: list[str] = []
-    totals: dict[str, Fraction] = {}
+def _refusal(entry: Refused) -> dict[str, object]:
+    return {
+        "at": entry.refused_at.isoformat(),
+        "device": entry.device,
+        "purpose": entry.purpose,
+        "task": entry.task,
+        "round": entry.round,
+        "reason": entry.reason,
+        "epsilon": decimal_text(entry.epsilon),
+    }
+
+
+def _lines(page: _Page, caps: _Caps) -> Iterator[str]:
     for account, charges in page.accounts:
-        totals[account.device] = totals.get(account.device, Fraction(0)) + account.spent
-        spent = f"epsilon {decimal_text(account.spent)} of {decimal_text(cap)}"
-        lines.append(f"{account.device}, for {account.purpose or 'no stated purpose'}: {spent}")
-        lines += [
-            f"    {charge.charged_at:%Y-%m-%d %H:%M} UTC  {charge.task}, round {charge.round}: "
-            f"epsilon {decimal_text(charge.epsilon)} ({charge.mechanism})"
-            for charge in charges
-        ]
-    lines += [
-        f"{device}: whoever was 50/50 about an answer can be at most {certainty(total)} sure of it, "
-        f"even with all its reports in hand (epsilon {decimal_text(total)} in total)."
-        for device, total in totals.items()
-    ]
+        spent = f"epsilon {decimal_text(account.spent)} of {decimal_text(caps.lifetime)}"
+        yield f"{account.device}, for {account.purpose or 'no stated purpose'}: {spent}"
+        yield from (f"    {_line(charge)}" for charge in charges)
+    yield from (f"{entry.device} {_sentence(entry)}" for entry in page.refused)
+    for device, total in _totals(page).items():
+        yield _inference(device, total, caps)
+        if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
+            yield f"{device}: each purpose has its own budget, and whoever asks words the purpose; a total bounds all."
+    for device, task in _repeated(page):
+        yield f"{device}: {task} repeats its reports: when the value changed may show, and no epsilon counts that."
     if page.waiting:
-        lines.append(f"{page.waiting} of these reports still wait for the broker; they will be sent unchanged.")
-    return lines
+        yield f"{page.waiting} of these reports still wait for the broker; they will be sent unchanged."
+
+
+def _repeated(page: _Page) -> dict[tuple[str, str], None]:
+    """Who has answered which tasks from memory, in order."""
+    memos = (charge for _, charges in page.accounts for charge in charges if charge.kind == "memo")
+    return dict.fromkeys((charge.device, charge.task) for charge in memos)
+
+
+def _line(charge: Charge) -> str:
+    how = charge.mechanism if charge.kind == "draw" else f"{charge.mechanism}, from memory"
+    again = f", sent {charge.resends + 1} times" if charge.resends else ""
+    return (
+        f"{charge.charged_at:%Y-%m-%d %H:%M} UTC  {charge.task}, round {charge.round}: "
+        f"epsilon {decimal_text(charge.epsilon)} ({how}{again})"
+    )
+
+
+def _sentence(entry: Refused) -> str:
+    known = entry.reason in set(Reason)
+    why = Reason(entry.reason).meaning if known else entry.reason  # a newer hush may have more reasons
+    round_ = "" if entry.round is None else f", round {entry.round}"
+    return f"refused {entry.task}{round_} (epsilon {decimal_text(entry.epsilon)}): {why}."
+
+
+def _inference(device: str, total: Fraction, caps: _Caps) -> str:
+    even, unlikely = (percent_at_most(at_most_sure(total, prior)) for prior in _PRIORS)
+    spent = f"epsilon {decimal_text(total)}" + ("" if caps.total is None else f" of {decimal_text(caps.total)}")
+    return (
+        f"{device}: with all its reports in hand, someone who was 50/50 about an answer can become at most {even} sure "
+        f"of it, someone who thought it 1 % likely at most {unlikely} ({spent} in total)."
+    )

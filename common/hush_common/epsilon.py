@@ -17,10 +17,12 @@ __all__ = [
     "SMALLEST",
     "WEAK_ABOVE",
     "WEIGHT_OF_TRUTH",
+    "at_most_sure",
     "certified_exp",
     "decimal_text",
     "log_ceiling",
     "parse_epsilon",
+    "percent_at_most",
     "posterior",
     "weight_of_lie",
 ]
@@ -74,6 +76,29 @@ def posterior(epsilon: Fraction) -> float:
     For people to read; no probability of a device is made of it.
     """
     return 1 / (1 + exp(-float(epsilon)))
+
+
+def at_most_sure(epsilon: Fraction, prior: Fraction = Fraction(1, 2)) -> Fraction:
+    """An upper bound, within 2^-300, of what an observer can become sure of: p·e^epsilon/(p·e^epsilon + 1 - p).
+
+    Args:
+        epsilon: what all reports lose together; beyond 64 the bound is 1.
+        prior: p, how likely the observer held a value to be before, as against any other one; in [0, 1].
+    """
+    if epsilon > 64:  # noqa: PLR2004 - as far as `certified_exp` goes
+        return Fraction(prior > 0)
+    odds = prior * certified_exp(epsilon)[1]
+    return odds / (odds + 1 - prior)
+
+
+def percent_at_most(share: Fraction) -> str:
+    """A share of one in per cent, rounded up and never to 100 %: a promise must not be better than the truth."""
+    for places in range(1, 12):
+        unit = 10**places
+        percent = ceil(share * 100 * unit)
+        if percent < 100 * unit:
+            return f"{percent // unit}.{percent % unit:0{places}d} %"
+    return "more than 99.99999999 %"
 
 
 def certified_exp(x: Fraction) -> tuple[Fraction, Fraction]:

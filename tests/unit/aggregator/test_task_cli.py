@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hush_aggregator.meaning import alternatives, expected_error, text, warning
+from hush_aggregator.meaning import alternatives, expected_error, meaning, text, warning
 from hush_aggregator.task_cli import app
 from hush_common.epsilon import posterior
 from hush_common.errors import TaskError
@@ -58,6 +58,15 @@ def test_the_price_of_rounds_is_told_in_total_and_for_one() -> None:
     assert "2 for all 4 rounds together, 0.5 a round" in told
     assert "88.1 % sure from all rounds, 62.3 % from one" in told
     assert expected_error(task, 100) == pytest.approx(1.959964 * 100 / 0.5 * math.sqrt(2 / 100), rel=1e-5)
+
+
+def test_check_says_what_a_sticky_task_hides_and_what_not() -> None:
+    rounds = {"rounds": 30, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "repeat": "sticky"}
+    told = text(make_task({**HEIGHTS, **rounds, "epsilon": "2"}))
+    assert "2, charged with the first answer, for 2 reports drawn at first, 1 each, which all 30 rounds repeat" in told
+    assert "88.1 % sure from all rounds, 73.2 % if the value never changes, and can see in which rounds it did" in told
+    assert "instead" not in told  # no other mechanism repeats its answers
+    assert meaning(make_task({**HEIGHTS, **rounds, "epsilon": "2"}))["repeat"] == "sticky"
 
 
 def test_the_error_of_a_question_is_that_of_randomized_response() -> None:

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from hush_common.epsilon import (
     WEIGHT_OF_TRUTH,
+    at_most_sure,
     certified_exp,
     decimal_text,
     log_ceiling,
     parse_epsilon,
+    percent_at_most,
+    posterior,
     weight_of_lie,
 )
 from hush_common.errors import EpsilonError
@@ -105,3 +108,42 @@ def test_a_ratio_without_a_positive_or_admissible_logarithm_is_refused() -> None
     for ratio in (Fraction(1), Fraction(1, 2), Fraction(10**22)):
         with pytest.raises(ValueError, match=r"logarithm|exceeds"):
             log_ceiling(ratio)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "from_half", "from_one_percent"),
+    [
+        ("0", "50.0 %", "1.0 %"),
+        ("0.000001", "50.1 %", "1.1 %"),
+        ("0.1", "52.5 %", "1.2 %"),
+        ("0.5", "62.3 %", "1.7 %"),
+        ("1", "73.2 %", "2.7 %"),
+        ("2", "88.1 %", "7.0 %"),
+        ("4", "98.3 %", "35.6 %"),
+        ("8", "99.97 %", "96.8 %"),
+        ("50", "more than 99.99999999 %", "more than 99.99999999 %"),
+        ("65", "more than 99.99999999 %", "more than 99.99999999 %"),
+        ("1000000", "more than 99.99999999 %", "more than 99.99999999 %"),
+    ],
+)
+def test_what_an_observer_can_infer_is_rounded_up_and_never_to_certainty(
+    epsilon: str, from_half: str, from_one_percent: str
+) -> None:
+    assert percent_at_most(at_most_sure(Fraction(epsilon))) == from_half
+    assert percent_at_most(at_most_sure(Fraction(epsilon), Fraction(1, 100))) == from_one_percent
+
+
+@given(EPSILONS, st.fractions(0, 1))
+def test_the_bound_of_what_can_be_inferred_is_above_bayes_rule_and_tight(epsilon: Fraction, prior: Fraction) -> None:
+    with localcontext() as context:
+        context.prec = 120
+        odds = (Decimal(epsilon.numerator) / epsilon.denominator).exp() * prior.numerator
+        exact = odds / (odds + prior.denominator - prior.numerator)
+    bound = at_most_sure(epsilon, prior)
+    assert Fraction(exact) - Fraction(1, 10**100) <= bound <= Fraction(exact) + Fraction(1, 10**80)
+    assert 0 <= bound <= 1
+
+
+def test_the_number_for_programs_is_that_of_the_bound() -> None:
+    for epsilon in (Fraction(1, 10), Fraction(1), Fraction(20)):
+        assert posterior(epsilon) == pytest.approx(float(at_most_sure(epsilon)), rel=1e-15)

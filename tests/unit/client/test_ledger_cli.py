@@ -1,0 +1,143 @@
+"""`hush ledger` in words and in JSON: draws, memories, refusals and what an observer could infer at most."""
+
+import asyncio
+import json
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from fake_transport import make_heights
+from typer.testing import CliRunner
+
+from hush_client import ledger
+from hush_client.answer import Question, answer
+from hush_client.ledger_cli import app
+from hush_client.policy import Policy
+from hush_client.receipt import Reason
+from hush_client.state import FILE_NAME, State
+from hush_common.errors import StateError
+from hush_common.rng import SystemRng
+from hush_common.task_file import decode_task
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+INFERENCE = (
+    "someone who was 50/50 about an answer can become at most 84.2 % sure of it, "
+    "someone who thought it 1 % likely at most 5.1 %"
+)
+STEPS = decode_task(make_heights(id="steps", purpose="health", **DAILY))
+STICKY = decode_task(make_heights(id="sticky", repeat="sticky", **DAILY))
+
+
+def write(connection: sqlite3.Connection) -> None:
+    for task, days, policy in (
+        (STEPS, (0, 1), Policy()),
+        (STICKY, (0, 1, 2), Policy(sticky=True)),
+        (STEPS, (2,), Policy(total=1)),  # type: ignore[arg-type]  # an int is exact, too
+    ):
+        for day in days:
+            question = Question("d", task, 172.0, "topic", policy, NOW + timedelta(days=day))
+            receipt, _ = answer(connection, question, SystemRng())
+    assert receipt.status == "refused"
+    ledger.resent(connection, [ledger.charges(connection, "d", "health")[1].report_id])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    async def prepare() -> None:
+        state = await State.open(tmp_path)
+        await state.run(write)
+        await state.close()
+
+    asyncio.run(prepare())
+    return tmp_path
+
+
+def run(directory: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(app, ["--state", str(directory), *arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(directory: Path) -> None:
+    assert run(directory).splitlines() == [
+        "d, for health: epsilon 2/3 of 4",
+        "    2026-01-01 12:00 UTC  steps, round 0: epsilon 1/3 (laplace)",
+        "    2026-01-02 12:00 UTC  steps, round 1: epsilon 1/3 (laplace, sent 2 times)",
+        "d, for workplaces: epsilon 1 of 4",
+        "    2026-01-01 12:00 UTC  sticky, round 0: epsilon 1 (multilevel)",
+        "    2026-01-02 12:00 UTC  sticky, round 1: epsilon 0 (multilevel, from memory)",
+        "    2026-01-03 12:00 UTC  sticky, round 2: epsilon 0 (multilevel, from memory)",
+        f"d refused steps, round 2 (epsilon 1/3): {Reason.OVER_TOTAL.meaning}.",
+        f"d: with all its reports in hand, {INFERENCE} (epsilon 5/3 in total).",
+        "d: each purpose has its own budget, and whoever asks words the purpose; a total bounds all.",
+        "d: sticky repeats its reports: when the value changed may show, and no epsilon counts that.",
+        "5 of these reports still wait for the broker; they will be sent unchanged.",
+    ]
+
+
+def test_a_total_is_shown_beside_what_was_spent_of_it(directory: Path) -> None:
+    text = run(directory, "--total", "6", "--lifetime", "1")
+    assert "epsilon 2/3 of 1" in text
+    assert "(epsilon 5/3 of 6 in total)" in text
+    assert "words the purpose" not in text
+
+
+def test_json_has_everything_exactly(directory: Path) -> None:
+    document = json.loads(run(directory, "--json", "--total", "6"))
+    (device,) = document["devices"]
+    assert (device["spent"], device["cap"]) == ("5/3", "6")
+    assert device["at_most_sure"]["0.5"] == pytest.approx(0.8411308951190849, rel=1e-15)
+    assert device["at_most_sure"]["0.5"] >= 0.8411308951190849
+    assert device["at_most_sure"]["0.01"] == pytest.approx(0.0507620, rel=1e-4)
+    kinds = [[charge["kind"] for charge in account["charges"]] for account in document["accounts"]]
+    assert kinds == [["draw", "draw"], ["draw", "memo", "memo"]]
+    assert [charge["resends"] for charge in document["accounts"][0]["charges"]] == [0, 1]
+    assert document["refused"] == [
+        {
+            "at": "2026-01-03T12:00:00+00:00",
+            "device": "d",
+            "purpose": "health",
+            "task": "steps",
+            "round": 2,
+            "reason": "over_total",
+            "epsilon": "1/3",
+        }
+    ]
+    assert document["waiting"] == 5
+
+
+def test_neither_value_nor_memory_is_ever_printed(directory: Path) -> None:
+    text = run(directory) + run(directory, "--json")
+    assert "172" not in text
+    assert "threshold" not in text
+
+
+def test_a_refusal_of_a_reason_that_is_not_known_here_is_shown_as_it_is(directory: Path) -> None:
+    with sqlite3.connect(directory / FILE_NAME) as connection:
+        connection.execute("UPDATE refusal SET reason = 'of_a_newer_hush'")
+    connection.close()
+    assert "d refused steps, round 2 (epsilon 1/3): of_a_newer_hush." in run(directory)
+
+
+def test_an_account_that_is_not_the_sum_of_its_charges_is_told(directory: Path) -> None:
+    with sqlite3.connect(directory / FILE_NAME) as connection:
+        connection.execute("UPDATE account SET spent = '1/2' WHERE purpose = 'health'")
+    connection.close()
+    with pytest.raises(StateError, match="does not add up"):
+        run(directory)
+
+
+def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
+    async def prepare() -> None:
+        state = await State.open(tmp_path)
+        question = Question("d", STICKY, 172.0, "topic", Policy(), NOW)
+        await state.run(lambda connection: answer(connection, question, SystemRng()))
+        await state.close()
+
+    asyncio.run(prepare())
+    first, second = run(tmp_path).splitlines()
+    assert first.endswith("nothing was ever spent here.")
+    assert second.startswith("d refused sticky, round 0 (epsilon 1): its repeated answer shows")
