@@ -42,6 +42,8 @@ def document(
     }
     if task.rounds > 1:  # `epsilon` is the loss of all rounds together
         result["epsilon_per_round"] = decimal_text(task.epsilon_per_round)
+    if task.repeat == "sticky":  # its rounds share their noise: whoever averages them gains nothing
+        result["repeat"] = task.repeat
     if task.offers:
         result["offers"] = [decimal_text(epsilon) for epsilon in task.offers]
     if task.unit:

@@ -77,9 +77,12 @@ def _speed(rounds: tuple[Round, ...]) -> dict[str, float]:
 
 
 def _spent(outcome: Outcome) -> str:
-    """The most that one device has spent: what a round costs, as often as it answered."""
+    """The most that one device has spent: what a round costs, as often as it answered, or all of it at first."""
     answered = Counter(device for done in outcome.rounds for device in done.reporters)
-    return decimal_text(max(answered.values(), default=0) * outcome.task.epsilon_per_round)
+    most = max(answered.values(), default=0)
+    if outcome.task.repeat == "sticky":
+        return decimal_text(outcome.task.epsilon * min(most, 1))
+    return decimal_text(most * outcome.task.epsilon_per_round)
 
 
 def _broker(plan: Plan) -> str:

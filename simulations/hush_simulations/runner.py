@@ -108,7 +108,7 @@ class _Run:
             name=self._ways.sender(number),
             state=self._directory / f"gateway-{number}",
             # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
-            policy=Policy(max_epsilon=limit, lifetime=limit),
+            policy=Policy(max_epsilon=limit, lifetime=limit, sticky=True),
             spread=0,  # nobody watches the time of sending here
             rng=None if seed is None else SeededRng(seed, number),
             clock=self._clock,

@@ -56,6 +56,17 @@ async def test_one_device_is_enough() -> None:
     assert_complete(await simulate(plan(count=1)), 1)
 
 
+@pytest.mark.parametrize("name", ["heights", "survey"])
+async def test_sticky_devices_that_do_not_change_report_the_same_in_every_round_and_pay_once(name: str) -> None:
+    scenario = SCENARIOS[name].repeated(3, datetime.now(UTC)).asking(repeat="sticky", mechanism="auto")
+    the_plan = plan(name, 40, scenario=scenario, engine="memory")
+    outcome = await simulate(the_plan)
+    assert_complete(outcome, 40)
+    assert len({done.received.ids for done in outcome.rounds}) == 3
+    assert len({done.result["mean"] for done in outcome.rounds}) == 1
+    assert document(the_plan, outcome, None)["epsilon_spent"] == "1"
+
+
 async def test_every_device_answers_every_round_and_epsilon_is_split() -> None:
     scenario = SCENARIOS["heights"].repeated(3, datetime.now(UTC))
     the_plan = plan(scenario=scenario, count=20, engine="memory")

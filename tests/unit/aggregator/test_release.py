@@ -54,6 +54,13 @@ def result_of(document_of: dict[str, object], bodies: list[tuple[int, ...]]) -> 
     return result
 
 
+def test_rounds_that_share_their_noise_are_told() -> None:
+    rounds = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "domain": {"kind": "bit"}}
+    assert "repeat" not in result_of(rounds, [(1,)])
+    sticky = result_of({**rounds, "repeat": "sticky"}, [(1,)])
+    assert (sticky["repeat"], sticky["epsilon"], sticky["epsilon_per_round"]) == ("sticky", "1", "0.5")
+
+
 def test_categories_come_with_both_kinds_of_intervals_and_the_second_view() -> None:
     labels = ["red", "green", "blue"]
     result = result_of({"domain": {"kind": "category", "labels": labels}, "enrolled": 9}, [(1,), (2,), (2,)])
