@@ -16,7 +16,7 @@ from hush_common.mechanisms.multilevel import Multilevel
 from hush_common.mechanisms.offers import Offers, Single
 from hush_common.mechanisms.parameters import MechanismName, Parameters
 from hush_common.mechanisms.randomized_response import RandomizedResponse
-from hush_common.mechanisms.sticky import Levelled, slots
+from hush_common.mechanisms.sticky import Levelled
 from hush_common.report import DIGEST_BYTES
 
 __all__ = ["CLOCK_SKEW", "MOST_OFFERS", "Repeat", "Task", "digest_of", "is_task_id"]
@@ -114,12 +114,17 @@ class Task:
             return
         if self.mechanism not in _STICKY:
             raise TaskError("repeat", f"{self.mechanism!r} has no sticky answers, only {' and '.join(_STICKY)} have")
-        if self.rounds == 1:
-            raise TaskError("repeat", "one round is not repeated; drop repeat, or ask for more rounds")
         if self.offers:
             raise TaskError("repeat", "a sticky task has one epsilon; drop offers, or ask afresh each round")
-        if self.mechanism == "multilevel" and len(self.parameters.levels) != 1:
-            raise TaskError("levels", "is missing, or too many; a sticky task needs one number")
+        levels = self.parameters.levels
+        if self.mechanism == "multilevel" and (len(levels) != 1 or levels[0] < 1):
+            raise TaskError("levels", f"{list(levels)} is not the one positive number that a sticky task needs")
+        if self.rounds <= self.draws:
+            raise TaskError(
+                "repeat",
+                f"{self.rounds} rounds would share {self.draws} draws: fresh answers cost no more and hide more; "
+                f"drop repeat, or ask for more rounds",
+            )
 
     def _check_epsilon(self) -> None:
         if not SMALLEST <= self.epsilon <= LARGEST:
@@ -170,10 +175,10 @@ class Task:
 
     @property
     def draws(self) -> int:
-        """Over how many draws `epsilon` is split: one a round, or the slots of a memory that the rounds can show."""
+        """Over how many draws `epsilon` is split: one a round, or the G + 1 of a sticky memory."""
         if self.repeat == "fresh":
             return self.rounds
-        return slots(self.parameters.levels[0] if self.parameters.levels else 1, self.rounds)
+        return 1 + (self.parameters.levels[0] if self.parameters.levels else 1)
 
     @property
     def epsilon_per_round(self) -> Fraction:

@@ -14,7 +14,7 @@ from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import TaskError
 from hush_common.mechanisms.build import complete, fitting
 from hush_common.mechanisms.parameters import Coins, MechanismName, Parameters, Table
-from hush_common.mechanisms.sticky import best_sticky_levels, slots
+from hush_common.mechanisms.sticky import best_sticky_levels
 from hush_common.mechanisms.tables import choose, shipped, shipped_at
 from hush_common.task import Repeat, Task
 
@@ -209,7 +209,7 @@ def _epsilon(model: _Document, coins: Coins | None) -> Fraction:
         return parse_epsilon(model.epsilon)
     if coins is None:
         raise TaskError("epsilon", 'is missing; write for example epsilon = "1"')
-    return coins.epsilon() * (slots(1, model.rounds) if model.repeat == "sticky" else model.rounds)
+    return coins.epsilon() * (2 if model.repeat == "sticky" else model.rounds)
 
 
 def _coins(model: _Coins) -> Coins:

@@ -15,20 +15,21 @@ share their noise: a mean over rounds is hardly more precise than one of them, a
 
 Privacy of all T rounds together. The *pattern* of a sequence of values is which rounds share a level. Given thresholds
 under which two sequences have the same pattern, of k groups of rounds, the ratio of the probabilities of any reports is
-a product of k ratios of one z each, hence at most e^(k·e), and k ≤ slots = min(T, G + 1). Averages over thresholds
-keep the bound: for any two sequences x, x' of values, any reports y and any pattern w that both can have,
+a product of k ratios of one z each, hence at most e^(k·e), and k ≤ G + 1. Averages over thresholds keep the bound: for
+any two sequences x, x' of values, any reports y and any pattern w that both can have,
 
-    P(y | x, w) ≤ e^epsilon · P(y | x', w),    epsilon = slots·e,
+    P(y | x, w) ≤ e^epsilon · P(y | x', w),    epsilon = (G + 1)·e,
 
-and two permuted levels attain it. This epsilon is what the task declares, and what a device charges in full with its
-first answer: were a slot charged when a value first needs it, the ledger, and every refusal made of it, would tell of
-the value. Values that never change have one pattern, of one group: they lose e, however many rounds there are.
+and permuted levels attain it once there are G + 1 rounds. This epsilon is what the task declares, and what a device
+charges in full with its first answer: were a slot charged when a value first needs it, the ledger, and every refusal
+made of it, would tell of the value. Values that never change have one pattern, of one group: they lose e, however many
+rounds there are.
 
 What it does not hide is the pattern. Two rounds with different reports prove that the value changed in between, and no
 epsilon bounds that. No scheme of this kind could: reports that carry I about each of T unrelated values carry T·I
 together, and an epsilon bounds that sum. A change from i to i' changes the level with probability at most
-G·|i - i'|/m. So sticky answers suit values that rarely change; `repeat = "fresh"` protects all of them, at epsilon/T a
-round.
+G·|i - i'|/m. So sticky answers suit values that rarely change; `repeat = "fresh"` hides every change, at epsilon/T a
+round. Over T ≤ G + 1 rounds that is no less, so that sticky answers would cost the same and hide less.
 
 Source: Ding, Kulkarni and Yekhanin 2017 (alpha-point rounding with memoized reports, for G = 1; their behaviour
 patterns are the patterns here).
@@ -37,19 +38,14 @@ patterns are the patterns here).
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel, best_levels
+from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel
 from hush_common.mechanisms.randomized_response import RandomizedResponse
 from hush_common.rng import Rng
 
-__all__ = ["Levelled", "Memory", "best_sticky_levels", "slots"]
+__all__ = ["Levelled", "Memory", "best_sticky_levels"]
 
 Levelled = Multilevel | RandomizedResponse
 """The mechanisms that see a level, of few."""
-
-
-def slots(levels: int, rounds: int) -> int:
-    """How many reports of a memory the rounds of a task can show at most: min(T, G + 1)."""
-    return min(rounds, levels + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +99,14 @@ def _grid(mechanism: Levelled) -> tuple[int, int]:
 def best_sticky_levels(epsilon: Fraction, rounds: int) -> int:
     """The G of least worst-case variance if `epsilon` is the total: more levels round less, and share it among more.
 
-    On a tie the smaller. Three rounds or more need one level up to epsilon = 5.2, two up to 2·ln 3. Like `best_levels`,
-    decided once, by public numbers.
+    On a tie the smaller, and at most T - 2. It is 1 up to epsilon = 5.28. Like `best_levels`, decided once, by public
+    numbers.
     """
-    best, least = 1, _worst(epsilon, rounds, 1)
-    for levels in range(2, min(rounds - 1, MOST_LEVELS + 1)):
-        if (worst := _worst(epsilon, rounds, levels)) < least * (1 - 1e-12):
+    best, least = 1, float("inf")
+    for levels in range(1, max(min(rounds - 2, MOST_LEVELS), 1) + 1):
+        worst = Multilevel(epsilon / (levels + 1), levels, levels).worst_variance
+        if worst < least * (1 - 1e-12):
             best, least = levels, worst
-        elif levels > 2 * best + 8:
+        elif levels > 2 * best + 8:  # the worst variance has one minimum
             break
-    # From here on the rounds cannot show all levels, and each slot keeps the same share.
-    many = min(max(best_levels(epsilon / rounds), rounds - 1), MOST_LEVELS)
-    return many if _worst(epsilon, rounds, many) < least * (1 - 1e-12) else best
-
-
-def _worst(epsilon: Fraction, rounds: int, levels: int) -> float:
-    return Multilevel(epsilon / slots(levels, rounds), levels, levels).worst_variance
+    return best

@@ -51,12 +51,17 @@ COINS: dict[str, Any] = {"id": "coins", "domain": BIT, "coins": {"truth": "0.5",
         ({**DAILY, "epsilon": "0.000001"}, "epsilon"),
         ({**DAILY, "repeat": "often"}, "repeat"),
         ({**STICKY, "rounds": 1}, "repeat"),
+        ({**STICKY, "rounds": 2}, "repeat"),
+        ({**STICKY, "levels": 3}, "repeat"),
+        ({**STICKY, "rounds": 2, "domain": BIT}, "repeat"),
         ({**STICKY, "rounds": 0}, "rounds"),
         ({**STICKY, "mechanism": "laplace"}, "repeat"),
         ({**STICKY, "offers": ["0.5", "1"]}, "repeat"),
         ({**STICKY, "domain": {"kind": "category", "labels": ["a", "b"]}}, "repeat"),
         ({**STICKY, "levels": [1, 2]}, "levels"),
-        ({**STICKY, "levels": 1025}, "levels"),
+        ({**STICKY, "levels": 1025, "rounds": 2000}, "levels"),
+        ({**STICKY, "levels": 0}, "levels"),
+        ({**STICKY, "levels": -1}, "levels"),
         ({**STICKY, "epsilon": "0.000001"}, "epsilon"),
         ({"opens": "2026-01-01T00:00:00"}, "opens"),
         ({"opens": "yesterday"}, "opens"),
@@ -199,12 +204,12 @@ def test_coins_over_rounds_cost_their_epsilon_each_time() -> None:
     assert task.randomizer.epsilon == Fraction("1.098613")
 
 
-def test_a_sticky_task_splits_its_epsilon_over_the_slots_that_its_rounds_can_show() -> None:
+def test_a_sticky_task_splits_its_epsilon_over_the_reports_of_its_memory() -> None:
     number = make_task({**STICKY, "rounds": 365})
     assert (number.mechanism, number.parameters.levels, number.draws) == ("multilevel", (1,), 2)
     assert number.randomizer.epsilon == number.epsilon_per_round == Fraction(1, 2)
-    few = make_task({**STICKY, "rounds": 2, "levels": 9})
-    assert (few.draws, few.randomizer.epsilon) == (2, Fraction(1, 2))
+    finer = make_task({**STICKY, "rounds": 365, "levels": 9})
+    assert (finer.draws, finer.randomizer.epsilon) == (10, Fraction(1, 10))
     bit = make_task({**STICKY, "domain": BIT})
     assert (bit.draws, bit.randomizer.epsilon) == (2, Fraction(1, 2))
     coins = make_task({**STICKY, **COINS, "epsilon": None})
