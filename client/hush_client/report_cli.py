@@ -125,6 +125,12 @@ def report(
     ] = "",
     max_epsilon: Annotated[str, typer.Option(help="Most that one task may cost.")] = "4",
     lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
+    total: Annotated[
+        str, typer.Option(help="Most that all purposes may cost together; else there is no such limit.")
+    ] = "",
+    sticky: Annotated[
+        bool, typer.Option("--sticky", help="Answer sticky tasks, too: when a value changes shows.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
 ) -> None:
     """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it."""
@@ -133,7 +139,12 @@ def report(
     for option, seconds in (("--timeout", timeout), ("--spread", spread)):
         if not math.isfinite(seconds):
             raise typer.BadParameter(f"{option} {seconds} is no number of seconds; write for example 10")
-    policy = Policy(parse_epsilon(max_epsilon, field="--max-epsilon"), parse_epsilon(lifetime, field="--lifetime"))
+    policy = Policy(
+        parse_epsilon(max_epsilon, field="--max-epsilon"),
+        parse_epsilon(lifetime, field="--lifetime"),
+        parse_epsilon(total, field="--total") if total else None,
+        sticky,
+    )
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
     address = _address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     order = _Order(address, device, state_directory(state), timeout, spread, policy, chosen)

@@ -32,9 +32,11 @@ async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
     axes = [{"name": name, "lower": -1.0, "upper": 1.0} for name in ("x", "y")]
     move = {"id": "move", "epsilon": "1", "purpose": "moving", "domain": {"kind": "vector", "coordinates": axes}}
     smoker = {"id": "smoker", "epsilon": "1", "purpose": "health", "domain": {"kind": "bit"}}
+    daily = {"rounds": 100_000, "round_every": "1d", "opens": "2020-01-01T00:00:00Z", "repeat": "sticky"}
+    habit = {"id": "habit", "epsilon": "1", "purpose": "habits", "domain": {"kind": "bit"}} | daily
     async with aiomqtt.Client("127.0.0.1", mosquitto.port) as administrator:
         await administrator.publish(task_topic("heights"), make_heights(), qos=1, retain=True)
-        for document in (smoker, choice, colour, move):
+        for document in (smoker, choice, colour, move, habit):
             task = make_task(document)
             await administrator.publish(task_topic(task.id), task.payload, qos=1, retain=True)
 
@@ -221,3 +223,16 @@ def test_a_label_and_a_vector_are_typed_as_they_are(hush: Hush) -> None:
     assert moved.returncode == 0, moved.stderr
     assert "A number lies outside its bounds" in moved.stdout
     assert_one_line(hush("report", "colour", "blue", "--device", "other").stderr, "'blue'", "red, light blue")
+
+
+def test_a_sticky_task_is_answered_where_the_person_admits_that_changes_show(hush: Hush) -> None:
+    refused = hush("report", "habit", "yes")
+    assert refused.returncode == 1
+    assert_one_line(refused.stderr, "refused: its repeated answer shows when the value changes")
+    assert "cost epsilon 1; spent for habits: epsilon 1 of 4" in hush("report", "habit", "yes", "--sticky").stdout
+
+
+def test_a_total_bounds_all_purposes(hush: Hush) -> None:
+    assert hush("report", "heights", "172", "--total", "1.5").returncode == 0
+    refused = hush("report", "smoker", "yes", "--total", "1.5")
+    assert_one_line(refused.stderr, "refused", "all purposes together", "nothing was spent")
