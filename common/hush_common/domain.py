@@ -5,6 +5,7 @@ rounded, because the *index* is what is bounded (MATHS: any two indices are at m
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,6 +20,8 @@ __all__ = ["GRID_STEPS", "BitDomain", "CategoryDomain", "Coordinate", "Domain", 
 
 MOST_LABELS = 1024
 LABEL_LIMIT = 100
+UNIT_LIMIT = 40
+_LARGEST = sys.float_info.max
 GRID_STEPS = 1 << 20
 """Steps of the grid of a number: rounding to it moves a value by at most (upper - lower) / 2^21."""
 
@@ -56,7 +59,7 @@ class NumberDomain:
         steps: grid steps; `GRID_STEPS` in every published task, fewer in an enumeration.
 
     Raises:
-        TaskError: bounds that are not finite, not in order, or too far apart.
+        TaskError: bounds that are not finite, not in order, or too far apart; a unit that is no short line.
     """
 
     lower: float
@@ -66,9 +69,20 @@ class NumberDomain:
     steps: int = GRID_STEPS
 
     def __post_init__(self) -> None:
-        for name, bound in (("lower", self.lower), ("upper", self.upper)):
-            if not math.isfinite(bound):
-                raise TaskError(f"domain.{name}", f"{bound} is not a finite number; write the bound of a legal value")
+        for name in ("lower", "upper"):
+            bound = getattr(self, name)
+            if isinstance(bound, bool) or not isinstance(bound, int | float):
+                raise TaskError(f"domain.{name}", f"{str(bound)[:40]!r} is no number; write the bound of a legal value")
+            if not -_LARGEST <= bound <= _LARGEST:
+                shown = bound if isinstance(bound, float) else "an integer beyond all floats"
+                raise TaskError(f"domain.{name}", f"{shown} is not a finite number; write the bound of a legal value")
+            object.__setattr__(self, name, float(bound))
+        if not _is_line(self.unit, UNIT_LIMIT):
+            raise TaskError("domain.unit", f"{str(self.unit)[:40]!r} is no line of at most {UNIT_LIMIT} letters")
+        if self.outside not in ("clamp", "refuse"):
+            raise TaskError("domain.outside", f"{str(self.outside)[:40]!r} is neither 'clamp' nor 'refuse'; choose one")
+        if type(self.steps) is not int or not 1 <= self.steps <= GRID_STEPS:
+            raise TaskError("domain.steps", f"{self.steps!r} is no integer from 1 to {GRID_STEPS}")
         if not self.lower < self.upper:
             raise TaskError("domain.lower", f"{self.lower} is not below upper = {self.upper}; swap or widen the bounds")
         if not math.isfinite(self.upper - self.lower):
@@ -128,10 +142,12 @@ class CategoryDomain:
     labels: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not _is_tuple_of(str, self.labels):
+            raise TaskError("domain.labels", "are no tuple of texts; write each label in quotes")
         if not 2 <= len(self.labels) <= MOST_LABELS:  # noqa: PLR2004 - one category is no question
             raise TaskError("domain.labels", f"{len(self.labels)} labels; a category has 2 to {MOST_LABELS}")
         for place, label in enumerate(self.labels):
-            if not label.strip() or not label.isprintable() or len(label) > LABEL_LIMIT:
+            if not _is_line(label, LABEL_LIMIT) or not label.strip():
                 raise TaskError(
                     "domain.labels", f"label {place + 1}, {label[:40]!r}, is no line of 1 to {LABEL_LIMIT} letters"
                 )
@@ -158,9 +174,16 @@ class CategoryDomain:
 
 @dataclass(frozen=True)
 class Coordinate(NumberDomain):
-    """One bounded number of a vector, with a name."""
+    """One bounded number of a vector, with a name: a line of 1 to 100 letters."""
 
     name: str = ""
+
+    def __post_init__(self) -> None:
+        NumberDomain.__post_init__(self)
+        if not _is_line(self.name, LABEL_LIMIT) or not self.name.strip():
+            raise TaskError(
+                "domain.coordinates", f"the name {str(self.name)[:40]!r} is no line of 1 to {LABEL_LIMIT} letters"
+            )
 
 
 @dataclass(frozen=True)
@@ -171,22 +194,22 @@ class VectorDomain:
         coordinates: their bounds; names are distinct.
 
     Raises:
-        TaskError: no or too many coordinates, a repeated, empty or unprintable name.
+        TaskError: no or too many coordinates, a repeated name, or grids of different steps.
     """
 
     coordinates: tuple[Coordinate, ...]
 
     def __post_init__(self) -> None:
+        if not _is_tuple_of(Coordinate, self.coordinates):
+            raise TaskError("domain.coordinates", "are no tuple of `Coordinate`")
         if not 1 <= len(self.coordinates) <= MOST_LABELS:
             raise TaskError(
                 "domain.coordinates", f"{len(self.coordinates)} coordinates; a vector has 1 to {MOST_LABELS}"
             )
+        if any(part.steps != self.steps for part in self.coordinates):
+            raise TaskError("domain.coordinates", "have grids of different steps; the mechanism knows one")
         names = [coordinate.name for coordinate in self.coordinates]
         for name in names:
-            if not name.strip() or not name.isprintable() or len(name) > LABEL_LIMIT:
-                raise TaskError(
-                    "domain.coordinates", f"the name {name[:40]!r} is no line of 1 to {LABEL_LIMIT} letters"
-                )
             if names.count(name) > 1:
                 raise TaskError("domain.coordinates", f"{name!r} stands twice; give each coordinate its own name")
 
@@ -218,6 +241,14 @@ class VectorDomain:
 
 
 Domain = NumberDomain | BitDomain | CategoryDomain | VectorDomain
+
+
+def _is_line(text: object, limit: int) -> bool:
+    return isinstance(text, str) and len(text) <= limit and text.isprintable()
+
+
+def _is_tuple_of(kind: type, values: object) -> bool:
+    return isinstance(values, tuple) and all(isinstance(value, kind) for value in values)
 
 
 def _kind(value: object) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
+from types import UnionType
 from typing import Literal, get_args
 
 from hush_common.domain import Domain, NumberDomain
@@ -33,6 +34,23 @@ _ROUND_LIMIT = 1_000_000
 _STICKY: tuple[MechanismName, ...] = ("multilevel", "randomized_response")
 MOST_OFFERS = 8
 """Most epsilons that one task may offer."""
+
+_TYPES: dict[str, tuple[type | UnionType, str]] = {
+    "id": (str, "a text"),
+    "mechanism": (str, "the name of a mechanism"),
+    "domain": (Domain, "a domain of hush_common.domain"),
+    "parameters": (Parameters, "Parameters(…)"),
+    "offers": (tuple, "a tuple of fractions"),
+    "title": (str, "a text"),
+    "purpose": (str, "a text"),
+    "rounds": (int, "an integer"),
+    "repeat": (str, "'fresh' or 'sticky'"),
+    "round_every": (timedelta | None, "a timedelta, or None"),
+    "opens": (datetime | None, "an aware datetime, or None"),
+    "closes": (datetime | None, "an aware datetime, or None"),
+    "enrolled": (int | None, "an integer, or None"),
+    "payload": (bytes, "bytes"),
+}
 
 
 def is_task_id(text: str) -> bool:
@@ -89,6 +107,7 @@ class Task:
     payload: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not is_task_id(self.id):
             raise TaskError(
                 "id", f"{self.id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64, not starting with -"
@@ -104,6 +123,17 @@ class Task:
         self._check_offers()
         self._check_times()
         _ = self.randomizer  # a mechanism that does not fit fails here, not on a device
+
+    def _check_types(self) -> None:
+        """What is annotated is checked, too: a float for an epsilon, say, would make every probability inexact."""
+        for name, (kinds, wanted) in _TYPES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise TaskError(name, f"{str(value)[:40]!r} is of type {type(value).__name__}; write {wanted}")
+        for name, amounts in (("epsilon", (self.epsilon,)), ("offers", self.offers)):
+            for amount in amounts:
+                if not isinstance(amount, Fraction):
+                    raise EpsilonError(name, f'{str(amount)[:40]!r} is not exact; write Fraction("0.5")')
 
     def _check_repeat(self) -> None:
         if not 1 <= self.rounds <= _ROUND_LIMIT:

@@ -23,6 +23,11 @@ class Coins:
     truth: Fraction
     yes: Fraction
 
+    def __post_init__(self) -> None:
+        for name in ("truth", "yes"):
+            if not isinstance(getattr(self, name), Fraction):
+                raise TaskError(f"coins.{name}", f'{getattr(self, name)!r} is not exact; write Fraction("0.5")')
+
     def epsilon(self) -> Fraction:
         """The loss of one answer, rounded up to six decimals, from all four ratios.
 
@@ -53,6 +58,14 @@ class Table:
     unit: int
     weights: tuple[tuple[int, ...], ...]
 
+    def __post_init__(self) -> None:
+        _integers("table.positions", self.positions)
+        _integers("table.unit", (self.unit,))
+        if not isinstance(self.weights, tuple):
+            raise TaskError("table.weights", "is no tuple of rows")
+        for row in self.weights:
+            _integers("table.weights", row)
+
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
@@ -71,3 +84,19 @@ class Parameters:
     sampled: int | None = None
     coins: Coins | None = None
     table: Table | None = None
+
+    def __post_init__(self) -> None:
+        _integers("levels", self.levels)
+        _integers("size", self.size)
+        if self.sampled is not None:
+            _integers("sampled", (self.sampled,))
+        for name, kind in (("coins", Coins), ("table", Table)):
+            value = getattr(self, name)
+            if value is not None and type(value) is not kind:
+                raise TaskError(name, f"is of type {type(value).__name__}; write {kind.__name__}(…)")
+
+
+def _integers(field: str, numbers: object) -> None:
+    """Whatever is no integer here would end in a probability that is not exact."""
+    if not isinstance(numbers, tuple) or not all(type(number) is int for number in numbers):
+        raise TaskError(field, f"{str(numbers)[:40]!r} holds something that is no integer; write whole numbers")
