@@ -28,6 +28,7 @@ sys.path[:0] = sys.argv[1:3]
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -42,11 +43,14 @@ from hush_common.codec import Frame, decode
 from hush_common.domain import NumberDomain
 from hush_common.rng import SystemRng
 from hush_common.task import Task
+from hush_common.task_file import decode_task, make_task
 from hush_common.topics import report_topic
 
 
 async def main(directory: Path) -> dict[str, object]:
-    task = Task(id="heights", epsilon=Fraction(1), mechanism="laplace", domain=NumberDomain(120.0, 220.0), payload=b"?")
+    domain = {"kind": "number", "lower": 120.0, "upper": 220.0}
+    task = decode_task(make_task({"id": "heights", "epsilon": "1", "domain": domain}).payload)
+    by_hand = Task(id="heights", epsilon=Fraction(1), mechanism="laplace", domain=NumberDomain(120.0, 220.0))
     state = await State.open(directory)
     name = await state.run(device_name)
     question = Question(name, task, 172.0, report_topic(task.id, name), Policy(), datetime.now(UTC))
@@ -63,6 +67,7 @@ async def main(directory: Path) -> dict[str, object]:
         "status": receipt.status,
         "topic": entry.topic == report_topic(task.id, name),
         "same report": receipt.report_id == charge.report_id.hex() == frame.reports[0].id.hex(),
+        "same task": replace(task, payload=b"") == by_hand,
         "charged": str(charge.epsilon),
     }
 

@@ -20,7 +20,7 @@ from hush_common.mechanisms.randomized_response import RandomizedResponse
 from hush_common.mechanisms.sticky import Levelled
 from hush_common.report import DIGEST_BYTES
 
-__all__ = ["CLOCK_SKEW", "MOST_OFFERS", "Repeat", "Task", "digest_of", "is_task_id"]
+__all__ = ["CLOCK_SKEW", "MOST_OFFERS", "ROUND_LIMIT", "Repeat", "Task", "digest_of", "is_task_id"]
 
 Repeat = Literal["fresh", "sticky"]
 """How a device answers round after round: with new noise each time, or from a memory drawn once."""
@@ -30,7 +30,9 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _TEXT_LIMIT = 500
-_ROUND_LIMIT = 1_000_000
+ROUND_LIMIT = 1_000_000
+"""Most rounds of one task."""
+_SECOND = timedelta(seconds=1)
 _STICKY: tuple[MechanismName, ...] = ("multilevel", "randomized_response")
 MOST_OFFERS = 8
 """Most epsilons that one task may offer."""
@@ -136,8 +138,8 @@ class Task:
                     raise EpsilonError(name, f'{str(amount)[:40]!r} is not exact; write Fraction("0.5")')
 
     def _check_repeat(self) -> None:
-        if not 1 <= self.rounds <= _ROUND_LIMIT:
-            raise TaskError("rounds", f"{self.rounds} is outside 1 to {_ROUND_LIMIT}")
+        if not 1 <= self.rounds <= ROUND_LIMIT:
+            raise TaskError("rounds", f"{str(self.rounds)[:40]} is outside 1 to {ROUND_LIMIT}")
         if self.repeat not in get_args(Repeat):
             raise TaskError("repeat", f"{self.repeat!r} is neither 'fresh' nor 'sticky'; choose one")
         if self.repeat == "fresh":
@@ -188,8 +190,8 @@ class Task:
             raise TaskError("closes", f"{self.closes.isoformat()} is not after opens = {self.opens.isoformat()}")
         if self.rounds > 1 and (self.round_every is None or self.opens is None):
             raise TaskError("rounds", f'{self.rounds} rounds need opens and round_every (for example "1d")')
-        if self.round_every is not None and self.round_every < timedelta(seconds=1):
-            raise TaskError("round_every", 'shorter than a second; write for example "1d"')
+        if self.round_every is not None and (self.round_every < _SECOND or self.round_every % _SECOND):
+            raise TaskError("round_every", 'no whole number of seconds, of at least one; write for example "1d"')
         if self.round_every is not None and self.opens is not None:
             try:
                 self.round_opens(self.rounds - 1)
@@ -208,7 +210,7 @@ class Task:
         """Over how many draws `epsilon` is split: one a round, or the G + 1 of a sticky memory."""
         if self.repeat == "fresh":
             return self.rounds
-        return 1 + (self.parameters.levels[0] if self.parameters.levels else 1)
+        return 1 + (self.parameters.levels[0] if self.mechanism == "multilevel" else 1)
 
     @property
     def epsilon_per_round(self) -> Fraction:

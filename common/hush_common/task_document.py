@@ -1,13 +1,12 @@
-"""The shape of a task document: the pydantic models between TOML or JSON and a frozen `Task`, and back."""
+"""The shape of a task document: between TOML or JSON and a frozen `Task`, and back. The standard library is enough."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, timedelta
 from fractions import Fraction
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from typing import Any, Literal, cast
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
@@ -16,92 +15,28 @@ from hush_common.mechanisms.build import complete, fitting
 from hush_common.mechanisms.parameters import Coins, MechanismName, Parameters, Table
 from hush_common.mechanisms.sticky import best_sticky_levels
 from hush_common.mechanisms.tables import choose, shipped, shipped_at
-from hush_common.task import Repeat, Task
+from hush_common.task import ROUND_LIMIT, Repeat, Task
+from hush_common.task_fields import Fields, integers, text
 
 __all__ = ["encode_document", "task_of_document"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _INTERVAL = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 _PROBABILITY = re.compile(r"[01](\.[0-9]{1,18})?")
-_KINDS = {"number", "bit", "category", "vector"}
-_FORMS = {"_Table", "str", "int", "list[int]"}
-"""How pydantic calls the members of a union in the path of an error."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What a document says about the mechanism."""
 
-
-class _Number(_Model):
-    kind: Literal["number"]
-    lower: float
-    upper: float
-    unit: str = Field("", max_length=40)
-    outside: Literal["clamp", "refuse"] = "clamp"
-
-
-class _Bit(_Model):
-    kind: Literal["bit"]
-
-
-class _Category(_Model):
-    kind: Literal["category"]
-    labels: list[str]
-
-
-class _Coordinate(_Model):
-    name: str
-    lower: float
-    upper: float
-    unit: str = Field("", max_length=40)
-    outside: Literal["clamp", "refuse"] = "clamp"
-
-
-class _Vector(_Model):
-    kind: Literal["vector"]
-    coordinates: list[_Coordinate]
-
-
-class _Coins(_Model):
-    truth: str
-    yes: str
-
-
-class _Table(_Model):
-    positions: list[int]
-    unit: int
-    weights: list[list[int]]
-
-
-def _moment(value: object) -> object:
-    """TOML brings datetimes, JSON text; both end as an aware datetime in UTC, or as pydantic's complaint."""
-    return datetime.fromisoformat(value) if isinstance(value, str) else value
-
-
-_Moment = Annotated[datetime, BeforeValidator(_moment)]
-
-
-class _Document(_Model):
-    """What a task file may say. Unknown fields are refused: a misspelt `epsilon` must not become a default."""
-
-    id: str
-    title: str = ""
-    purpose: str = ""
-    epsilon: object = None  # `parse_epsilon` judges it: its message names the remedy
-    offers: list[object] = []  # like epsilon
-    mechanism: Literal[MechanismName, "auto"] | None = None
-    levels: int | list[int] = []
-    size: int | list[int] = []
-    sampled: int | None = None
-    table: _Table | str | None = None
-    rounds: int = 1
-    repeat: Repeat = "fresh"
-    round_every: str | None = None
-    opens: _Moment | None = None
-    closes: _Moment | None = None
-    enrolled: int | None = None
-    domain: Annotated[_Number | _Bit | _Category | _Vector, Field(discriminator="kind")]
-    coins: _Coins | None = None
+    name: MechanismName | Literal["auto"] | None
+    levels: tuple[int, ...]
+    size: tuple[int, ...]
+    sampled: int | None
+    table: Table | str | None
+    coins: Coins | None
+    rounds: int
+    repeat: Repeat
 
 
 def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", draft: bool = False) -> Task:
@@ -116,104 +51,132 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
     Raises:
         TaskError: naming the field and the remedy.
     """
-    try:
-        model = _Document.model_validate(dict(document))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"] if part not in _KINDS | _FORMS) or "task"
-        raise TaskError(path, _complaint(first["type"], first["msg"], first.get("input"))) from error
-    domain = _domain(model.domain)
-    coins = None if model.coins is None else _coins(model.coins)
-    epsilon = _epsilon(model, coins)
-    offers = tuple(parse_epsilon(offer, field="offers") for offer in model.offers)
-    mechanism, parameters = _mechanism(model, domain, offers or (epsilon,), coins, draft=draft)
+    fields = Fields(document)
+    identifier, title, purpose = fields.text("id"), fields.text("title", ""), fields.text("purpose", "")
+    given, offered = fields.anything("epsilon", None), fields.items("offers", [])
+    choice = _choice(fields)
+    times = {name: fields.moment_or_none(name) for name in ("opens", "closes")}
+    every, enrolled = fields.text_or_none("round_every"), fields.integer_or_none("enrolled")
+    domain = _domain(fields.anything("domain"))
+    fields.end()
+    epsilon = _epsilon(given, choice)
+    offers = tuple(parse_epsilon(offer, field="offers") for offer in offered)
+    mechanism, parameters = _mechanism(choice, domain, offers or (epsilon,), draft=draft)
     return Task(
-        id=model.id,
-        title=model.title,
-        purpose=model.purpose,
+        id=identifier,
+        title=title,
+        purpose=purpose,
         epsilon=epsilon,
         offers=offers,
         mechanism=mechanism,
         parameters=parameters,
         domain=domain,
-        enrolled=model.enrolled,
-        rounds=model.rounds,
-        repeat=model.repeat,
-        round_every=None if model.round_every is None else _interval(model.round_every),
-        opens=model.opens,
-        closes=model.closes,
+        enrolled=enrolled,
+        rounds=choice.rounds,
+        repeat=choice.repeat,
+        round_every=None if every is None else _interval(every),
+        **times,
         payload=payload,
     )
 
 
+def _choice(fields: Fields) -> _Choice:
+    table, coins = fields.anything("table", None), fields.anything("coins", None)
+    name, repeat = fields.text_or_none("mechanism"), fields.text("repeat", "fresh")
+    return _Choice(
+        name=cast('MechanismName | Literal["auto"] | None', name),  # the task judges the words
+        levels=fields.some_integers("levels"),
+        size=fields.some_integers("size"),
+        sampled=fields.integer_or_none("sampled"),
+        table=table if table is None or isinstance(table, str) else _table(Fields(table, "table")),
+        coins=None if coins is None else _coins(Fields(coins, "coins")),
+        rounds=fields.integer("rounds", 1),
+        repeat=cast("Repeat", repeat),
+    )
+
+
 def _mechanism(
-    model: _Document, domain: Domain, totals: Sequence[Fraction], coins: Coins | None, *, draft: bool
+    choice: _Choice, domain: Domain, totals: Sequence[Fraction], *, draft: bool
 ) -> tuple[MechanismName, Parameters]:
-    if isinstance(model.table, str) and not draft:
+    if isinstance(choice.table, str) and not draft:
         raise TaskError("table", "a published task holds the table itself; publish it with hush task publish")
-    if model.mechanism == "auto" and not draft:
+    if choice.name == "auto" and not draft:
         raise TaskError("mechanism", "'auto' is for task files; publish it with hush task publish, which decides")
-    name, table, levels = model.mechanism, None, _several(model.levels)
-    per_round = [total / max(model.rounds, 1) for total in totals]
-    if draft and model.repeat == "sticky" and isinstance(domain, NumberDomain) and name in (None, "auto", "multilevel"):
-        name, levels = "multilevel", levels or (best_sticky_levels(totals[-1], max(model.rounds, 1)),)
+    name, table, levels = choice.name, choice.table, choice.levels
+    rounds = min(max(choice.rounds, 1), ROUND_LIMIT)  # of other numbers the task complains
+    per_round = [total / rounds for total in totals]
+    sticky_number = choice.repeat == "sticky" and isinstance(domain, NumberDomain)
+    if draft and sticky_number and choice.name in (None, "auto", "multilevel"):
+        name, levels = "multilevel", levels or (best_sticky_levels(totals[-1], rounds),)
     if name == "auto":
         name, table = choose(domain, per_round)
-    elif isinstance(model.table, str):
-        table = shipped(model.table)
-    elif model.table is not None:
-        table = Table(tuple(model.table.positions), model.table.unit, tuple(tuple(row) for row in model.table.weights))
-    elif name == "table" and draft:
+    elif isinstance(table, str):
+        table = shipped(table)
+    elif table is None and name == "table" and draft:
         table = shipped_at(per_round[-1])
-    name = name or fitting(domain)[0]
-    given = Parameters(levels, _several(model.size), model.sampled, coins, table)
+    name = fitting(domain)[0] if name is None else name
+    given = Parameters(levels, choice.size, choice.sampled, choice.coins, table)
     return name, complete(name, domain, per_round, given) if draft and name in fitting(domain) else given
 
 
-def _several(numbers: int | list[int]) -> tuple[int, ...]:
-    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+def _table(fields: Fields) -> Table:
+    rows = enumerate(fields.items("weights"))
+    weights = tuple(integers(f"table.weights.{place}", row) for place, row in rows)
+    table = Table(fields.integers("positions"), fields.integer("unit"), weights)
+    fields.end()
+    return table
 
 
-def _complaint(kind: str, message: str, value: object) -> str:
+def _domain(document: object) -> Domain:
+    fields = Fields(document, "domain")
+    kind = fields.anything("kind", None)
+    domain: Domain
     match kind:
-        case "extra_forbidden":
-            return "no task has this field; check its spelling"
-        case "missing":
-            return "is missing; add it"
-        case "union_tag_not_found":
-            return 'has no kind; write kind = "number", "bit", "category" or "vector"'
+        case "bit":
+            domain = BitDomain()
+        case "category":
+            labels = enumerate(fields.items("labels"))
+            domain = CategoryDomain(tuple(text(f"domain.labels.{place}", label) for place, label in labels))
+        case "vector":
+            parts = enumerate(fields.items("coordinates"))
+            domain = VectorDomain(tuple(_coordinate(Fields(part, f"domain.coordinates.{n}")) for n, part in parts))
+        case "number":
+            domain = NumberDomain(**_bounds(fields))
+        case None:
+            raise TaskError("domain", 'has no kind; write kind = "number", "bit", "category" or "vector"')
         case _:
-            return f"{str(value)[:60]!r}: {message[0].lower()}{message[1:]}"
+            raise TaskError("domain", f"{str(kind)[:40]!r} is no kind; write number, bit, category or vector")
+    fields.end()
+    return domain
 
 
-def _domain(model: _Number | _Bit | _Category | _Vector) -> Domain:
-    match model:
-        case _Bit():
-            return BitDomain()
-        case _Category(labels=labels):
-            return CategoryDomain(tuple(labels))
-        case _Vector(coordinates=coordinates):
-            return VectorDomain(tuple(Coordinate(**_bounds(part), name=part.name) for part in coordinates))
-        case _Number():
-            return NumberDomain(**_bounds(model))
+def _coordinate(fields: Fields) -> Coordinate:
+    part = Coordinate(name=fields.text("name"), **_bounds(fields))
+    fields.end()
+    return part
 
 
-def _bounds(model: _Number | _Coordinate) -> dict[str, Any]:
-    if not model.unit.isprintable():
-        raise TaskError("domain.unit", f"{model.unit!r} has characters that cannot be printed; remove them")
-    return {"lower": model.lower, "upper": model.upper, "unit": model.unit, "outside": model.outside}
+def _bounds(fields: Fields) -> dict[str, Any]:
+    return {
+        "lower": fields.number("lower"),
+        "upper": fields.number("upper"),
+        "unit": fields.text("unit", ""),
+        "outside": fields.text("outside", "clamp"),
+    }
 
 
-def _epsilon(model: _Document, coins: Coins | None) -> Fraction:
-    if model.epsilon is not None:
-        return parse_epsilon(model.epsilon)
-    if coins is None:
+def _epsilon(given: object, choice: _Choice) -> Fraction:
+    if given is not None:
+        return parse_epsilon(given)
+    if choice.coins is None:
         raise TaskError("epsilon", 'is missing; write for example epsilon = "1"')
-    return coins.epsilon() * (2 if model.repeat == "sticky" else model.rounds)
+    return choice.coins.epsilon() * (2 if choice.repeat == "sticky" else choice.rounds)
 
 
-def _coins(model: _Coins) -> Coins:
-    return Coins(truth=_probability("coins.truth", model.truth), yes=_probability("coins.yes", model.yes))
+def _coins(fields: Fields) -> Coins:
+    coins = Coins(*(_probability(f"coins.{name}", fields.text(name)) for name in ("truth", "yes")))
+    fields.end()
+    return coins
 
 
 def _probability(field: str, text: str) -> Fraction:

@@ -24,6 +24,7 @@ def test_a_task_is_answered_and_kept_where_nothing_is_installed(tmp_path: Path) 
         "status": "queued",
         "topic": True,
         "same report": True,
+        "same task": True,
         "charged": "1",
     }
 

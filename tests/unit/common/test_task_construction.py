@@ -39,7 +39,7 @@ HOSTILE: dict[str, tuple[Any, ...]] = {
     "purpose": (None, 5, b"x", "\x1b[31m", "x" * 501),
     "rounds": (0, -1, 1.0, True, None, "1", 10**7),
     "repeat": (None, "", "often", True, "sticky"),
-    "round_every": (1, "1d", timedelta(0), timedelta(days=-1)),
+    "round_every": (1, "1d", timedelta(0), timedelta(days=-1), timedelta(seconds=1.5)),
     "opens": ("2026-01-01", 0, datetime(2026, 1, 1)),  # noqa: DTZ001 - it must be refused
     "closes": ("2026-01-01", 0, datetime(2026, 1, 1)),  # noqa: DTZ001
     "enrolled": (0, -1, 1.5, True, "9", 1 << 60),
