@@ -79,7 +79,8 @@ class Charge:
         report_id: the 16 bytes under which the aggregator counts the report.
         charged_at: aware, UTC, by the clock of the device. Nothing is decided by it.
         kind: `"draw"`: from fresh randomness. `"memo"`: from a memory that an earlier draw has paid for.
-        resends: how often its report was handed to the network again, as far as that is known.
+        resends: how often its report was handed to the network again, at most: a device that was stopped before the
+            acknowledgement does not know whether it had been at all.
     """
 
     device: str

@@ -172,7 +172,7 @@ def _repeated(page: _Page) -> dict[tuple[str, str], None]:
 
 def _line(charge: Charge) -> str:
     how = charge.mechanism if charge.kind == "draw" else f"{charge.mechanism}, from memory"
-    again = f", sent {charge.resends + 1} times" if charge.resends else ""
+    again = f", sent up to {charge.resends + 1} times" if charge.resends else ""
     return (
         f"{charge.charged_at:%Y-%m-%d %H:%M} UTC  {charge.task}, round {charge.round}: "
         f"epsilon {decimal_text(charge.epsilon)} ({how}{again})"

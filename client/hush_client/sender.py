@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 
-from hush_client import outbox
+from hush_client import ledger, outbox
 from hush_client.link import Link, SubscriptionRefusedError, Transport
 from hush_client.outbox import Entry
 from hush_client.schedule import Clock, Schedule, milliseconds
 from hush_client.state import State
+from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError, HushError
 from hush_common.rng import Rng, SystemRng
 
@@ -61,6 +64,8 @@ class Sender:
         self._schedule = Schedule(clock)
         self._loaded = False
         self._acknowledged: set[int] = set()
+        self._attempted: set[int] = set()
+        self._resent: Counter[bytes] = Counter()
         self._deletable = asyncio.Event()
         self._deleted = asyncio.Event()
         self._waiters: dict[int, asyncio.Future[bool]] = {}
@@ -186,6 +191,9 @@ class Sender:
         self._loaded = True
 
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
+        if entry.sequence in self._attempted or entry.sequence not in self._waiters:  # or an earlier run has stored it
+            self._resent[entry.payload] += 1
+        self._attempted.add(entry.sequence)
         await link.publish(entry.topic, entry.payload)
         window.release()
         self._progress = True
@@ -204,16 +212,25 @@ class Sender:
 
     async def _delete(self) -> None:
         self._deletable.clear()
-        sequences = tuple(self._acknowledged)
-        if not sequences:
+        sequences, resent = tuple(self._acknowledged), Counter(self._resent)
+        if not sequences and not resent:
             return
         try:
-            await self._state.run(partial(outbox.delete, sequences=sequences))
+            await self._state.run(partial(_settle, sequences=sequences, resent=resent))
         except HushError as error:
             _LOG.warning("%s", error)  # they stay in the outbox, and are sent once more after a restart
             return
         self._acknowledged.difference_update(sequences)
+        self._attempted.difference_update(sequences)
+        self._resent -= resent
         self._deleted.set()
+
+
+def _settle(connection: sqlite3.Connection, *, sequences: Iterable[int], resent: Counter[bytes]) -> None:
+    """Delete what is acknowledged, and count what was sent again, in one transaction."""
+    outbox.delete(connection, sequences)
+    frames = (decode(payload) for payload in resent.elements())
+    ledger.resent(connection, (report.id for frame in frames if isinstance(frame, Frame) for report in frame.reports))
 
 
 def _first(errors: BaseExceptionGroup[HushError]) -> HushError:

@@ -65,7 +65,7 @@ def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(dir
     assert run(directory).splitlines() == [
         "d, for health: epsilon 2/3 of 4",
         "    2026-01-01 12:00 UTC  steps, round 0: epsilon 1/3 (laplace)",
-        "    2026-01-02 12:00 UTC  steps, round 1: epsilon 1/3 (laplace, sent 2 times)",
+        "    2026-01-02 12:00 UTC  steps, round 1: epsilon 1/3 (laplace, sent up to 2 times)",
         "d, for workplaces: epsilon 1 of 4",
         "    2026-01-01 12:00 UTC  sticky, round 0: epsilon 1 (multilevel)",
         "    2026-01-02 12:00 UTC  sticky, round 1: epsilon 0 (multilevel, from memory)",

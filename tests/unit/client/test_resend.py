@@ -61,6 +61,26 @@ async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_resta
     assert await charges_and_waiting(tmp_path) == (1, 0)
 
 
+async def test_the_ledger_counts_what_was_sent_again(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.retained[task_topic("other")] = make_heights(id="other")
+    broker.faults.extend(["lost before it arrives", "lost before the acknowledgement", "never acknowledged"])
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        await gateway.task("heights")
+        await gateway.report("d", "heights", 172.0, timeout=0)
+        async with asyncio.timeout(30):
+            while len(broker.attempts) < 3:  # noqa: ASYNC110 - the fake has no event for it
+                await asyncio.sleep(0.01)
+    async with Gateway(broker, name="g", state=tmp_path) as gateway:
+        await gateway.report("d", "other", 172.0)
+        assert await gateway.flush(timeout=5)
+    state = await State.open(tmp_path)
+    charges = await state.run(lambda c: ledger.charges(c, "d", "workplaces"))
+    await state.close()
+    assert {charge.task: charge.resends for charge in charges} == {"heights": 3, "other": 0}
+    assert len(broker.attempts) == 5
+
+
 async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> None:
     broker = FakeTransport()
     names = [f"t{i}" for i in range(4)]
