@@ -4,27 +4,23 @@ import asyncio
 import json
 import secrets
 import signal
-import sqlite3
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from counting import aggregating, counted, shell
 from paho.mqtt.enums import CallbackAPIVersion
-from servers import Mosquitto, need
+from servers import Mosquitto
 
 from hush_aggregator.intake import MqttBus
-from hush_aggregator.pipeline import Aggregator
-from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.codec import encode_frame, encode_json
 from hush_common.report import Report
-from hush_common.task import Task
 from hush_common.task_file import make_task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, status_topic
 
@@ -51,43 +47,6 @@ def publish(port: int, payloads: list[bytes]) -> None:
     client.loop_stop()
 
 
-def shell(program: str, port: int, *arguments: str) -> str:
-    command = [need(program), "-p", str(port), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
-
-
-def counted(path: Path) -> int:
-    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
-        reader.execute("BEGIN")  # both from one snapshot: the aggregator goes on committing
-        (rows,) = reader.execute("SELECT count(*) FROM report").fetchone()
-        (n,) = reader.execute("SELECT coalesce(sum(n), 0) FROM tally").fetchone()
-    assert rows == n
-    return int(n)
-
-
-@asynccontextmanager
-async def aggregating(
-    mosquitto: Mosquitto,
-    path: Path,
-    *,
-    tasks: tuple[Task, ...] = (HEIGHTS,),
-    on_commit: Callable[[CommitOutcome], None] | None = None,
-) -> AsyncIterator[Aggregator]:
-    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
-    with SqliteStore(path) as store:
-        aggregator = Aggregator(bus, store, tasks=tasks, on_commit=on_commit)
-        running = asyncio.create_task(aggregator.run(), name="aggregator")
-        try:
-            await asyncio.to_thread(
-                shell, "mosquitto_sub", mosquitto.port, "-t", status_topic("test"), "-C", "1", "-F", "%p", "-W", "10"
-            )
-            yield aggregator
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
-
-
 async def reach(path: Path, count: int, within_s: float = 30) -> None:
     async with asyncio.timeout(within_s):
         while counted(path) < count:  # noqa: ASYNC110 - another process's file has no event
@@ -99,7 +58,7 @@ async def test_a_json_report_from_a_shell_is_counted_and_the_same_again_is_a_dup
 ) -> None:
     store = tmp_path / "hush.sqlite"
     report = encode_json("heights", Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (571231,))).decode()
-    async with aggregating(mosquitto, store) as aggregator:
+    async with aggregating(mosquitto, store, tasks=(HEIGHTS,)) as aggregator:
         for _ in range(2):
             await asyncio.to_thread(shell, "mosquitto_pub", mosquitto.port, "-t", TOPIC, "-q", "1", "-m", report)
         await reach(store, 1)
@@ -116,10 +75,10 @@ async def test_a_json_report_from_a_shell_is_counted_and_the_same_again_is_a_dup
 
 async def test_reports_published_while_nobody_counts_wait_at_the_broker(mosquitto: Mosquitto, tmp_path: Path) -> None:
     store = tmp_path / "hush.sqlite"
-    async with aggregating(mosquitto, store):
+    async with aggregating(mosquitto, store, tasks=(HEIGHTS,)):
         pass
     await asyncio.to_thread(publish, mosquitto.port, frames(500))
-    async with aggregating(mosquitto, store):
+    async with aggregating(mosquitto, store, tasks=(HEIGHTS,)):
         await reach(store, 500)
 
 
@@ -127,7 +86,7 @@ async def test_a_lost_store_loses_no_waiting_report_although_its_task_comes_late
     mosquitto: Mosquitto, tmp_path: Path
 ) -> None:
     """The broker redelivers a full window of reports before it sends the retained task that explains them."""
-    async with aggregating(mosquitto, tmp_path / "first.sqlite"):
+    async with aggregating(mosquitto, tmp_path / "first.sqlite", tasks=(HEIGHTS,)):
         pass
     await asyncio.to_thread(publish, mosquitto.port, frames(3000))
     async with aggregating(mosquitto, tmp_path / "second.sqlite", tasks=()) as aggregator:
@@ -137,7 +96,7 @@ async def test_a_lost_store_loses_no_waiting_report_although_its_task_comes_late
 
 async def test_a_broker_that_restarts_in_the_middle_costs_nothing(mosquitto: Mosquitto, tmp_path: Path) -> None:
     store = tmp_path / "hush.sqlite"
-    async with aggregating(mosquitto, store):
+    async with aggregating(mosquitto, store, tasks=(HEIGHTS,)):
         publishing = asyncio.create_task(asyncio.to_thread(publish, mosquitto.port, frames(5000)))
         for _ in range(2):
             await asyncio.sleep(0.3)
@@ -154,7 +113,9 @@ async def test_a_full_inbox_stops_reading_and_loses_nothing(
     monkeypatch.setattr("hush_aggregator.intake._INBOX_MESSAGES", 10)
     batches: list[int] = []
     store = tmp_path / "hush.sqlite"
-    async with aggregating(mosquitto, store, on_commit=lambda outcome: batches.append(outcome.accepted)):
+    async with aggregating(
+        mosquitto, store, tasks=(HEIGHTS,), on_commit=lambda outcome: batches.append(outcome.accepted)
+    ):
         await asyncio.to_thread(publish, mosquitto.port, frames(3000))
         await reach(store, 3000)
     assert statistics.median(batches) <= 10  # not all: a release lets the reader go on
@@ -176,7 +137,7 @@ async def test_a_full_inbox_does_not_keep_the_answer_to_a_publication_away(
 async def test_twenty_thousand_reports_are_all_counted(mosquitto: Mosquitto, tmp_path: Path) -> None:
     store = tmp_path / "hush.sqlite"
     payloads = frames(20_000)
-    async with aggregating(mosquitto, store):
+    async with aggregating(mosquitto, store, tasks=(HEIGHTS,)):
         await asyncio.to_thread(publish, mosquitto.port, payloads)
         await reach(store, 20_000)
 
