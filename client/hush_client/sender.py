@@ -12,6 +12,7 @@ from hush_client.link import Link, SubscriptionRefusedError, Transport
 from hush_client.outbox import Entry
 from hush_client.schedule import Clock, Schedule, milliseconds
 from hush_client.state import State
+from hush_common.cancellation import cancellable
 from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError, HushError
 from hush_common.rng import Rng, SystemRng
@@ -122,7 +123,7 @@ class Sender:
                 async with self._transport.connect() as link:
                     self.trouble = None
                     self.ever_connected = True
-                    await self._serve(link)
+                    await cancellable(self._serve(link))
             except HushError as error:
                 self._report_trouble(error)
             if self._progress or loop.time() - began > _LONGEST_DELAY:
@@ -139,9 +140,9 @@ class Sender:
         """Use one connection until it is lost: then every task ends, and whatever was in flight is not acknowledged."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._receive(link), name="hush-receive")
                 group.create_task(self._subscribe(link), name="hush-subscribe")
                 group.create_task(self._publish(link, group), name="hush-publish")
+                await self._receive(link)  # here, and not in a task: see `cancellable`
         except BaseExceptionGroup as errors:
             lost, bugs = errors.split(HushError)
             if bugs is not None or lost is None:

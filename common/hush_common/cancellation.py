@@ -4,20 +4,33 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from hush_common.errors import HushError
+
 __all__ = ["cancellable"]
 
 _T = TypeVar("_T")
 
 
-async def cancellable(call: Awaitable[_T]) -> _T:
-    """Await a call that waits by `asyncio.wait_for`, so that a cancellation of the caller always gets through.
+async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) -> _T:
+    """Await a call so that a cancellation of the caller always gets through, even one that would be swallowed.
 
-    Before Python 3.12 `wait_for` swallows a cancellation that comes together with the result (python/cpython#86296),
-    and the caller would never end.
+    Before Python 3.12 `asyncio.wait_for` swallows a cancellation that comes together with the result
+    (python/cpython#86296); a `TaskGroup` prefers the errors of its tasks to one that comes together with them. A caller
+    that goes on after either would never end. The body of such a group must be waiting itself when a task fails, or
+    before Python 3.13 the failure is counted as a cancellation.
+
+    Args:
+        call: what to await.
+        over: the errors that matter less than a cancellation.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
-    result = await call
+    try:
+        result = await call
+    except over as error:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError from error
+        raise
     if task and task.cancelling() > before:
         raise asyncio.CancelledError
     return result

@@ -180,6 +180,18 @@ async def test_a_capacity_of_nothing_is_refused(tmp_path: Path) -> None:
         Gateway(FakeTransport(), name="g", state=tmp_path, capacity=0)
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_gateway_that_is_closed_while_its_connection_is_lost_ends(tmp_path: Path, turns: int) -> None:
+    broker = FakeTransport()
+    gateway = Gateway(broker, name="g", state=tmp_path, spread=0)
+    async with asyncio.timeout(5):
+        async with gateway:
+            await gateway.task("heights")
+            broker.drop()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+
 async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broker = FakeTransport()
     with caplog.at_level(logging.WARNING, "hush_client"):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from hush_common.cancellation import cancellable
+from hush_common.errors import BrokerError
 
 
 async def swallowing(result: asyncio.Future[int]) -> int:
@@ -33,6 +34,41 @@ async def test_a_cancellation_is_never_swallowed() -> None:
 
 async def test_without_the_guard_it_is() -> None:
     assert not await outcome(guarded=False)
+
+
+async def lose_a_connection(*, cancel: bool) -> asyncio.Task[None]:
+    """A task that uses a connection, after its loss; `cancel` cancels it in the same turn of the loop."""
+    lost = asyncio.Event()
+
+    async def use() -> None:
+        await lost.wait()
+        raise BrokerError("fake", "lost")
+
+    async def serve() -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(use())
+                await asyncio.Event().wait()
+        except* BrokerError as errors:
+            raise errors.exceptions[0] from None
+
+    task = asyncio.create_task(cancellable(serve()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    lost.set()
+    if cancel:
+        await asyncio.sleep(0)  # the error is raised, and has not reached the group yet
+        task.cancel()
+    await asyncio.wait({task})
+    return task
+
+
+async def test_a_cancellation_is_stronger_than_a_loss_that_comes_together_with_it() -> None:
+    assert (await lose_a_connection(cancel=True)).cancelled()
+
+
+async def test_a_loss_alone_is_no_cancellation() -> None:
+    assert isinstance((await lose_a_connection(cancel=False)).exception(), BrokerError)
 
 
 async def test_a_call_that_is_not_cancelled_gives_its_result() -> None:
