@@ -16,6 +16,7 @@ from hush_aggregator.hold import Hold
 from hush_aggregator.release import document, encode
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.tally import Tally
+from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, StoreError, TaskError
 from hush_common.refusal import Refusal
 from hush_common.task import Task
@@ -99,7 +100,7 @@ class Aggregator:
         while True:
             began = loop.time()
             try:
-                await self._connect()
+                await cancellable(self._connect(), BrokerError)
             except BrokerError as error:
                 lasted = loop.time() - began
                 delay = _FIRST_DELAY_S if lasted > _STEADY_S else delay
@@ -185,6 +186,7 @@ class Aggregator:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._take_in(session), name="hush-intake")
                     group.create_task(self._give_out(session), name="hush-release")
+                    await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
                 raise _worst(errors) from errors
             except asyncio.CancelledError:

@@ -246,6 +246,19 @@ async def test_a_full_disk_stops_the_run_and_acknowledges_nothing(store: Watched
     assert n(store) == 3000
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_stopping_while_the_connection_is_lost_stops(store: WatchedStore, turns: int) -> None:
+    bus = FakeBus()
+    running = asyncio.create_task(Aggregator(bus, store).run(), name="aggregator")
+    await bus.up.wait()
+    bus.drop()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait((running,), timeout=10)
+    assert running.cancelled()
+
+
 async def test_stopping_in_the_middle_of_a_batch_finishes_it(store: WatchedStore) -> None:
     bus = FakeBus(window=50)
     begun = asyncio.Event()
