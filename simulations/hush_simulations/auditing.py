@@ -26,7 +26,8 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.quantiles import beta_quantile, normal_quantile
+from hush_aggregator.estimate.beta import beta_quantile
+from hush_aggregator.estimate.quantiles import normal_quantile
 from hush_simulations.audit_cells import ATOM, Cells, cells_of
 from hush_simulations.audit_views import View
 

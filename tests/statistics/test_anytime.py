@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.anytime import RATES, beta_band, mixture_deviation
+from hush_aggregator.estimate.anytime import RATES, mixture_deviation
+from hush_aggregator.estimate.binomial import beta_band
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.finite import finite
@@ -109,10 +110,9 @@ def held(probability: float, confidence: float) -> tuple[NDArray[np.int64], NDAr
     least, most = np.zeros(STEPS, dtype=np.int64), np.zeros(STEPS, dtype=np.int64)
     low = high = 0
     for t in range(1, STEPS + 1):
-        while beta_band(t, low, confidence)[1] < probability:
-            low += 1
-        while high < t and beta_band(t, high + 1, confidence)[0] <= probability:
-            high += 1
+        counts = np.arange(low, min(high + 1, t) + 1)
+        (lower,), (upper,) = beta_band(t, counts, [1 - confidence])
+        low, high = low + int((upper < probability).sum()), low + int((lower <= probability).sum()) - 1
         least[t - 1], most[t - 1] = low, high
     return least, most
 
@@ -130,7 +130,7 @@ def test_the_band_of_a_proportion_is_the_beta_band() -> None:
     assert isinstance(asked.randomizer, RandomizedResponse)
     given = estimate(asked, Tally(100, (50,)), NOMINAL)
     p0, p1 = (float(p) for p in asked.randomizer.probability_of_one)
-    low, high = beta_band(100, 50, NOMINAL)
+    low, high = (float(end[0, 0]) for end in beta_band(100, np.array([50]), [1 - NOMINAL]))
     assert (high - low) / 2 == pytest.approx(0.1617, abs=1e-4)
     assert given.intervals[ANYTIME] == pytest.approx(((low - p0) / (p1 - p0), (high - p0) / (p1 - p0)))
     assert given.methods[ANYTIME] == "population-beta-mixture"
@@ -147,10 +147,12 @@ def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs
     ones = [np.cumsum(named == place, axis=1) for place in range(3)]
     outside = [beta_outside(mine, float(chance), joint) for mine, chance in zip(ones, chances, strict=True)]
     assert ever(outside[0] | outside[1] | outside[2]) <= 0.05
-    given = estimate(asked, Tally(STEPS, tuple(int(mine[0, -1]) for mine in ones)), NOMINAL)
-    low, high = beta_band(STEPS, int(ones[0][0, -1]), joint)
-    expected = ((low - q) / (p - q), (high - q) / (p - q))
-    assert given.categories[0]["joint_intervals"][ANYTIME] == pytest.approx(expected, abs=1e-9)
+    counts = [int(mine[0, -1]) for mine in ones]
+    given = estimate(asked, Tally(STEPS, tuple(counts)), NOMINAL)
+    (low,), (high,) = beta_band(STEPS, np.array(counts), [1 - joint])
+    expected = np.stack([(low - q) / (p - q), (high - q) / (p - q)], axis=1)
+    found = np.array([fact["joint_intervals"][ANYTIME] for fact in given.categories])
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_reports_of_several_epsilons_add_their_exponents() -> None:

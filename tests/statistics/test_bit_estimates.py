@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, bits
+from hush_aggregator.estimate.binomial import INVERSION_LIMIT, at_least
 from hush_aggregator.tally import Tally
 from hush_common.epsilon import log_ceiling
 from hush_common.mechanisms import RandomizedResponse
@@ -149,28 +150,36 @@ def test_where_no_number_is_accepted_the_nearest_boundary_is_reported() -> None:
     assert of(mechanism, 20, 20).mean == 1.5
 
 
+def rows(mechanism: RandomizedResponse) -> NDArray[np.float64]:
+    """One row of probabilities, as `binomial` takes them."""
+    p0, p1 = mechanism.probability_of_one
+    return np.array([[float(p)] for p in (p0, p1, 1 - p0, 1 - p1)])
+
+
 @pytest.mark.parametrize(("n", "j"), [(2000, 0), (2000, 700), (10_000, 9990)])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_tail_of_thousands_of_bits_is_that_of_scipy(mechanism: RandomizedResponse, n: int, j: int) -> None:
     law = law_of_ones(mechanism, n, j)
     for count in (0, int(law.argmax()), int(law.argmax()) + 40, n):
         expected = float(law[count:].sum())
-        assert bits._at_least(count, n, j, mechanism.probability_of_one) == pytest.approx(expected, rel=1e-7, abs=1e-17)
+        found = at_least(n, np.array([count]), np.array([j]), rows(mechanism))[0]
+        assert found == pytest.approx(expected, rel=1e-7, abs=1e-17)
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), LN3, Fraction(4), Fraction(8), Fraction(50)])
 @pytest.mark.parametrize("share", [0, 0.001, 0.4, 1])
 def test_the_normal_interval_of_more_bits_keeps_the_confidence(epsilon: Fraction, share: float) -> None:
-    mechanism, n = RandomizedResponse.from_epsilon(epsilon), bits._INVERSION_LIMIT + 1
+    mechanism, n = RandomizedResponse.from_epsilon(epsilon), INVERSION_LIMIT + 1
     j = round(share * n)
     law = law_of_ones(mechanism, n, j)
     likely = np.flatnonzero(law > 1e-7)
-    given = [bits._normal(n, int(k), mechanism.probability_of_one, 0.95) for k in likely]
-    assert float(law[likely] @ covered(given, j / n)) >= 0.949
+    given = bits.coins(mechanism.probability_of_one, n, likely.tolist(), [0.95])
+    assert given.methods[REPORTERS] == "normal"
+    assert float(law[likely] @ covered([one[REPORTERS] for one in given.intervals[0]], j / n)) >= 0.949
 
 
 def test_both_methods_agree_where_one_takes_over() -> None:
-    mechanism, limit = RandomizedResponse.from_epsilon(Fraction(1)), bits._INVERSION_LIMIT
+    mechanism, limit = RandomizedResponse.from_epsilon(Fraction(1)), INVERSION_LIMIT
     exact, normal = of(mechanism, limit, 4500), of(mechanism, limit + 1, 4500)
     assert (exact.methods[REPORTERS], normal.methods[REPORTERS]) == ("binomial-inversion", "normal")
     assert exact.intervals[REPORTERS] == pytest.approx(normal.intervals[REPORTERS], abs=3e-4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, categories, estimate
+from hush_aggregator.estimate.bits import coins
 from hush_aggregator.estimate.categories import simplex
 from hush_aggregator.moments import moments
 from hush_aggregator.tally import Tally
@@ -100,10 +101,10 @@ def test_the_reporters_are_covered_at_every_size(count: int, n: int) -> None:
     for _ in range(runs):
         named = rng.binomial(truths, p) + rng.binomial(n - truths, q)
         k = int(named[0])
-        one = categories._one([(asked.randomizer, Tally(n, (k,)))], 0, NOMINAL, count)
-        low, high = one.intervals[REPORTERS]
+        given = coins(asked.randomizer.support, n, [k] * count, [NOMINAL])
+        low, high = given.intervals[0][0][REPORTERS]
         held += low - ALLOWED <= truths[0] / n <= high + ALLOWED
-    assert one.methods[REPORTERS] == ("binomial-inversion" if n * count <= 10_000 else "clopper-pearson-hoeffding")
+    assert given.methods[REPORTERS] == ("binomial-inversion" if n * count <= 10_000 else "clopper-pearson-hoeffding")
     assert held / runs > NOMINAL - 4 * sqrt(0.0475 / runs)
 
 

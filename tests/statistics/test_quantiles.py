@@ -9,7 +9,6 @@ from scipy import integrate, stats
 from hush_aggregator.estimate import quantiles
 from hush_aggregator.estimate.quantiles import (
     LAPLACE_SUM_LIMIT,
-    beta_quantile,
     laplace_mean_quantile,
     laplace_sum_tail,
     normal_quantile,
@@ -126,20 +125,3 @@ def test_the_normal_quantile_is_that_of_scipy(confidence: float) -> None:
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 def test_student_is_that_of_scipy(freedom: int, confidence: float) -> None:
     assert student_quantile(freedom, confidence) == pytest.approx(stats.t.isf((1 - confidence) / 2, freedom), rel=1e-9)
-
-
-@pytest.mark.parametrize("n", [1, 2, 10, 500, 10**4, 10**6, 10**8])
-@pytest.mark.parametrize("probability", [5e-10, 0.005, 0.025, 0.25, 0.4999])
-def test_the_beta_quantile_is_that_of_scipy(n: int, probability: float) -> None:
-    for k in sorted({1, 1 + n // 100, 1 + n // 3, (n + 1) // 2, n}):
-        expected = stats.beta.ppf(probability, k, n - k + 1)
-        assert beta_quantile(probability, k, n - k + 1) == pytest.approx(expected, rel=1e-10)
-
-
-@pytest.mark.parametrize("n", [1, 4, 20])
-@pytest.mark.parametrize("probability", [1e-9, 0.025, 0.4])
-def test_the_beta_quantile_inverts_the_sum_of_binomial_probabilities(n: int, probability: float) -> None:
-    for k in range(1, n + 1):
-        x = beta_quantile(probability, k, n - k + 1)
-        at_least = sum(comb(n, i) * x**i * (1 - x) ** (n - i) for i in range(k, n + 1))
-        assert at_least == pytest.approx(probability, rel=1e-9)

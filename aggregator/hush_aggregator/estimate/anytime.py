@@ -8,20 +8,20 @@ at most alpha/2. On either side the band ends where it does: at the d with Σ_k 
 the same band. (Robbins 1970; Howard, Ramdas, McAuliffe and Sekhon 2021. The grid of l is geometric: a constant factor
 from the fixed-n interval over six orders of magnitude in t.)
 
-**Beta mixture** (target: the population; bits and categories). Of t independent reports K are ones, each with
-probability c. The likelihood ratio of the Beta(1/2, 1/2) mixture, B(K + 1/2, t - K + 1/2)/(B(1/2, 1/2)·c^K
-(1-c)^(t-K)), is a martingale of mean 1 at the true c; the band is all c where it is below 1/alpha (Ville; Robbins
-1970).
+**Beta mixture** (target: the population; bits and categories: `binomial.beta_band`). Of t independent reports K are
+ones, each with probability c. The likelihood ratio of the Beta(1/2, 1/2) mixture, B(K + 1/2, t - K + 1/2)/(B(1/2,
+1/2)·c^K (1-c)^(t-K)), is a martingale of mean 1 at the true c; the band is all c where it is below 1/alpha (Ville;
+Robbins 1970).
 
 Neither covers a sequence of *rounds* of the same devices.
 """
 
-from math import lgamma, log, log1p, pi
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RATES", "beta_band", "mixture_deviation"]
+__all__ = ["RATES", "mixture_deviation"]
 
 Array = NDArray[np.float64]
 
@@ -54,27 +54,3 @@ def mixture_deviation(rates: Array, exponents: Array, confidence: float) -> floa
         if step <= 1e-9 * d:
             break
     return d
-
-
-def beta_band(n: int, ones: int, confidence: float) -> tuple[float, float]:
-    """The band of c for `ones` ones among `n` reports; bisection, rounded outwards."""
-    log_beta = lgamma(ones + 0.5) + lgamma(n - ones + 0.5) - lgamma(n + 1) - log(pi)
-    limit = log_beta + log(max(1 - confidence, _LEAST))  # inside: K log c + (n-K) log(1-c) > limit
-    low = _edge(ones, n, limit, 0.0) if ones > 0 else 0.0
-    high = _edge(ones, n, limit, 1.0) if ones < n else 1.0
-    return low, high
-
-
-def _edge(ones: int, n: int, limit: float, outside: float) -> float:
-    inside = ones / n
-    for _ in range(_STEPS):
-        c = (outside + inside) / 2
-        likelihood = (ones * log(c) if ones and c > 0 else 0.0) + (
-            (n - ones) * log1p(-c) if ones < n and c < 1 else 0.0
-        )
-        kept = likelihood > limit
-        if kept:
-            inside = c
-        else:
-            outside = c
-    return outside

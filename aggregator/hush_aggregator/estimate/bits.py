@@ -24,177 +24,164 @@ lam lies: it is never 0, though all reports may be equal.
 
 `anytime`. A band for the population that may be watched, "population-beta-mixture": see `anytime`.
 
+All of this holds for any reported yes or no (`coins`), so it is computed for arrays of counts (`binomial`): one for a
+bit, one for each category of a subset.
+
 Both targets lie in [0, 1], and to that the intervals are clipped: no coverage is lost.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from math import lgamma, log, sqrt
+from math import lcm, sqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.anytime import beta_band
+from hush_aggregator.estimate.binomial import INVERSION_LIMIT, beta_band, clopper_pearson, fewest
 from hush_aggregator.estimate.finite import finite
 from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias
-from hush_aggregator.estimate.quantiles import beta_quantile, normal_quantile
+from hush_aggregator.estimate.quantiles import normal_quantile
 from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse
 
-__all__ = ["clopper_pearson_share", "coin_estimate", "estimate"]
+__all__ = ["Coins", "coins", "estimate"]
 
-_INVERSION_LIMIT = 10_000
-_DEVIATIONS, _BEYOND = 9.5, 30
-_SUREST = 1 - 2**-53
+_LEAST = 1e-300
 _SLACK = 1 - 1e-9  # a tail that equals alpha/2 but for its rounding is not refused
 
-_Pair = tuple[Fraction, Fraction]
+_Pair: TypeAlias = tuple[Fraction, Fraction]
+_Array: TypeAlias = NDArray[np.float64]
+_Counts: TypeAlias = NDArray[np.int64]
+_Ends: TypeAlias = tuple[_Array, _Array]
 
 
 def estimate(mechanism: RandomizedResponse, tally: Tally, confidence: float) -> Estimate:
     """The proportion of ones and its error bars of n ≥ 1 reports; this module's docstring specifies them."""
     (ones,) = tally.moments
     channel = finite(mechanism)
-    result = coin_estimate(mechanism.probability_of_one, tally.n, ones, confidence)
-    return replace(
-        result,
+    found = coins(mechanism.probability_of_one, tally.n, [ones], [confidence])
+    return Estimate(
+        n=tally.n,
+        mean=found.mean[0],
+        stderr=found.stderr[0],
+        intervals=found.intervals[0][0],
+        methods=found.methods,
         worst_case_bias=worst_case_bias(tally.n, channel.reach),
         monitor=finite_monitor(channel, (tally.n - ones, ones)),
     )
 
 
-@lru_cache(maxsize=4096)
-def coin_estimate(p: _Pair, n: int, ones: int, confidence: float, *, alike: int = 1) -> Estimate:
-    """The same for any reported yes or no: the share of those for whom it is true.
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """Estimates of several questions, in their order.
+
+    Args:
+        mean: of each question.
+        stderr: of each question.
+        intervals: for each confidence, those of each question.
+        methods: how all were made.
+    """
+
+    mean: list[float]
+    stderr: list[dict[str, float]]
+    intervals: list[list[dict[str, tuple[float, float]]]]
+    methods: dict[str, str]
+
+
+def coins(p: _Pair, n: int, counts: Sequence[int], confidences: Sequence[float]) -> Coins:
+    """The share of those for whom it is true, for questions that are answered yes or no with the same probabilities.
 
     Args:
         p: probability of a reported yes where it is false, and where it is true.
         n: reports, at least 1.
-        ones: reported yes.
-        confidence: of each interval.
-        alike: how many such questions there are; with many, the exact inversion of a long sum takes too long.
+        counts: reported yes to each question; with many, the exact inversion of a long sum takes too long.
+        confidences: of the intervals; every question gets them at each.
     """
-    share = Fraction(ones, n)
-    lam = min(max(share, p[0]), p[1])
-    low, high = beta_band(n, ones, confidence)
-    reporters, method = _reporters(p, n, ones, confidence, alike)
-    return Estimate(
-        n=n,
-        mean=float((share - p[0]) / (p[1] - p[0])),
-        stderr={
-            REPORTERS: _deviation(_largest_variance(p) / n, p),
-            POPULATION: _deviation(lam * (1 - lam) / n, p),
-        },
-        intervals={
-            REPORTERS: reporters,
-            POPULATION: clopper_pearson(n, ones, p, confidence),
-            ANYTIME: (_proportion(Fraction(low), p), _proportion(Fraction(high), p)),
-        },
-        methods={
-            REPORTERS: method,
-            POPULATION: "clopper-pearson",
-            ANYTIME: f"{POPULATION}-beta-mixture",
-        },
+    ones, which = np.unique(np.array(counts, dtype=np.int64), return_inverse=True)
+    method, reporters = _reporters(p, n, ones, confidences, alike=len(counts))
+    noise = sqrt(_largest_variance(p) / n) / float(p[1] - p[0])
+    found = {
+        REPORTERS: reporters,
+        POPULATION: _positions(clopper_pearson(n, ones, [(1 - one) / 2 for one in confidences]), p),
+        ANYTIME: _positions(beta_band(n, ones, [max(1 - one, _LEAST) for one in confidences]), p),
+    }
+    means = list(_means(p, n, ones.tolist()))
+    return Coins(
+        mean=[means[place] for place in which.tolist()],
+        stderr=[{REPORTERS: noise, POPULATION: one} for one in _spread(p, n, ones)[which].tolist()],
+        intervals=[
+            _paired({name: (low[at], high[at]) for name, (low, high) in found.items()}, which)
+            for at in range(len(confidences))
+        ],
+        methods={REPORTERS: method, POPULATION: "clopper-pearson", ANYTIME: f"{POPULATION}-beta-mixture"},
     )
 
 
-def _reporters(p: _Pair, n: int, ones: int, confidence: float, alike: int) -> tuple[tuple[float, float], str]:
-    if n * alike <= _INVERSION_LIMIT:
-        return _invert(n, ones, p, confidence), "binomial-inversion"
-    if n > _INVERSION_LIMIT:
-        return _normal(n, ones, p, confidence), "normal"
-    low, high = clopper_pearson(n, ones, p, confidence)
-    apart = _proportion(Fraction(ones - 1, n), p), _proportion(Fraction(ones + 1, n), p)
-    return (min(low, apart[0]), max(high, apart[1])), "clopper-pearson-hoeffding"
+def _paired(ends: dict[str, _Ends], which: NDArray[np.intp]) -> list[dict[str, tuple[float, float]]]:
+    """For each question its intervals."""
+    reporters, population, anytime = (
+        zip(low[which].tolist(), high[which].tolist(), strict=True)
+        for low, high in (ends[REPORTERS], ends[POPULATION], ends[ANYTIME])
+    )
+    return [
+        {REPORTERS: first, POPULATION: second, ANYTIME: third}
+        for first, second, third in zip(reporters, population, anytime, strict=True)
+    ]
+
+
+def _means(p: _Pair, n: int, counts: Sequence[int]) -> Iterator[float]:
+    """Exact until the one rounding: the quotient of two integers."""
+    unit = lcm(p[0].denominator, p[1].denominator)
+    none, contrast = int(p[0] * unit), int((p[1] - p[0]) * unit)
+    return ((count * unit - n * none) / (n * contrast) for count in counts)
+
+
+def _spread(p: _Pair, n: int, counts: _Counts) -> _Array:
+    """The standard error for the population."""
+    yes = np.clip(counts / n, float(p[0]), float(p[1]))
+    no = np.clip((n - counts) / n, float(1 - p[1]), float(1 - p[0]))
+    return np.asarray(np.sqrt(yes * no / n) / float(p[1] - p[0]))
 
 
 def _largest_variance(p: _Pair) -> Fraction:
     return max(p[0] * (1 - p[0]), p[1] * (1 - p[1]))
 
 
-def _deviation(variance: Fraction, p: _Pair) -> float:
-    """A variance of the share of reported ones as a standard deviation of the estimate."""
-    return sqrt(variance / (p[1] - p[0]) ** 2)
-
-
-def clopper_pearson(n: int, ones: int, p: _Pair, confidence: float) -> tuple[float, float]:
-    """Bounds of theta, clipped to [0, 1]."""
-    low, high = clopper_pearson_share(n, ones, confidence)
-    return _proportion(Fraction(low), p), _proportion(Fraction(high), p)
-
-
-def clopper_pearson_share(n: int, ones: int, confidence: float) -> tuple[float, float]:
-    """Bounds of the probability of a reported one, from beta quantiles, both tails (1 - confidence)/2."""
-    tail = (1 - confidence) / 2
-    low = beta_quantile(tail, ones, n - ones + 1) if ones > 0 else 0.0
-    high = 1 - beta_quantile(tail, n - ones, ones + 1) if ones < n else 1.0
+def _positions(shares: _Ends, p: _Pair) -> _Ends:
+    """theta, clipped to [0, 1], where these shares of ones are reported."""
+    low, high = (np.clip((share - float(p[0])) / float(p[1] - p[0]), 0, 1) for share in shares)
     return low, high
 
 
-def _normal(n: int, ones: int, p: _Pair, confidence: float) -> tuple[float, float]:
-    """The interval of `reporters` for many reports."""
-    share = Fraction(ones, n)
-    half = Fraction(normal_quantile(confidence) * sqrt(_largest_variance(p) / n)) + Fraction(1, 2 * n)
-    return _proportion(share - half, p), _proportion(share + half, p)
+def _reporters(p: _Pair, n: int, ones: _Counts, confidences: Sequence[float], alike: int) -> tuple[str, _Ends]:
+    """Method and ends of the intervals for the reporters, by confidence and count."""
+    if n * alike <= INVERSION_LIMIT:
+        return "binomial-inversion", _invert(p, n, ones, confidences)
+    if n > INVERSION_LIMIT:
+        return "normal", _normal(p, n, ones, confidences)
+    low, high = clopper_pearson(n, ones, [(1 - one) / 2 for one in confidences])
+    apart = np.minimum(low, (ones - 1) / n), np.maximum(high, (ones + 1) / n)
+    return "clopper-pearson-hoeffding", _positions(apart, p)
 
 
-def _proportion(lam: Fraction, p: _Pair) -> float:
-    """theta, clipped to [0, 1], where a share `lam` of ones is reported."""
-    return float(min(max((lam - p[0]) / (p[1] - p[0]), Fraction(0)), Fraction(1)))
+def _normal(p: _Pair, n: int, ones: _Counts, confidences: Sequence[float]) -> _Ends:
+    """For many reports."""
+    deviation = sqrt(_largest_variance(p) / n)
+    half = np.array([[normal_quantile(one) * deviation + 0.5 / n] for one in confidences])
+    return _positions((ones / n - half, ones / n + half), p)
 
 
-@lru_cache(maxsize=1024)
-def _invert(n: int, ones: int, p: _Pair, confidence: float) -> tuple[float, float]:
-    """The interval of `reporters`, exactly. The upper end is the lower end of the question about zeros."""
-    tail = (1 - confidence) / 2 * _SLACK
-    low = _fewest(n, ones, (p[0], p[1]), tail)
-    high = n - _fewest(n, n - ones, (1 - p[1], 1 - p[0]), tail)
-    return low / n, high / n
-
-
-def _fewest(n: int, count: int, p: _Pair, tail: float) -> int:
-    """The fewest true ones under which P(at least `count` ones of n) exceeds `tail`, or n if none do.
-
-    The probability rises with the number of true ones: a guess, steps that double, then bisection.
-    """
-    reach = normal_quantile(min(1 - 2 * tail, _SUREST)) * sqrt(n * _largest_variance(p))
-    guess = Fraction(count) - n * p[0] - Fraction(reach)
-    low, high = 0, n
-    at, stride = min(max(int(guess / (p[1] - p[0])), 0), n - 1), 1
-    while low < high:
-        if _at_least(count, n, at, p) > tail:
-            high = at
-            at = max(at - stride, (low + high) // 2 if low > 0 else 0)
-        else:
-            low = at + 1
-            at = min(at + stride, (low + high) // 2 if high < n else n - 1)
-        stride *= 2
-    return low
-
-
-def _at_least(count: int, n: int, j: int, p: _Pair) -> float:
-    """P(Bin(j, p_1) + Bin(n-j, p_0) ≥ count): one product of positive terms."""
-    first, true_ones = _binomial(j, p[1])
-    least, others = _binomial(n - j, p[0])
-    tails = np.append(np.cumsum(others[::-1])[::-1], 0.0)  # P(≥ least + i)
-    needed = np.clip(count - least - first - np.arange(len(true_ones)), 0, len(others))
-    return float(true_ones @ tails[needed])
-
-
-def _binomial(n: int, p: Fraction) -> tuple[int, NDArray[np.float64]]:
-    """The smallest i and P(Bin(n, p) = i), … of all but 1e-18 of the mass, 0 < p < 1 (Bernstein's inequality)."""
-    mean = float(n * p)
-    reach = _DEVIATIONS * sqrt(mean * float(1 - p)) + _BEYOND
-    low, high = max(int(mean - reach), 0), min(int(mean + reach) + 1, n)
-    i = np.arange(low, high + 1)
-    log_factorial = _log_factorials()
-    log_choose = log_factorial[n] - log_factorial[low : high + 1] - log_factorial[n - high : n - low + 1][::-1]
-    chances: NDArray[np.float64] = np.exp(log_choose + i * log(p) + (n - i) * log(1 - p))
-    return low, chances
-
-
-@lru_cache(maxsize=1)
-def _log_factorials() -> NDArray[np.float64]:
-    return np.array([lgamma(k + 1) for k in range(_INVERSION_LIMIT + 1)])
+def _invert(p: _Pair, n: int, ones: _Counts, confidences: Sequence[float]) -> _Ends:
+    """Exactly. An upper end is the lower end of the question about zeros."""
+    shape = (len(confidences), len(ones))
+    tails = np.repeat([(1 - one) / 2 * _SLACK for one in confidences], len(ones))
+    counts = np.tile(ones, len(confidences))
+    yes = [float(one) for one in (p[0], p[1], 1 - p[0], 1 - p[1])]
+    no = [yes[3], yes[2], yes[1], yes[0]]
+    rows = np.repeat(np.array([yes, no]).T, len(counts), axis=1)
+    found = fewest(n, np.concatenate((counts, n - counts)), rows, np.tile(tails, 2))
+    low, high = found[: len(counts)], n - found[len(counts) :]
+    return low.reshape(shape) / n, high.reshape(shape) / n

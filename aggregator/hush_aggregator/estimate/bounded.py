@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.anytime import RATES, mixture_deviation
 from hush_aggregator.estimate.betting import betting_interval
-from hush_aggregator.estimate.bits import clopper_pearson_share
+from hush_aggregator.estimate.binomial import clopper_pearson_share
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.honesty import OK, finite_monitor, worst_case_bias
 from hush_aggregator.estimate.quantiles import normal_quantile, student_quantile

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hush_aggregator.estimate.bits import coin_estimate
+from hush_aggregator.estimate.bits import Coins, coins
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as pooled_estimate
 from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.honesty import OK, finite_monitor, worst_case_bias
+from hush_aggregator.estimate.honesty import OK, finite_monitors, worst_case_bias
 from hush_aggregator.estimate.result import Estimate
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.tally import Tally
@@ -32,48 +32,56 @@ from hush_common.mechanisms import SubsetSelection
 
 __all__ = ["estimate", "simplex"]
 
+_Part = tuple[SubsetSelection, Tally]
 
-def estimate(parts: Sequence[tuple[SubsetSelection, Tally]], labels: Sequence[str], confidence: float) -> Estimate:
+
+def estimate(parts: Sequence[_Part], labels: Sequence[str], confidence: float) -> Estimate:
     """The frequency of each label, from n ≥ 1 reports under one epsilon or several."""
     parts = [part for part in parts if part[1].n]
     n, k = sum(tally.n for _, tally in parts), len(labels)
     joint_confidence = min(1 - (1 - confidence) / k, 1 - 2**-53)  # the largest float below 1
-    single = [_one(parts, place, confidence, k) for place in range(k)]
-    joint = [_one(parts, place, joint_confidence, k) for place in range(k)]
-    monitors = [
-        finite_monitor(finite(mechanism), (tally.n - named, named), k)
-        for mechanism, tally in parts
-        for named in tally.moments
-    ]
-    said = [verdict for verdict in monitors if verdict is not None]
+    found = _shares(parts, k, (confidence, joint_confidence))
     return Estimate(
         n=n,
-        methods=single[0].methods,
+        methods=found.methods,
         worst_case_bias=worst_case_bias(n, max(finite(mechanism).reach for mechanism, _ in parts)),
-        monitor=next((verdict for verdict in said if verdict != OK), OK if said else None),
+        monitor=_monitor(parts),
         categories=[
-            {
-                "label": label,
-                "frequency": one.mean,
-                "stderr": one.stderr,
-                "intervals": one.intervals,
-                "joint_intervals": all_.intervals,
-            }
-            for label, one, all_ in zip(labels, single, joint, strict=True)
+            {"label": label, "frequency": mean, "stderr": stderr, "intervals": single, "joint_intervals": joint}
+            for label, mean, stderr, single, joint in zip(
+                labels, found.mean, found.stderr, *found.intervals, strict=True
+            )
         ],
-        consistent=simplex([one.mean or 0.0 for one in single]),
+        consistent=simplex(found.mean),
     )
 
 
-def _one(parts: Sequence[tuple[SubsetSelection, Tally]], place: int, confidence: float, k: int) -> Estimate:
-    if len(parts) > 1:
-        groups = [
-            Group(finite(mechanism), (tally.n - tally.moments[place], tally.moments[place]))
-            for mechanism, tally in parts
-        ]
-        return pooled_estimate(groups, Span(), confidence)
-    ((mechanism, tally),) = parts
-    return coin_estimate(mechanism.support, tally.n, tally.moments[place], confidence, alike=k)
+def _shares(parts: Sequence[_Part], k: int, confidences: Sequence[float]) -> Coins:
+    if len(parts) == 1:
+        ((mechanism, tally),) = parts
+        return coins(mechanism.support, tally.n, tally.moments, confidences)
+    pooled = [[_pooled(parts, place, confidence) for place in range(k)] for confidence in confidences]
+    return Coins(
+        mean=[one.mean or 0.0 for one in pooled[0]],
+        stderr=[one.stderr for one in pooled[0]],
+        intervals=[[one.intervals for one in at] for at in pooled],
+        methods=pooled[0][0].methods,
+    )
+
+
+def _pooled(parts: Sequence[_Part], place: int, confidence: float) -> Estimate:
+    groups = [
+        Group(finite(mechanism), (tally.n - tally.moments[place], tally.moments[place])) for mechanism, tally in parts
+    ]
+    return pooled_estimate(groups, Span(), confidence)
+
+
+def _monitor(parts: Sequence[_Part]) -> str | None:
+    verdicts: list[str] = []
+    for mechanism, tally in parts:
+        counts = [(tally.n - named, named) for named in tally.moments]
+        verdicts += finite_monitors(finite(mechanism), counts)
+    return next((verdict for verdict in verdicts if verdict != OK), OK if verdicts else None)
 
 
 def simplex(frequencies: Sequence[float]) -> list[float]:

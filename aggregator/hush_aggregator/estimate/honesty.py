@@ -3,10 +3,21 @@
 from collections.abc import Sequence
 from math import sqrt
 
+import numpy as np
+
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.quantiles import normal_quantile
 
-__all__ = ["OK", "OUTLIERS", "TOO_LITTLE_NOISE", "finite_monitor", "manski", "variance_monitor", "worst_case_bias"]
+__all__ = [
+    "OK",
+    "OUTLIERS",
+    "TOO_LITTLE_NOISE",
+    "finite_monitor",
+    "finite_monitors",
+    "manski",
+    "variance_monitor",
+    "worst_case_bias",
+]
 
 OK = "ok"
 OUTLIERS = "outliers"
@@ -44,21 +55,34 @@ def variance_monitor(n: int, variance: float, noise: float, width: float) -> str
     return OUTLIERS if variance > (noise + width**2 / 4) * (1 + slack) else OK
 
 
-def finite_monitor(channel: Finite, counts: Sequence[int], alike: int = 1) -> str | None:
+def finite_monitor(channel: Finite, counts: Sequence[int]) -> str | None:
     """Whether each output comes as often as its least probability makes likely, and no more than its largest does.
 
-    Four standard deviations, or what four are among `alike` such questions.
+    Four standard deviations. Below 100 reports it says nothing.
     """
-    n = sum(counts)
+    return next(iter(finite_monitors(channel, [counts])), None)
+
+
+def finite_monitors(channel: Finite, questions: Sequence[Sequence[int]]) -> list[str]:
+    """The same for several questions of as many reports: what four standard deviations are among so many; or none."""
+    n = sum(questions[0])
     if n < _MONITOR_FROM:
-        return None
-    deviations = normal_quantile(1 - _FALSE_ALARM / alike)
+        return []
+    deviations = normal_quantile(1 - _FALSE_ALARM / len(questions))
+    least, most = n * channel.p.min(axis=0), n * channel.p.max(axis=0)
+    low = (least - deviations * np.sqrt(least * (1 - least / n))).tolist()
+    high = (most + deviations * np.sqrt(most * (1 - most / n)) + deviations).tolist()
+    bounds = list(zip(channel.used, low, high, strict=True))
+    return [_verdict(counts, bounds) for counts in questions]
+
+
+def _verdict(counts: Sequence[int], bounds: Sequence[tuple[int, float, float]]) -> str:
+    """From the least and most of each output; the first that is too rare decides."""
     verdict = OK
-    for place, y in enumerate(channel.used):
-        least, most = float(channel.p[:, place].min()), float(channel.p[:, place].max())
-        if counts[y] < n * least - deviations * sqrt(n * least * (1 - least)):
+    for y, low, high in bounds:
+        if counts[y] < low:
             return TOO_LITTLE_NOISE
-        if counts[y] > n * most + deviations * sqrt(n * most * (1 - most)) + deviations:
+        if counts[y] > high:
             verdict = OUTLIERS
     return verdict
 

@@ -1,21 +1,22 @@
-"""Quantiles that error bars are made of: normal, Student's t, beta, and the sum of Laplace variables.
+"""Quantiles that error bars are made of: normal, Student's t, and the sum of Laplace variables; `beta` has its own.
 
-scipy is not needed at run time. Every search below is Newton's method on the logarithm of a probability that is
-concave in its argument (a log-concave density has a log-concave distribution function and tail). The tangent of a
-concave function lies above it, so after one step all iterates stand on one side of the root and approach it
-monotonically: no bracket is needed, and nothing can diverge.
+scipy is not needed at run time. Every search is Newton's method on the logarithm of a probability that is concave in
+its argument (a log-concave density has a log-concave distribution function and tail). The tangent of a concave function
+lies above it, so after one step all iterates stand on one side of the root and approach it monotonically: no bracket
+is needed, and nothing can diverge.
 """
 
 from functools import lru_cache
-from math import exp, inf, lgamma, log, log1p, pi, sqrt
+from math import exp, inf, lgamma, log, sqrt
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_aggregator.estimate.beta import beta_logits
+
 __all__ = [
     "LAPLACE_SUM_LIMIT",
-    "beta_quantile",
     "laplace_mean_quantile",
     "laplace_sum_tail",
     "normal_quantile",
@@ -27,9 +28,6 @@ LAPLACE_SUM_LIMIT = 1000
 
 _NEWTON_STEPS = 100  # 4 to 8 are taken
 _CONVERGED = 1e-13  # relative step: the error after it is of the order of its square
-_FRACTION_TERMS = 1_000_000
-_FRACTION_CONVERGED = 1e-15
-_STIRLING_FROM = 16
 
 
 def normal_quantile(confidence: float) -> float:
@@ -108,92 +106,10 @@ def student_quantile(freedom: int, confidence: float) -> float:
     tails the smaller is solved for, so that neither end of (0, 1) loses digits.
     """
     if confidence > 0.5:  # noqa: PLR2004 - one half: where the tails are equal
-        logit = _logit_of_beta_quantile(1 - confidence, freedom / 2, 0.5)
+        logit = float(beta_logits(1 - confidence, freedom / 2, 0.5)[0])
     else:
-        logit = -_logit_of_beta_quantile(confidence, 0.5, freedom / 2)
+        logit = -float(beta_logits(confidence, 0.5, freedom / 2)[0])
     return sqrt(freedom) * exp(-logit / 2)
-
-
-def beta_quantile(probability: float, a: float, b: float) -> float:
-    """The x with I_x(a, b) = `probability` in (0, 1); relative error below 1e-10 for a + b up to 1e9.
-
-    I is the regularised incomplete beta function: P(Bin(n, x) ≥ k) = I_x(k, n - k + 1).
-    """
-    return exp(-_log1p_exp(-_logit_of_beta_quantile(probability, a, b)))
-
-
-def _logit_of_beta_quantile(probability: float, a: float, b: float) -> float:
-    """The u with I_x(a, b) = `probability` at x = 1/(1 + e^-u).
-
-    In u the density is proportional to x^a (1-x)^b: log-concave for all a, b > 0, and u has no ends to step over.
-    """
-    target = log(probability)
-    logit = log(a / b) + _normal_quantile_below(min(probability, 0.5)) * sqrt(1 / a + 1 / b)
-    for _ in range(_NEWTON_STEPS):
-        value, slope = _log_incomplete_beta(logit, a, b)
-        step = (target - value) / slope
-        logit += step
-        if abs(step) <= _CONVERGED * max(1.0, abs(logit)):
-            break
-    return logit
-
-
-def _log_incomplete_beta(logit: float, a: float, b: float) -> tuple[float, float]:
-    """Logarithm of I_x(a, b), and its derivative by the logit of x: x^a (1-x)^b / (B(a, b)·I_x)."""
-    log_x, log_y = -_log1p_exp(-logit), -_log1p_exp(logit)
-    power = _log_power(log_x, log_y, a, b)
-    x = exp(log_x)
-    if x * (a + b + 2) < a + 1:
-        value = power - log(a * _beta_fraction(x, a, b))
-    else:
-        value = log1p(-exp(power) / (b * _beta_fraction(exp(log_y), b, a)))
-    return value, exp(power - value)
-
-
-def _log_power(log_x: float, log_y: float, a: float, b: float) -> float:
-    """Logarithm of x^a y^b / B(a, b), y = 1 - x, without what lgamma cancels at large a + b.
-
-    With log Γ(z) = (z - 1/2) log z - z + log(2π)/2 + δ(z) it is, exactly,
-    a·log(x(a+b)/a) + b·log(y(a+b)/b) + log(ab/(a+b)/2π)/2 + δ(a+b) - δ(a) - δ(b),
-    and the first two terms are log1p of ±d/a and ±d/b, d = xb - ya, which cancel to first order only.
-    """
-    d = exp(log_x) * b - exp(log_y) * a
-    deviance = a * (log1p(d / a) if d > -a / 2 else log_x + log((a + b) / a))
-    deviance += b * (log1p(-d / b) if d < b / 2 else log_y + log((a + b) / b))
-    return deviance + log(a * (b / (a + b)) / (2 * pi)) / 2 + _stirling(a + b) - _stirling(a) - _stirling(b)
-
-
-def _stirling(z: float) -> float:
-    """The error δ(z) of Stirling's formula for log Γ(z); its series (DLMF 5.11.1) is exact to 1e-16 from z = 16."""
-    if z < _STIRLING_FROM:
-        return lgamma(z) - (z - 0.5) * log(z) + z - log(2 * pi) / 2
-    w = 1 / (z * z)
-    return (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w / 1188)))) / z
-
-
-def _beta_fraction(x: float, a: float, b: float) -> float:
-    """x^a (1-x)^b / (a·B(a, b)·I_x(a, b)): the continued fraction DLMF 8.17.22, for x < (a+1)/(a+b+2).
-
-    1 + d1/(1 + d2/(1 + ...)), evaluated forwards (modified Lentz); about sqrt(max(a, b)) terms.
-    """
-    value, c, d = 1.0, 1.0, 0.0
-    for term in range(1, _FRACTION_TERMS):
-        m, odd = divmod(term, 2)
-        if odd:
-            numerator = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        else:
-            numerator = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / (1 + numerator * d)
-        c = 1 + numerator / c
-        value *= c * d
-        if abs(c * d - 1) < _FRACTION_CONVERGED:
-            break
-    return value
-
-
-def _log1p_exp(u: float) -> float:
-    """log(1 + e^u) at any u."""
-    return max(u, 0.0) + log1p(exp(-abs(u)))
 
 
 def _normal_quantile_below(probability: float) -> float:

@@ -1,0 +1,171 @@
+# ruff: noqa: T201 - a script that prints a table
+"""How long an estimate with all its intervals takes: `python tests/benchmarks/bench_estimate.py [words of a name]`.
+
+Medians in milliseconds, for tallies of n reports whose counts are drawn once from the law of the mechanism.
+
+- first: nothing is remembered, as in a process that has never seen the task: every `lru_cache` of the estimators is
+  emptied, and the task is made anew.
+- cold: every `lru_cache` of the estimators is emptied, except the channel of the mechanism, which belongs to the task.
+- warm: the identical call again.
+
+The limit is for the cold one: 10 ms up to n = 1000, 2 ms above.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from hush_aggregator.estimate import estimate
+from hush_aggregator.estimate.finite import Finite, finite
+from hush_aggregator.moments import moments
+from hush_aggregator.tally import Tally
+from hush_common.mechanisms import Channel, Laplace, Multilevel, Offers, RandomizedResponse, Single, SubsetSelection
+from hush_common.task import Task
+from hush_common.task_file import make_task
+
+__all__ = ["main"]
+
+SIZES = (10, 100, 1000, 10_001, 10**6)
+CONFIDENCE = 0.95
+_RUNS = 15
+_SECONDS = 0.5
+_NUMBER = {"kind": "number", "lower": 0.0, "upper": 100.0}
+
+
+def _limit(n: int) -> float:
+    return 10.0 if n <= 1000 else 2.0
+
+
+def _category(k: int) -> dict[str, Any]:
+    return {"kind": "category", "labels": [f"label {c}" for c in range(k)]}
+
+
+def _vector(d: int) -> dict[str, Any]:
+    return {"kind": "vector", "coordinates": [{"name": f"x{c}", "lower": 0.0, "upper": 1.0} for c in range(d)]}
+
+
+def cases() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name, and the fields of a task file."""
+    for epsilon in ("0.5", "1", "4"):
+        yield f"laplace, epsilon {epsilon}", {"epsilon": epsilon, "domain": _NUMBER}
+        yield f"randomized_response, epsilon {epsilon}", {"epsilon": epsilon, "domain": {"kind": "bit"}}
+    for epsilon in ("1", "2", "4", "8"):
+        yield f"multilevel, epsilon {epsilon}", {"epsilon": epsilon, "domain": _NUMBER, "mechanism": "multilevel"}
+    for epsilon in ("1", "2", "4"):
+        yield f"table, epsilon {epsilon}", {"epsilon": epsilon, "domain": _NUMBER, "mechanism": "auto"}
+    for k, epsilon in product((2, 5, 64, 1024), ("1", "4")):
+        yield f"subset_selection of {k}, epsilon {epsilon}", {"epsilon": epsilon, "domain": _category(k)}
+    for epsilon in ("1", "4", "8"):
+        yield f"vector of 8, epsilon {epsilon}", {"epsilon": epsilon, "domain": _vector(8)}
+    both = {"epsilon": "2", "offers": ["0.5", "2"]}
+    yield "laplace, two epsilons", both | {"domain": _NUMBER}
+    yield "randomized_response, two epsilons", both | {"domain": {"kind": "bit"}}
+    yield "subset_selection of 5, two epsilons", both | {"domain": _category(5)}
+
+
+def tally_of(randomizer: Single | Offers, n: int, rng: np.random.Generator) -> Tally:
+    """A tally of n reports from devices that all hold a value in the middle (categories: spread unevenly)."""
+    match randomizer:
+        case Offers(parts=parts):
+            shares = [tally_of(part, size, rng) for part, size in zip(parts, (n // 2, n - n // 2), strict=True)]
+            return Tally(n, tuple(number for share in shares for number in (share.n, *share.moments)))
+        case Laplace(steps=steps):
+            noise = rng.laplace(0, float(randomizer.scale), n)
+            return moments(randomizer, np.rint(steps / 2 + noise).astype(np.int64)[:, None])
+        case RandomizedResponse():
+            return Tally(n, (int(rng.binomial(n, sum(map(float, randomizer.probability_of_one)) / 2)),))
+        case Multilevel() | Channel():
+            return Tally(n, tuple(_counts(randomizer, n, rng)))
+        case SubsetSelection():
+            return Tally(n, tuple(_named(randomizer, n, rng)))
+    drawn = np.bincount(rng.integers(randomizer.coordinates, size=n * randomizer.sampled), minlength=8)
+    return Tally(n, tuple(count for size in drawn for count in _counts(randomizer.part, int(size), rng)))
+
+
+def _counts(mechanism: Multilevel | Channel, n: int, rng: np.random.Generator) -> list[int]:
+    law = [float(mechanism.probability((y,), mechanism.steps // 2)) for y in range(len(finite(mechanism).positions))]
+    return [int(count) for count in rng.multinomial(n, np.array(law) / sum(law))]
+
+
+def _named(mechanism: SubsetSelection, n: int, rng: np.random.Generator) -> list[int]:
+    """Counts near their means, in sum n·size as they must be."""
+    q, p = map(float, mechanism.support)
+    share = 1 / np.arange(1, mechanism.categories + 1)
+    counts = rng.binomial(n, q + share / share.sum() * (p - q))
+    while lack := n * mechanism.size - int(counts.sum()):
+        free = np.flatnonzero(counts < n) if lack > 0 else np.flatnonzero(counts)
+        counts[rng.choice(free, min(abs(lack), len(free)), replace=False)] += 1 if lack > 0 else -1
+    return [int(count) for count in counts]
+
+
+def _caches() -> list[tuple[str, Callable[[], None]]]:
+    """What empties each `lru_cache` of the estimators, by name."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("hush_aggregator.estimate.")]
+    found = [(name, value) for module in modules for name, value in vars(module).items()]
+    found += vars(Finite).items()
+    return [(name, value.cache_clear) for name, value in found if hasattr(value, "cache_clear")]
+
+
+_OF_THE_TASK = {"finite", "mixture_exponents"}
+
+
+def forget(*, everything: bool) -> None:
+    """Empty the caches; those of the task too, if everything is to be forgotten."""
+    for name, clear in _caches():
+        if everything or name not in _OF_THE_TASK:
+            clear()
+
+
+def median(prepare: Callable[[], Task], tally: Tally) -> float:
+    """Milliseconds of one estimate, at the median; `prepare` is not counted."""
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < 3 or (len(times) < _RUNS and time.perf_counter() - began < _SECONDS):
+        asked = prepare()
+        start = time.perf_counter_ns()
+        estimate(asked, tally, CONFIDENCE)
+        times.append((time.perf_counter_ns() - start) / 1e6)
+    return statistics.median(times)
+
+
+def measure(fields: dict[str, Any], n: int) -> tuple[float, float, float]:
+    """Milliseconds: first, cold and warm."""
+    fields = {"id": "t", **fields}
+    asked = make_task(fields)
+    tally = tally_of(asked.randomizer, n, np.random.default_rng(n))
+
+    def anew() -> Task:
+        forget(everything=True)
+        return make_task(fields)
+
+    def cold() -> Task:
+        forget(everything=False)
+        return asked
+
+    first = median(anew, tally)
+    estimate(asked, tally, CONFIDENCE)
+    return first, median(cold, tally), median(lambda: asked, tally)
+
+
+def main(words: list[str]) -> int:
+    """Print the medians; 1 if a cold one is above what is promised."""
+    slow = 0
+    print(f"{'milliseconds, median':42}{'n':>9}{'first':>9}{'cold':>9}{'warm':>9}{'limit':>7}")
+    for name, fields in cases():
+        if not all(word in name for word in words):
+            continue
+        for n in SIZES:
+            first, cold, warm = measure(fields, n)
+            slow += cold > _limit(n)
+            mark = "  slow" if cold > _limit(n) else ""
+            print(f"{name:42}{n:9}{first:9.2f}{cold:9.2f}{warm:9.2f}{_limit(n):7.0f}{mark}", flush=True)
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
