@@ -14,10 +14,7 @@ from hush_common.mechanisms import (
     Laplace,
     Multilevel,
     Offers,
-    RandomizedResponse,
     Single,
-    SubsetSelection,
-    Vector,
 )
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.tables import SHIPPED, shipped_at
@@ -48,7 +45,7 @@ def expected_error(task: Task, people: int) -> float:
     """
     randomizer = task.randomizer
     mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer
-    error = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(_variance(mechanism) / people)
+    error = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(mechanism.worst_variance / people)
     return error * float(task.domain.upper - task.domain.lower) if isinstance(task.domain, NumberDomain) else error
 
 
@@ -66,25 +63,8 @@ def alternatives(task: Task) -> dict[str, float]:
     if epsilon in SHIPPED:
         table = shipped_at(epsilon)
         others.append(Channel(epsilon, domain.steps, table.positions, table.unit, table.weights))
-    own = _variance(randomizer)
-    return {other.name: _variance(other) / own for other in others if other.name != randomizer.name}
-
-
-def _variance(mechanism: Single) -> float:
-    """The largest variance of one report on the unit interval, from the noise alone."""
-    match mechanism:
-        case Laplace():
-            return mechanism.variance / mechanism.steps**2
-        case RandomizedResponse():
-            zero, one = mechanism.probability_of_one
-            return float(max(p * (1 - p) for p in (zero, one)) / (one - zero) ** 2)
-        case SubsetSelection():
-            q, p = mechanism.support
-            return float(max(c * (1 - c) for c in (q, p)) / (p - q) ** 2)
-        case Vector():
-            return mechanism.coordinates / mechanism.sampled * mechanism.part.worst_variance
-        case _:
-            return mechanism.worst_variance
+    own = randomizer.worst_variance
+    return {other.name: other.worst_variance / own for other in others if other.name != randomizer.name}
 
 
 def meaning(task: Task) -> dict[str, Any]:

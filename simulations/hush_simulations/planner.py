@@ -204,7 +204,7 @@ def central(domain: Domain) -> Family:
 
 
 def _laplace(epsilon: Fraction, name: str = "laplace") -> Line:
-    return Line(name, Laplace(epsilon, GRID_STEPS).variance / GRID_STEPS**2, _EVEN, "laplace")
+    return Line(name, Laplace(epsilon, GRID_STEPS).worst_variance, _EVEN, "laplace")
 
 
 @lru_cache(maxsize=256)
@@ -258,19 +258,16 @@ def _spread(noise: float, moments: Iterator[tuple[float, float]]) -> float:
 
 
 def _randomized_response(epsilon: Fraction) -> Line:
-    lie, truth = RandomizedResponse.from_epsilon(epsilon).probability_of_one
-    return Line("randomized_response", float(truth * (1 - truth) / (truth - lie) ** 2), _EVEN)
+    return Line("randomized_response", RandomizedResponse.from_epsilon(epsilon).worst_variance, _EVEN)
 
 
 @lru_cache(maxsize=256)
 def _subset(epsilon: Fraction, categories: int, size: int | None = None, name: str = "subset_selection") -> Line:
     mechanism = SubsetSelection(epsilon, categories, size or best_size(epsilon, categories))
     q, p = mechanism.support
-    contrast = (p - q) ** 2
-    noise = max(p * (1 - p), q * (1 - q)) / contrast
     count = min(max(Fraction(1, 2), q), p)
-    spread = count * (1 - count) / contrast - noise
-    return Line(name, float(noise), float(spread), parameters={"size": mechanism.size})
+    spread = float(count * (1 - count) / (p - q) ** 2) - mechanism.worst_variance
+    return Line(name, mechanism.worst_variance, spread, parameters={"size": mechanism.size})
 
 
 @lru_cache(maxsize=256)

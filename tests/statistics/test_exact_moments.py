@@ -181,3 +181,46 @@ def test_laplace_is_unbiased_up_to_its_window(index: int) -> None:
     mean, variance = moments(Laplace(Fraction(1), 3), index, lambda body: Fraction(body[0]))
     assert abs(mean - index) < Fraction(1, 10**15)
     assert float(variance) == pytest.approx(Laplace(Fraction(1), 3).variance, rel=1e-12)
+
+
+# ---- the one figure that planning and the text of a task are made of
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_worst_variance_of_a_category_is_the_largest_of_its_table(epsilon: Fraction) -> None:
+    mechanism = SubsetSelection(epsilon, 5, 2)
+    q, p = mechanism.support
+    variances = [
+        moments(mechanism, truth, lambda body: ((body[0] & 1) - q) / (p - q))[1]  # category 0, the truth or not
+        for truth in (0, 1)
+    ]
+    assert mechanism.worst_variance == pytest.approx(float(max(variances)), rel=1e-12)
+
+
+@pytest.mark.parametrize("coins", [("1/2", "1/2"), ("1/2", "9/10"), ("4/5", "1/20")])
+def test_the_worst_variance_of_a_bit_is_that_of_the_bit_that_varies_more(coins: tuple[str, str]) -> None:
+    mechanism = RandomizedResponse.from_coins(Fraction(50), Fraction(coins[0]), Fraction(coins[1]))
+    p0, p1 = mechanism.probability_of_one
+    variances = [moments(mechanism, bit, lambda body: (body[0] - p0) / (p1 - p0))[1] for bit in (0, 1)]
+    assert mechanism.worst_variance == pytest.approx(float(max(variances)), rel=1e-12)
+
+
+def test_the_worst_variance_of_laplace_noise_is_in_units_of_the_range() -> None:
+    mechanism = Laplace(Fraction(1), 3)
+    variance = moments(mechanism, 1, lambda body: Fraction(body[0], 3))[1]
+    assert mechanism.worst_variance == pytest.approx(float(variance), rel=1e-12)
+
+
+@pytest.mark.parametrize(("coordinates", "sampled"), [(1, 1), (3, 1), (3, 2)])
+def test_the_worst_variance_of_a_vector_counts_the_reports_that_did_not_draw(coordinates: int, sampled: int) -> None:
+    mechanism = Vector(Fraction(1), 2, coordinates, sampled, 1)
+
+    def error(body: tuple[int, ...]) -> Fraction:
+        drawn = dict(zip(body[::2], body[1::2], strict=True))
+        return (
+            (mechanism.part.unit_value(Fraction(drawn[0])) - Fraction(1, 2)) * coordinates / sampled
+            if 0 in drawn
+            else Fraction(0)
+        )
+
+    assert mechanism.worst_variance == pytest.approx(float(moments(mechanism, (1,) * coordinates, error)[1]), rel=1e-12)

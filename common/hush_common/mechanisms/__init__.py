@@ -48,6 +48,11 @@ class Mechanism(Protocol):
         """Integers in a body: public, so that the length of a report says nothing."""
         ...
 
+    @property
+    def worst_variance(self) -> float:
+        """The largest variance of one decoded report over all values, on the unit interval, from the noise alone."""
+        ...
+
     def perturb(self, index: Any, rng: Rng, /) -> tuple[int, ...]:  # noqa: ANN401 - int or tuple, by the domain
         """The body of a report: the only place where a value meets randomness."""
         ...

@@ -64,6 +64,11 @@ class Laplace:
         """Variance of one report in steps squared; by sinh, because 2q/(1-q)^2 cancels where epsilon/m is small."""
         return 0.5 / sinh(float(1 / self.scale) / 2) ** 2
 
+    @property
+    def worst_variance(self) -> float:
+        """Variance of one report on the unit interval, whatever the value is."""
+        return self.variance / self.steps**2
+
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
         """The body of a report: one integer in [-W, m + W].
 

@@ -63,6 +63,12 @@ class RandomizedResponse:
         """P(report 1 | 0) and P(report 1 | 1), exactly."""
         return Fraction(self.ones[0], self.total), Fraction(self.ones[1], self.total)
 
+    @property
+    def worst_variance(self) -> float:
+        """The larger variance of one decoded report: the same for both bits in the optimal form."""
+        zero, one = self.probability_of_one
+        return float(max(p * (1 - p) for p in (zero, one)) / (one - zero) ** 2)
+
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
         """The body of a report: 0 or 1.
 

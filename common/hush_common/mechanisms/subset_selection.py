@@ -83,6 +83,12 @@ class SubsetSelection:
         other = (WEIGHT_OF_TRUTH * comb(k - 2, w - 2) if w > 1 else 0) + self.lie * comb(k - 2, w - 1)
         return Fraction(other, self.total), Fraction(self._with_truth, self.total)
 
+    @cached_property
+    def worst_variance(self) -> float:
+        """The largest variance of one decoded report, for any category: of those who have it, and who do not."""
+        q, p = self.support
+        return float(max(c * (1 - c) for c in (q, p)) / (p - q) ** 2)
+
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
         """The body of a report: a set of w categories, as bits.
 

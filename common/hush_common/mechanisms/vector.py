@@ -60,6 +60,11 @@ class Vector:
         return Multilevel(self.epsilon / self.sampled, self.steps, self.levels)
 
     @property
+    def worst_variance(self) -> float:
+        """The largest variance of one decoded level, times the d/s reports that it takes for one of a coordinate."""
+        return self.coordinates / self.sampled * self.part.worst_variance
+
+    @property
     def width(self) -> int:
         """Integers in a body: a coordinate and a level for each that was drawn."""
         return 2 * self.sampled
