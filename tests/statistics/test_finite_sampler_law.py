@@ -3,7 +3,8 @@
 The weights of 2^128 are made small, so that every draw can be followed; the code that is followed is the device's.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -23,8 +24,9 @@ from hush_common.mechanisms import (
     Vector,
     multilevel,
     subset_selection,
+    vector,
 )
-from hush_common.mechanisms.subset_selection import _by_coins, draw_subset
+from hush_common.mechanisms.subset_selection import _by_coins, _Coins, draw_subset
 from hush_common.mechanisms.tables import SHIPPED, shipped
 from hush_common.rng import Rng, SystemRng
 
@@ -73,6 +75,14 @@ def follows(law: Law, missing: Fraction, table: Callable[[Body], Fraction], outp
     return missing == 0 and same and law.keys() <= set(outputs)
 
 
+class Untouched:
+    def randbelow(self, n: int, /) -> int:
+        raise AssertionError(n)
+
+    def token_bytes(self, count: int, /) -> bytes:
+        raise AssertionError(count)
+
+
 # ---- every path
 
 
@@ -108,28 +118,89 @@ def test_every_subset_is_drawn_equally_often(enumerate_law: Enumerate, n: int, s
     assert follows(law, missing, lambda _: 1 / Fraction(len(sets(n, size))), sets(n, size))
 
 
-@pytest.mark.parametrize(("n", "size"), [(3, 1), (3, 2), (4, 2), (4, 3), (5, 1)])
+@dataclass(frozen=True)
+class FollowedCoins(_Coins):
+    """Coins and single elements drawn as integers, the latter one by one, so that every path can be followed."""
+
+    def draw(self, rng: Rng) -> tuple[int, Iterator[int]]:
+        return rng.randbelow(1 << self.n * len(self.digits)), iter(lambda: rng.randbelow(self.n), None)
+
+
 @pytest.mark.parametrize(
-    "speed",
-    [{"_COINS": 1, "_CANDIDATES": 1}, {"_COINS": 2, "_CANDIDATES": 1}, {"_COINS": 1, "_CANDIDATES": 2}],
-    ids=str,
+    ("n", "size", "digits"),
+    [(n, size, digits) for n, size in ((3, 1), (3, 2), (4, 2)) for digits in ((), (1,), (1, 0), (1, 1))]
+    + [(4, 3, ()), (4, 3, (1,)), (5, 1, ())],
 )
 def test_every_subset_is_drawn_equally_often_by_coins(
-    enumerate_law: Enumerate, monkeypatch: pytest.MonkeyPatch, n: int, size: int, speed: dict[str, int]
+    enumerate_law: Enumerate, monkeypatch: pytest.MonkeyPatch, n: int, size: int, digits: tuple[int, ...]
 ) -> None:
-    for name, value in speed.items():
-        monkeypatch.setattr(subset_selection, name, value)
+    monkeypatch.setattr(subset_selection, "_plan", lambda n, _: FollowedCoins(n, digits, 1))
     law, missing = enumerate_law(lambda rng: (_by_coins(n, size, rng),), Fraction(1, 3 * 10**5))
     assert missing < Fraction(1, 20)
     assert set(law) == set(sets(n, size))
     assert len(set(law.values())) == 1, "the paths that were followed are as many for every set"
 
 
+class OnlyBytes(Untouched):
+    """Gives these bytes, once."""
+
+    def __init__(self, given: bytes) -> None:
+        self.given = given
+
+    def token_bytes(self, count: int, /) -> bytes:
+        if len(self.given) != count:
+            raise EOFError
+        given, self.given = self.given, b""
+        return given
+
+
+def by_coins(plan: _Coins, size: int, given: Iterator[bytes], monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How often each subset comes, over all that the random bytes can be; 0 where they do not suffice."""
+    monkeypatch.setattr(subset_selection, "_plan", lambda *_: plan)
+    counts: Counter[int] = Counter()
+    for some in given:
+        try:
+            counts[_by_coins(plan.n, size, OnlyBytes(some))] += 1
+        except EOFError:
+            counts[0] += 1
+    return counts
+
+
+def test_all_bytes_for_coins_give_every_subset_that_they_suffice_for_equally_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = (bytes([coins]) for coins in range(256))
+    counts = by_coins(_Coins(4, (1,), 0), 2, given, monkeypatch)
+    assert counts == {0: 256 - 6 * 16} | {subset: 16 for (subset,) in sets(4, 2)}
+
+
+@dataclass(frozen=True)
+class RefusesNothing(_Coins):
+    """Wrong on purpose: the remainder of 16 bits, whatever they are."""
+
+    @cached_property
+    def limit(self) -> int:
+        return 1 << 16
+
+
+@pytest.mark.parametrize("n", [2, 3, 63, 1023])
+def test_all_bytes_for_single_elements_give_every_element_equally_often(
+    monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    words = [word.to_bytes(2, "little") for word in range(1 << 16)]
+    counts = by_coins(_Coins(n, (), 1), 1, iter(words), monkeypatch)
+    refused = (1 << 16) % n
+    assert counts.pop(0, 0) == refused
+    assert counts == {1 << element: (1 << 16) // n for element in range(n)}
+    wrong = by_coins(RefusesNothing(n, (), 1), 1, iter(words), monkeypatch)
+    assert (len(set(wrong.values())) > 1) == (refused > 0)
+
+
 @pytest.mark.parametrize(("n", "size"), [(20, 9), (20, 17), (300, 11), (300, 150), (1023, 275), (1023, 1000), (12, 12)])
 def test_a_large_subset_has_its_size_and_names_all_elements_equally_often(
     fits: Fits, seeded: Seeded, n: int, size: int
 ) -> None:
-    rng, runs = seeded(33), 6_000
+    rng, runs = seeded(33), 6_007  # a prime: no count can equal its expectation, which would look too good to be true
     drawn = [draw_subset(n, size, rng) for _ in range(runs)]
     assert {bits.bit_count() for bits in drawn} == {size}
     assert max(drawn) < 1 << n
@@ -152,12 +223,14 @@ def test_every_path_of_a_body_of_two_words_gives_its_table(enumerate_law: Enumer
         assert right(enumerate_law, mechanism, index)
 
 
-@pytest.mark.parametrize(("coordinates", "sampled", "levels"), [(1, 1, 1), (3, 1, 2), (3, 2, 1), (2, 2, 1)])
+@pytest.mark.parametrize("few", [8, 0], ids=["of one draw", "one by one"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 2), (3, 2, 1), (2, 2, 1)])
 def test_every_path_of_a_vector_gives_its_table(
-    enumerate_law: Enumerate, coordinates: int, sampled: int, levels: int
+    enumerate_law: Enumerate, monkeypatch: pytest.MonkeyPatch, few: int, shape: tuple[int, int, int]
 ) -> None:
-    mechanism = SmallVector(Fraction(1), 2, coordinates, sampled, levels)
-    for index in product((0, 1, 2), repeat=coordinates):
+    monkeypatch.setattr(vector, "_FEW", few)
+    mechanism = SmallVector(Fraction(1), 2, *shape)
+    for index in product((0, 1, 2), repeat=shape[0]):
         assert right(enumerate_law, mechanism, index)
 
 
@@ -185,17 +258,9 @@ def test_an_index_outside_the_domain_draws_nothing(index: int) -> None:
     for mechanism in (Multilevel(Fraction(1), 8, 2), channel, SubsetSelection(Fraction(1), 9, 2)):
         with pytest.raises(ValueError, match="outside"):
             mechanism.perturb(index, Untouched())
-    for vector in ((0, index), (index, 0), (0,), (0, 0, 0)):
+    for values in ((0, index), (index, 0), (0,), (0, 0, 0)):
         with pytest.raises(ValueError, match="no vector"):
-            Vector(Fraction(1), 8, 2, 1, 1).perturb(vector, Untouched())
-
-
-class Untouched:
-    def randbelow(self, n: int, /) -> int:
-        raise AssertionError(n)
-
-    def token_bytes(self, count: int, /) -> bytes:
-        raise AssertionError(count)
+            Vector(Fraction(1), 8, 2, 1, 1).perturb(values, Untouched())
 
 
 # ---- at the scale that is deployed

@@ -59,8 +59,8 @@ class Multilevel:
         return WEIGHT_OF_TRUTH + self.levels * self.lie
 
     @cached_property
-    def _draws(self) -> int:
-        """One integer below it is two, independent and uniform: below `steps` and below `total`."""
+    def draws(self) -> int:
+        """A report is made of one uniform integer below it: that is two, independent, below `steps` and `total`."""
         return self.steps * self.total
 
     @cached_property
@@ -76,13 +76,17 @@ class Multilevel:
         """
         if not 0 <= index <= self.steps:
             raise ValueError(f"the index is outside [0, {self.steps}]")
+        return (self.level_of(index, rng.randbelow(self.draws)),)
+
+    def level_of(self, index: int, draw: int) -> int:
+        """The level reported for an index in [0, m] by a uniform integer below `draws`."""
         level, rest = divmod(index * self.levels, self.steps)
-        rounding, draw = divmod(rng.randbelow(self._draws), self.total)
+        rounding, draw = divmod(draw, self.total)
         level += rounding < rest
         if draw < WEIGHT_OF_TRUTH:
-            return (level,)
+            return level
         other = (draw - WEIGHT_OF_TRUTH) // self.lie
-        return (other + (other >= level),)
+        return other + (other >= level)
 
     def admits(self, body: tuple[int, ...]) -> bool:
         """Whether a device that follows the mechanism can send `body`."""

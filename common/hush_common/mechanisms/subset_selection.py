@@ -5,40 +5,43 @@ L = floor(2^128 · e^-epsilon) + 1, each set that contains the truth weighs T an
 
     P(S | x) = T/Z if x in S, else L/Z,    Z = T·C(k-1, w-1) + L·C(k-1, w)    (the same Z for every x).
 
-One uniform integer below Z decides whether S contains x; the rest of S is a uniform subset, drawn exactly.
-w = 1 is generalised randomized response.
+There are w/(k-w) times as many sets with x as without, so one uniform integer below T·w + L·(k-w) decides whether S
+contains x: if it is below T·w. The rest of S is a uniform subset, drawn exactly. w = 1 is generalised randomized
+response.
 
 Privacy. Z does not depend on x, so P(S|x)/P(S|x') ≤ T/L ≤ e^epsilon, exactly.
 
-Estimator. A category is in S with probability p = T·C(k-1, w-1)/Z if it is the truth, and else with
-q = (T·C(k-2, w-2) + L·C(k-2, w-1))/Z. With N reports of n naming it, f = (N/n - q)/(p - q) is unbiased.
-Variance of f over n reports: c(1 - c)/(n(p - q)^2), c = f·p + (1 - f)·q. `best_size` takes the w that makes it least at
-f = 0, where categories are many: close to k/(e^epsilon + 1).
+Estimator. A category is in S with probability p = T·w/(T·w + L·(k-w)) if it is the truth; all others are alike, and S
+has w members, so each of them is in S with q = (w - p)/(k - 1). With N reports of n naming it, f = (N/n - q)/(p - q)
+is unbiased. Variance of f over n reports: c(1 - c)/(n(p - q)^2), c = f·p + (1 - f)·q. `best_size` takes the w that
+makes it least at f = 0, where categories are many: close to k/(e^epsilon + 1).
 
 Wire. S as a bit set: category c is bit c mod 32 of integer floor(c/32), so that every body has the same length.
 
 Sources: Ye and Barg 2018; Wang, Huang, Wang, Nie, Xu, Yang, Li and Qiao 2016 (the optimal size).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
-from math import comb, prod
+from math import comb, isqrt, perm
 from struct import Struct
 
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.rng import Rng
 
-__all__ = ["MOST_CATEGORIES", "SubsetSelection", "best_size", "draw_subset"]
+__all__ = ["MOST_CATEGORIES", "SubsetSelection", "best_size", "draw_subset", "floyd"]
 
 MOST_CATEGORIES = 1024
 _WORD = 32
-_FEW = 8  # from here on single elements cost more than coins; these three set the speed alone, not the law
-_COINS = 4
-_CANDIDATES = 8
+_FEW = 8  # from here on single elements cost more than coins; these set the speed alone, not the law
+_MOST_PLACES = 6
+_TRY, _WORD_COSTS, _DIGIT = 220, 40, 180  # what trying an element, a word and a digit cost, where a random bit costs 1
+_SIXTEEN_BITS = 1 << 16
+_SINGLE = tuple(1 << c for c in range(MOST_CATEGORIES))
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,22 @@ class SubsetSelection:
         return weight_of_lie(self.epsilon)
 
     @cached_property
-    def _with_truth(self) -> int:
-        return WEIGHT_OF_TRUTH * comb(self.categories - 1, self.size - 1)
-
-    @cached_property
     def total(self) -> int:
         """Weight of all sets together."""
-        return self._with_truth + self.lie * comb(self.categories - 1, self.size)
+        k, w = self.categories, self.size
+        return WEIGHT_OF_TRUTH * comb(k - 1, w - 1) + self.lie * comb(k - 1, w)
+
+    @cached_property
+    def _odds(self) -> tuple[int, int]:
+        """All sets with the truth, and all sets: their weights, without the factor that these have in common."""
+        with_truth = WEIGHT_OF_TRUTH * self.size
+        return with_truth, with_truth + self.lie * (self.categories - self.size)
 
     @cached_property
     def support(self) -> tuple[Fraction, Fraction]:
         """(q, p): probability that a report names a category which is not, and which is, the truth; exact."""
-        k, w = self.categories, self.size
-        other = (WEIGHT_OF_TRUTH * comb(k - 2, w - 2) if w > 1 else 0) + self.lie * comb(k - 2, w - 1)
-        return Fraction(other, self.total), Fraction(self._with_truth, self.total)
+        p = Fraction(*self._odds)
+        return (self.size - p) / (self.categories - 1), p
 
     @cached_property
     def worst_variance(self) -> float:
@@ -97,11 +102,12 @@ class SubsetSelection:
         """
         if not 0 <= index < self.categories:
             raise ValueError(f"the index is outside [0, {self.categories})")
-        draw = rng.randbelow(self.total)
-        if draw < self._with_truth:
+        with_truth, total = self._odds
+        draw = rng.randbelow(total)
+        if draw < with_truth:
             return self._words(_inserted(draw_subset(self.categories - 1, self.size - 1, rng), index, 1))
         if self.size == 1:
-            other = 1 << (draw - self._with_truth) // self.lie  # the draw itself names the other category
+            other = 1 << (draw - with_truth) // self.lie  # the draw itself names the other category
             return self._words(_inserted(other, index, 0))
         return self._words(_inserted(draw_subset(self.categories - 1, self.size, rng), index, 0))
 
@@ -144,40 +150,116 @@ def draw_subset(n: int, size: int, rng: Rng) -> int:
 
 
 def _by_elements(n: int, size: int, rng: Rng) -> int:
-    """Floyd's algorithm (Bentley and Floyd 1987); its draws below n - size + 1, …, n are digits of one draw."""
+    """`floyd`, as bits."""
     chosen = 0
-    bases = range(n - size + 1, n + 1)
-    digits = rng.randbelow(prod(bases))
-    for base in bases:
-        digits, digit = divmod(digits, base)
-        bit = 1 << digit
-        chosen |= 1 << base - 1 if chosen & bit else bit
+    for element in floyd(rng.randbelow(_sequences(n, size)), n, size):
+        chosen |= 1 << element
+    return chosen
+
+
+@lru_cache(maxsize=256)
+def _sequences(n: int, size: int) -> int:
+    """n·(n - 1)·…·(n - size + 1): as many as there are sequences of different elements."""
+    return perm(n, size)
+
+
+def floyd(draw: int, n: int, size: int) -> list[int]:
+    """A uniform subset of `size` of {0, …, n - 1}, from one uniform integer below n!/(n - size)!.
+
+    Floyd's algorithm (Bentley and Floyd 1987). Its draws, below n - size + 1, …, n, are the digits of the one draw in
+    these mixed bases, and hence independent and uniform.
+    """
+    chosen: list[int] = []
+    for last in range(n - size, n):
+        draw, digit = divmod(draw, last + 1)
+        chosen.append(last if digit in chosen else digit)
     return chosen
 
 
 def _by_coins(n: int, size: int, rng: Rng) -> int:
-    """A coin for each element, all with one probability just below size/n; then single elements until there are `size`.
+    """A coin for each element, all with one probability near size/n; then single elements until there are `size`.
 
-    The coins give every set of as many elements with the same probability. Adding a uniform one of those outside, or
-    removing a uniform one of those inside, keeps it so; both are found by drawing elements until one is of that kind.
+    Exact, whatever that probability is: the coins give every set of as many elements with the same probability. Adding
+    a uniform one of those outside, or removing a uniform one of those inside, keeps it so; both are found by drawing
+    elements, independent and uniform, until one is of that kind. Nothing here depends on anyone's value.
     """
-    share = (size << _COINS) // n
-    first = (share & -share).bit_length() - 1 if share else _COINS
-    flips, every, chosen = rng.randbelow(1 << n * (_COINS - first)), (1 << n) - 1, 0
-    for place in range(first, _COINS):  # the binary digits of the probability, the last one first
-        chosen = chosen | flips & every if share >> place & 1 else chosen & flips
+    plan = _plan(n, size)
+    flips, words = plan.draw(rng)
+    chosen, every, limit = 0, plan.every, plan.limit
+    for digit in plan.digits:
+        chosen = chosen | flips & every if digit else chosen & flips
         flips >>= n
     lack = size - chosen.bit_count()
     while lack:
-        digits = rng.randbelow(n**_CANDIDATES)
-        for _ in range(_CANDIDATES):
-            digits, digit = divmod(digits, n)
-            bit = 1 << digit
-            if lack > 0 and not chosen & bit:
-                chosen, lack = chosen | bit, lack - 1
-            elif lack < 0 and chosen & bit:
-                chosen, lack = chosen ^ bit, lack + 1
+        for word in words:
+            if word >= limit:  # one of the last few, fewer than n: with them the remainders would not be uniform
+                continue
+            bit = _SINGLE[word % n]
+            if lack > 0:
+                if not chosen & bit:
+                    chosen |= bit
+                    lack -= 1
+            elif chosen & bit:
+                chosen ^= bit
+                lack += 1
+            if not lack:
+                return chosen
+        _, words = plan.draw(rng)
     return chosen
+
+
+@dataclass(frozen=True)
+class _Coins:
+    """How `_by_coins` goes about it. It sets the speed alone, not the law.
+
+    Args:
+        n: elements.
+        digits: of the coins' probability, binary, the last one first.
+        words: of 16 bits, for as many single elements: enough as a rule.
+    """
+
+    n: int
+    digits: tuple[int, ...]
+    words: int
+
+    @cached_property
+    def every(self) -> int:
+        return (1 << self.n) - 1
+
+    @cached_property
+    def limit(self) -> int:
+        """The largest multiple of n up to 2^16."""
+        return _SIXTEEN_BITS - _SIXTEEN_BITS % self.n
+
+    @cached_property
+    def _layout(self) -> Struct:
+        return Struct(f"<{(self.n * len(self.digits) + 7) // 8}s{self.words}H")
+
+    def draw(self, rng: Rng) -> tuple[int, Iterable[int]]:
+        """Fair bits, n for each digit (and some more), and uniform words."""
+        bits, *words = self._layout.unpack(rng.token_bytes(self._layout.size))
+        return int.from_bytes(bits, "little"), words
+
+
+@lru_cache(maxsize=256)
+def _plan(n: int, size: int) -> _Coins:
+    """The probability whose coins, and the single elements after them, are expected to cost least time."""
+    return min((plan for places in range(_MOST_PLACES + 1) for plan in _plans(n, size, places)), key=_cost)[1]
+
+
+def _cost(plan: tuple[int, _Coins]) -> int:
+    tried, coins = plan
+    return tried * _TRY + coins.words * _WORD_COSTS + len(coins.digits) * (coins.n + _DIGIT)
+
+
+def _plans(n: int, size: int, places: int) -> Iterator[tuple[int, _Coins]]:
+    """How many elements will be tried, about, for every probability of as many binary digits."""
+    unit = 1 << places
+    for share in range(places and 1, unit, 2):
+        lack = (size * unit - n * share) // unit
+        root = isqrt(lack**2 + n * share * (unit - share) * 16 // (25 * unit**2))  # E|lack|, all but exactly
+        tried = (root + lack) * n // (2 * (n - size)) + (root - lack) * n // (2 * size) + 1
+        yield tried, _Coins(n, tuple(share >> place & 1 for place in range(places)), 3 * tried // 2 + 2)
 
 
 def _inserted(bits: int, place: int, bit: int) -> int:

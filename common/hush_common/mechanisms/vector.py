@@ -2,6 +2,8 @@
 
 Specification. A uniform subset of s of the d coordinates is drawn, exactly and whatever the values are; for each
 drawn coordinate, in ascending order, the report holds its number and the level that `multilevel` gives it at epsilon/s.
+Up to s = 8 all of it is made of one uniform integer, whose digits in mixed bases are independent and uniform: one
+below d!/(d-s)! for the subset, and s that make a level each.
 
 Privacy. The subset has the same law for every vector, so P(y|x)/P(y|x') is the product over the s drawn coordinates
 of ratios of at most e^(epsilon/s) each: e^epsilon.
@@ -21,15 +23,16 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations, pairwise, product
-from math import comb
+from math import comb, perm
 
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms.multilevel import Multilevel, best_levels
-from hush_common.mechanisms.subset_selection import draw_subset
+from hush_common.mechanisms.subset_selection import draw_subset, floyd
 from hush_common.rng import Rng
 
 __all__ = ["Vector", "best_sampled"]
 
+_FEW = 8
 _EVEN = 1 / 12  # variance of an even spread over the unit interval
 _MOST_SAMPLED = 20
 
@@ -69,6 +72,12 @@ class Vector:
         """Integers in a body: a coordinate and a level for each that was drawn."""
         return 2 * self.sampled
 
+    @cached_property
+    def _draws(self) -> tuple[int, int]:
+        """How many draws make a subset, and how many a whole report."""
+        subsets = perm(self.coordinates, self.sampled)
+        return subsets, subsets * self.part.draws**self.sampled
+
     def perturb(self, index: tuple[int, ...], rng: Rng) -> tuple[int, ...]:
         """The body of a report: coordinate and level for each that was drawn.
 
@@ -77,13 +86,21 @@ class Vector:
         """
         if len(index) != self.coordinates or min(index) < 0 or max(index) > self.steps:
             raise ValueError(f"the index is no vector of {self.coordinates} integers in [0, {self.steps}]")
-        drawn = draw_subset(self.coordinates, self.sampled, rng)
+        if self.sampled > _FEW:
+            return self._one_by_one(index, rng)
+        part, (subsets, every) = self.part, self._draws
+        draw, subset = divmod(rng.randbelow(every), subsets)
         body: list[int] = []
-        while drawn:
-            c = (drawn & -drawn).bit_length() - 1
-            body += (c, *self.part.perturb(index[c], rng))
-            drawn &= drawn - 1
+        for c in sorted(floyd(subset, self.coordinates, self.sampled)):
+            draw, one = divmod(draw, part.draws)
+            body += (c, part.level_of(index[c], one))
         return tuple(body)
+
+    def _one_by_one(self, index: tuple[int, ...], rng: Rng) -> tuple[int, ...]:
+        """Many coordinates: the digits of one huge integer would take longer than integers of their own."""
+        drawn = draw_subset(self.coordinates, self.sampled, rng)
+        places = [c for c in range(self.coordinates) if drawn >> c & 1]
+        return tuple(number for c in places for number in (c, *self.part.perturb(index[c], rng)))
 
     def admits(self, body: tuple[int, ...]) -> bool:
         """Whether a device that follows the mechanism can send `body`."""
