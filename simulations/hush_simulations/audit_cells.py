@@ -30,15 +30,14 @@ class Cells:
         return np.fromiter((self._places.get(one, self.count - 1) for one in seen), np.int64, len(seen))
 
     def named(self, chosen: _Ints) -> str:
+        """Some of the cells in words; nothing of none."""
         names = [_name(self._names[place]) for place in sorted(chosen) if place < len(self._names)]
         if len(names) < len(chosen):
             names.append("anything rare")
         return _listed(names, self.count)
 
-    def below(self, place: int) -> str:
-        raise NotImplementedError
-
-    def above(self, place: int) -> str:
+    def beyond(self, chosen: _Ints) -> str:
+        """The cells from one end to a threshold in words, for cells that are ordered."""
         raise NotImplementedError
 
 
@@ -62,11 +61,11 @@ class _Intervals(Cells):
         high = "inf" if place == len(self._edges) else f"{self._edges[place]:.6g}"
         return f"({low}, {high}]"
 
-    def below(self, place: int) -> str:
-        return "any" if place == len(self._edges) else f"≤ {self._edges[place]:.12g}"
-
-    def above(self, place: int) -> str:
-        return "any" if place == 0 else f"> {self._edges[place - 1]:.12g}"
+    def beyond(self, chosen: _Ints) -> str:
+        if len(chosen) in {0, self.count}:
+            return "is any" if len(chosen) else ""
+        lowest, highest = int(chosen.min()), int(chosen.max())
+        return f"≤ {self._edges[highest]:.12g}" if lowest == 0 else f"> {self._edges[lowest - 1]:.12g}"
 
 
 def _name(name: Hashable) -> str:
@@ -76,7 +75,7 @@ def _name(name: Hashable) -> str:
 def _listed(names: Sequence[str], of: int) -> str:
     if len(names) > 4:  # noqa: PLR2004 - fit on a line
         return f"is in {len(names)} of {of} cells, among them {', '.join(names[:2])}"
-    return f"is {' or '.join(names)}"
+    return f"is {' or '.join(names)}" if names else ""
 
 
 def cells_of(seen: Sequence[Hashable]) -> Cells:

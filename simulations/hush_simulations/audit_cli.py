@@ -16,7 +16,7 @@ from hush_common.errors import HushError, OptionError
 from hush_common.rng import Rng, SystemRng
 from hush_common.task_file import read_task
 from hush_simulations.audit_subjects import NAMES, Subject, mechanism_subject, own_subject, task_subjects
-from hush_simulations.auditing import Measured, audit, highest_bound
+from hush_simulations.auditing import audit, default_samples, highest_bound
 from hush_simulations.noise import SeededRng
 from hush_simulations.options import parse_confidence, parse_seed
 
@@ -24,7 +24,8 @@ __all__ = ["DEFAULT_SAMPLES", "ViolationError", "app"]
 
 DEFAULT_SAMPLES = 200_000
 _FEWEST, _MOST = 100, 100_000_000
-_BLOCK = 1000
+_BLOCK = 2000
+_COINS = 1  # the stream of a seed that tosses the coins; the mechanism draws from another
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -48,7 +49,9 @@ def run(
     ] = None,
     categories: Annotated[int, typer.Option(metavar="K", min=2, max=1024, help="Of subset_selection.")] = 8,
     coordinates: Annotated[int, typer.Option(metavar="D", min=1, max=1024, help="Of vector.")] = 4,
-    samples: Annotated[int, typer.Option(metavar="N", help="Reports of each of the two inputs.")] = DEFAULT_SAMPLES,
+    samples: Annotated[
+        int | None, typer.Option(metavar="N", help="Reports of each of the two inputs; by epsilon if not given.")
+    ] = None,
     confidence: Annotated[
         float, typer.Option(parser=parse_confidence, help="An honest mechanism is accused less often than 1 - P.")
     ] = 0.99,
@@ -56,16 +59,14 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Measure a lower bound of epsilon on real reports, and compare it with what is declared. Exit 1: violation."""
-    if not _FEWEST <= samples <= _MOST:
-        raise OptionError("--samples", f"{samples} is outside {_FEWEST} to {_MOST}; {DEFAULT_SAMPLES} is usual")
-    rng = SystemRng() if seed is None else SeededRng(seed)
+    if samples is not None and not _FEWEST <= samples <= _MOST:
+        raise OptionError("--samples", f"{samples} is outside {_FEWEST} to {_MOST}; {default_samples(1)} is usual")
+    rng, coins = (SystemRng(), SystemRng()) if seed is None else (SeededRng(seed), SeededRng(seed, _COINS))
     subjects = _subjects(mechanism, task=task, epsilon=epsilon, inputs=inputs, sizes=(categories, coordinates), rng=rng)
     single = 1 - (1 - confidence) / len(subjects)  # Bonferroni: all verdicts together hold at `confidence`
     found: dict[str, Any] = {
-        "samples": samples,
         "confidence": confidence,
-        "highest_bound": highest_bound(samples, single),
-        "audits": [_audited(subject, samples, single) for subject in subjects],
+        "audits": [_audited(subject, samples or _usual(subject), single, coins) for subject in subjects],
     }
     print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _text(found))
     guilty = [one["name"] for one in found["audits"] if one.get("verdict") == "violation"]
@@ -118,47 +119,51 @@ def _value(text: str) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _audited(subject: Subject, samples: int, confidence: float) -> dict[str, Any]:
-    reports = _draw(subject, samples)
-    measured = audit(reports, subject.views([*reports[0], *reports[1]]), confidence)
-    found: dict[str, Any] = {"name": subject.name, "epsilon_at_least": measured.bound}
+def _usual(subject: Subject) -> int:
+    return default_samples(1.0 if subject.declared is None else float(subject.declared))
+
+
+def _audited(subject: Subject, samples: int, confidence: float, coins: Rng) -> dict[str, Any]:
+    sides, reports = _draw(subject, samples, coins)
+    measured = audit(sides, reports, subject.views(reports), confidence)
+    found: dict[str, Any] = {"name": subject.name, "samples": samples, "epsilon_at_least": measured.bound}
     if subject.declared is not None:
         violated = measured.bound > float(subject.declared)
         found |= {"declared": decimal_text(subject.declared), "verdict": "violation" if violated else "consistent"}
-    return found | {"event": measured.event, "inputs": _inputs(subject, measured), "measured_on": measured.samples}
+    return found | {
+        "highest_bound": highest_bound(samples, confidence),
+        "rule": [
+            {"guess": value, "if": words} for value, words in zip(subject.inputs, measured.rule, strict=True) if words
+        ],
+        "shown": measured.samples,
+        "guesses": measured.guesses,
+        "right": measured.right,
+    }
 
 
-def _inputs(subject: Subject, measured: Measured) -> list[dict[str, Any]]:
-    """Both inputs and how often the event happened, the likelier one first."""
-    return [
-        {"value": subject.inputs[side], "count": measured.counts[side]}
-        for side in (measured.likely, 1 - measured.likely)
-    ]
-
-
-def _draw(subject: Subject, samples: int) -> tuple[list[object], list[object]]:
-    """Reports of both inputs in turn, so that what drifts with time drifts for both."""
-    reports: tuple[list[object], list[object]] = ([], [])
+def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[object]]:
+    """Twice `samples` reports, each of the input that a fair coin chose, and the coins."""
+    sides: list[int] = []
+    reports: list[object] = []
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(subject.name, total=samples)
-        for start in range(0, samples, _BLOCK):
-            count = min(_BLOCK, samples - start)
-            for _ in range(count):
-                reports[0].append(subject.draw(0))
-                reports[1].append(subject.draw(1))
+        bar = progress.add_task(subject.name, total=2 * samples)
+        for start in range(0, 2 * samples, _BLOCK):
+            count = min(_BLOCK, 2 * samples - start)
+            tossed = coins.randbelow(1 << count)
+            block = [tossed >> place & 1 for place in range(count)]
+            reports.extend(map(subject.draw, block))
+            sides += block
             progress.advance(bar, count)
-    return reports
+    return sides, reports
 
 
 def _text(found: dict[str, Any]) -> str:
     chance = f"{100 * (1 - found['confidence']):.2g} %"
-    most = math.floor(100 * found["highest_bound"]) / 100
     remarks = (
-        f"{found['samples']} reports of each input. The honest are accused with a probability of at most {chance}.\n"
-        f"So many samples cannot show more than epsilon {most:g}, and consistent is no proof: it means that they show\n"
-        f"no more than what is declared."
+        f"The honest are accused with a probability of at most {chance}. Consistent is no proof: it means that these\n"
+        f"reports show no more than what is declared."
     )
     return "\n\n".join([*("\n".join(_lines(one)) for one in found["audits"]), remarks])
 
@@ -167,9 +172,25 @@ def _lines(one: dict[str, Any]) -> Iterator[str]:
     yield one["name"]
     if "declared" in one:
         yield f"  declared    epsilon {one['declared']}"
-    yield f"  measured    epsilon ≥ {math.floor(10_000 * one['epsilon_at_least']) / 10_000:.4f}"
+    most = math.floor(100 * one["highest_bound"]) / 100
+    measured = math.floor(10_000 * one["epsilon_at_least"]) / 10_000
+    yield f"  measured    epsilon ≥ {measured:.4f}   (so many reports show at most {most:g})"
     if "verdict" in one:
         yield f"  verdict     {one['verdict'].upper() if one['verdict'] == 'violation' else one['verdict']}"
-    yield f"  because     {one['event']}"
-    for side in one["inputs"]:
-        yield f"              {100 * side['count'] / one['measured_on']:8.4g} % of reports of {side['value']}"
+    yield from _because(one)
+
+
+def _because(one: dict[str, Any]) -> Iterator[str]:
+    """The rule and its success: what an observer who guesses by it may be right at most is the meaning of epsilon."""
+    if not one["guesses"]:
+        yield "  because     no report says anything"
+        return
+    label = "because"
+    for rule in one["rule"]:
+        yield f"  {label:<12}guess {rule['guess']} if {rule['if']}"
+        label = ""
+    share = 100 * one["right"] / one["guesses"]
+    allowed = ""
+    if "declared" in one:
+        allowed = f"; epsilon {one['declared']} allows {100 / (1 + math.exp(-float(Fraction(one['declared'])))):.6g} %"
+    yield f"              {share:.6g} % of {one['guesses']} guesses on {one['shown']} reports are right{allowed}"

@@ -1,27 +1,32 @@
 """Auditing: a lower bound of epsilon, measured on samples of the code that a device runs.
 
-If a mechanism is epsilon-LDP, then for any two inputs a, b and any set E of reports P(E|a) ≤ e^epsilon · P(E|b). So
+Somebody draws one of two values by a fair coin, and an observer guesses from the report which one it was, or abstains.
+Whatever the rule: if U are the reports on which the guess is a, and V those on which it is b, then under epsilon-LDP
 
-    ln( lower bound of P(E|a) / upper bound of P(E|b) ),    each by Clopper and Pearson (1934) at (1 - confidence)/2,
+    P(right)/P(wrong) = (P(U|a) + P(V|b))/(P(U|b) + P(V|a)) ≤ e^epsilon,
 
-is above the true epsilon with probability at most 1 - confidence: an exact statement for every sample size, whatever
-the mechanism does, provided that its draws are independent. It is a lower bound: it can convict a mechanism, and never
-acquit one. A leak in an event that hardly occurs in the samples, at other inputs, or in the low bits of floating-point
-reports stays unseen.
+so that a guess is right with probability at most e^epsilon/(1 + e^epsilon). Draws are independent, so the number of
+right ones among G guesses is binomial, and the log odds of the lower bound of Clopper and Pearson (1934) is above the
+true epsilon with probability at most 1 - confidence: an exact statement for every sample size, whatever the mechanism
+does. It is a lower bound: it can convict a mechanism, and never acquit one. A leak in reports that hardly occur in the
+samples, at other values, or in the low bits of floating-point reports stays unseen.
 
-Which E is chosen on other samples than those it is measured on, so that trying thousands costs no confidence. A sixth
-of the samples put the reports into cells and order these by their likelihood ratio; a sixth choose among the beginnings
-of that order (likelihood-ratio sets, Neyman and Pearson 1933) and, for numbers, all half-lines; the rest measure the
-one that was chosen. Both directions, a against b and b against a, are candidates.
+The rule is chosen on other samples than those it is measured on, so that trying thousands costs no confidence. An
+eighth of the samples put the reports into cells and order these by their likelihood ratio; an eighth choose where in
+that order U ends and V begins (likelihood-ratio sets, Neyman and Pearson 1933) and, for numbers, two thresholds; the
+rest measure the one rule that was chosen.
+
+One binomial instead of one for each value: both sides of the odds come from the same guesses, and no confidence is
+split between them. At small epsilon it needs little more than half of the samples.
 
 A report of several integers is looked at through several `View`s.
-Source of the method: Ding, Wang, Wang, Zhang and Kifer 2018 (counterexamples from samples); Jagielski, Ullman and Oprea
-2020 (Clopper-Pearson bounds of epsilon).
+Sources: Ding, Wang, Wang, Zhang and Kifer 2018 (counterexamples from samples); Jagielski, Ullman and Oprea 2020
+(Clopper-Pearson bounds of epsilon); Steinke, Nasr and Jagielski 2023 (guesses that may abstain).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import log
+from math import ceil, exp, log, log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +36,20 @@ from hush_aggregator.estimate.quantiles import normal_quantile
 from hush_simulations.audit_cells import ATOM, Cells, cells_of
 from hush_simulations.audit_views import View
 
-__all__ = ["Measured", "audit", "highest_bound"]
+__all__ = ["Measured", "audit", "audit_coded", "default_samples", "highest_bound"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
+_Counts = NDArray[np.int64]
 
+ABSTAIN = -1
 _FEW = 16
 """Cells that are not many."""
-_NEVER = 1e-300  # a share whose logarithm is to be taken
+_DOUBT = 2.0
+"""Standard errors taken off a rule for having been chosen: without them one of few guesses wins by luck."""
+_STOPS = 64
+"""Places, from either end, where U may end or V begin."""
+_FEWEST, _MOST = 200_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,119 +58,156 @@ class Measured:
 
     Args:
         bound: lower bound of epsilon, ≥ 0.
-        event: the set of reports that gives it, in words.
-        likely: which input makes it more likely, 0 or 1.
-        counts: how often each input led to it.
-        samples: of each input, that measured the event.
+        rule: the reports on which the guess is the first value, and those on which it is the second, in words; empty
+            where that guess is never made.
+        right: right guesses.
+        guesses: guesses made.
+        samples: reports that the observer was shown.
         confidence: of the bound.
     """
 
     bound: float
-    event: str
-    likely: int
-    counts: tuple[int, int]
+    rule: tuple[str, str]
+    right: int
+    guesses: int
     samples: int
     confidence: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
-    """A set of reports as a set of cells of one view, more likely under the input `likely`."""
+class _Rule:
+    """What to guess in each cell of one view: 0, 1 or `ABSTAIN`."""
 
     worth: float
     view: View
     cells: Cells
-    chosen: NDArray[np.bool_]
-    likely: int
-    words: str
+    guess: _Ints
+    words: tuple[str, str]
 
 
-def audit(reports: tuple[Sequence[object], Sequence[object]], views: Iterable[View], confidence: float) -> Measured:
-    """The lower bound of epsilon from the reports of two inputs.
+def audit(
+    sides: Sequence[int] | _Ints, reports: Sequence[object], views: Iterable[View], confidence: float
+) -> Measured:
+    """The lower bound of epsilon from reports of two values.
 
     Args:
-        reports: of the one and of the other, equally many, each an independent draw; at least 30.
+        sides: of each report, which value it is of: 0 or 1, by a fair coin each, whatever the mechanism does.
+        reports: independent draws, at least 60.
         views: how to look at a report; `hush_simulations.audit_views` makes them.
         confidence: that epsilon is not below the bound, in (0, 1).
 
     Raises:
-        ValueError: too few reports, or not equally many.
+        ValueError: too few reports, or not one side for each.
     """
-    n = len(reports[0])
-    if len(reports[1]) != n or n < ATOM:
-        raise ValueError(f"{n} and {len(reports[1])} reports; give equally many of both inputs, {ATOM} or more")
-    first, second = n // 6, n // 3
-    best = max(_candidates(reports, views, (first, second), confidence), key=lambda event: event.worth)
-    counts = tuple(
-        int(best.chosen[best.cells.place([best.view.look(one) for one in side[second:]])].sum()) for side in reports
+    kinds: dict[object, int] = {}
+    codes = np.fromiter((kinds.setdefault(one, len(kinds)) for one in reports), np.int64, len(reports))
+    return audit_coded(np.asarray(sides, dtype=np.int64), codes, list(kinds), views, confidence)
+
+
+def audit_coded(
+    sides: _Ints, codes: _Ints, kinds: Sequence[object], views: Iterable[View], confidence: float
+) -> Measured:
+    """As `audit`, where report i is `kinds[codes[i]]`: each kind is looked at once, however often it was sent."""
+    total = len(codes)
+    if len(sides) != total or total < 2 * ATOM:
+        raise ValueError(f"{len(sides)} sides and {total} reports; give one side a report, and {2 * ATOM} or more")
+    second = total // 4
+    z = normal_quantile(confidence) + _DOUBT
+    best = max(
+        (rule for view in views for rule in _candidates(sides[:second], codes[:second], kinds, view, z)),
+        key=lambda rule: rule.worth,
     )
-    bound = _log_ratio(counts[best.likely], counts[1 - best.likely], n - second, confidence)
-    return Measured(max(0.0, bound), best.words, best.likely, (counts[0], counts[1]), n - second, confidence)
+    guess = best.guess[best.cells.place([best.view.look(one) for one in kinds])][codes[second:]]
+    made = guess != ABSTAIN
+    right, guesses = int(np.count_nonzero(made & (guess == sides[second:]))), int(np.count_nonzero(made))
+    return Measured(_log_odds(right, guesses, confidence), best.words, right, guesses, total - second, confidence)
+
+
+def default_samples(epsilon: float) -> int:
+    """How many reports of each value, on average, show an excess of a fifth of `epsilon`.
+
+    The log odds of G guesses have a variance of (1 + e^epsilon)(1 + e^-epsilon)/G, and the excess to be seen is
+    epsilon/5. So the guesses needed grow as 1/epsilon^2 where epsilon is small, and as e^epsilon where it is large. The
+    constants leave room for guesses not made, for the samples that choose the rule, and for several verdicts at once.
+    Below 0.071 and above 10.1 the million where it ends is too few for an excess of a fifth.
+    """
+    return ceil(min(max(_FEWEST, 5_000 / epsilon**2, 40 * exp(min(epsilon, 50))), _MOST))
 
 
 def highest_bound(samples: int, confidence: float) -> float:
-    """The largest bound that `samples` of each input can give: an event that always and never happens."""
-    measured = samples - samples // 3
-    return _log_ratio(measured, 0, measured, confidence)
+    """The largest bound that `samples` of each value can give: every report is guessed, and all guesses are right."""
+    measured = 2 * samples - 2 * samples // 4
+    return _log_odds(measured, measured, confidence)
 
 
-def _log_ratio(likely: int, unlikely: int, n: int, confidence: float) -> float:
-    """The bound of ln P(E|a)/P(E|b) from counts of E among n."""
-    tail = (1 - confidence) / 2
-    if likely == 0 or unlikely == n:
+def _log_odds(right: int, guesses: int, confidence: float) -> float:
+    """The bound of ln P(right)/P(wrong), and no less than 0."""
+    if 2 * right <= guesses:
         return 0.0
-    lower = beta_quantile(tail, likely, n - likely + 1)
-    upper = 1 - beta_quantile(tail, n - unlikely, unlikely + 1)
-    return log(lower / upper)
+    lower = beta_quantile(1 - confidence, right, guesses - right + 1)
+    return max(0.0, log(lower) - log1p(-lower))
 
 
-def _candidates(
-    reports: tuple[Sequence[object], Sequence[object]],
-    views: Iterable[View],
-    ends: tuple[int, int],
-    confidence: float,
-) -> Iterator[_Event]:
-    """Of each view and direction the most promising likelihood-ratio set and half-lines."""
-    for view in views:
-        seen = [[view.look(one) for one in side[: ends[1]]] for side in reports]
-        cells = cells_of(seen[0][: ends[0]] + seen[1][: ends[0]])
-        order, choose = (
-            np.array([np.bincount(cells.place(side[part]), minlength=cells.count) for side in seen])
-            for part in (slice(0, ends[0]), slice(ends[0], ends[1]))
-        )
-        for likely in (0, 1):
-            for sequence, words, caution in _orders(order, likely, cells):
-                sums = np.cumsum(choose[:, sequence], axis=1)
-                worth = _worth(sums[likely], sums[1 - likely], ends[1] - ends[0], normal_quantile(confidence) + caution)
-                last = int(worth.argmax())
-                chosen = np.isin(np.arange(cells.count), sequence[: last + 1])
-                yield _Event(float(worth[last]), view, cells, chosen, likely, f"{view.of} {words(sequence, last)}")
+def _candidates(sides: _Ints, codes: _Ints, kinds: Sequence[object], view: View, z: float) -> Iterator[_Rule]:
+    """Of a view the most promising pair of likelihood-ratio sets, and of thresholds."""
+    half = len(codes) // 2
+    looks = [view.look(one) for one in kinds]
+    cells = cells_of([looks[code] for code in codes[:half].tolist()])
+    places = cells.place(looks)[codes]
+    order, choose = (
+        np.stack([np.bincount(places[part][sides[part] == side], minlength=cells.count) for side in (0, 1)])
+        for part in (slice(0, half), slice(half, None))
+    )
+    for sequence, words, caution in _orders(order, cells, (order + choose).sum(axis=0) > 0):
+        worth, until, since = _best_ends(choose[:, sequence], z + caution)
+        guess = np.full(cells.count, ABSTAIN, dtype=np.int64)
+        guess[sequence[:until]], guess[sequence[since:]] = 0, 1
+        said = (_of(view, words(sequence[:until])), _of(view, words(sequence[since:])))
+        yield _Rule(worth, view, cells, guess, said)
 
 
-def _orders(counts: _Ints, likely: int, cells: Cells) -> Iterator[tuple[_Ints, Callable[[_Ints, int], str], float]]:
-    """Orders of the cells whose beginnings are candidates, how to say such a beginning, and a handicap.
+def _of(view: View, words: str) -> str:
+    return f"{view.of} {words}" if words else ""
+
+
+def _orders(
+    counts: _Counts, cells: Cells, met: NDArray[np.bool_]
+) -> Iterator[tuple[_Ints, Callable[[_Ints], str], float]]:
+    """Orders of the cells, from those that speak for 0 to those that speak for 1; how to say some; and a handicap.
 
     Sets of many cells owe something to the luck of single ones: what is simpler and as good is preferred to them.
     """
-    ratio = (counts[likely] + 0.5) / (counts[1 - likely] + 0.5)
-    caution = float(cells.count > _FEW)
-    yield np.argsort(-ratio, kind="stable"), lambda order, last: cells.named(order[: last + 1]), caution
+    ratio = (counts[0] + 0.5) / (counts[1] + 0.5)
+    falling = np.argsort(-ratio, kind="stable")
+    yield falling[met[falling]], cells.named, float(cells.count > _FEW)
     if cells.ordered:
         upward = np.arange(cells.count)
-        yield upward, lambda order, last: cells.below(int(order[last])), 0.0
-        yield upward[::-1], lambda order, last: cells.above(int(order[last])), 0.0
+        yield upward, cells.beyond, 0.0
+        yield upward[::-1], cells.beyond, 0.0
 
 
-def _worth(likely: _Ints, unlikely: _Ints, n: int, z: float) -> _Floats:
-    """The bound by Wilson's intervals of `z` standard errors (1927), if these n had to prove it.
+def _best_ends(counts: _Counts, z: float) -> tuple[float, int, int]:
+    """Where in an order U ends and V begins, and what that rule is worth on these counts.
 
-    They are fewer than those that measure it, so that an event of few reports must be good, not lucky.
+    Worth is the bound with Wilson's interval of `z` standard errors (1927), if these samples had to prove it.
     """
-    worth: _Floats = np.log(np.maximum(_wilson(likely, n, -z), _NEVER)) - np.log(_wilson(unlikely, n, z))
-    return worth
+    cells = counts.shape[1]  # 1 or more: at least one report was met
+    near = np.unique(np.concatenate([np.arange(min(_STOPS, cells + 1)), np.geomspace(1, cells, _STOPS).astype(int)]))
+    stops = np.unique(np.concatenate([near, cells - near]))
+    sums = np.concatenate([np.zeros((2, 1), dtype=np.int64), np.cumsum(counts, axis=1)], axis=1)
+    before, after = sums[:, stops], sums[:, -1:] - sums[:, stops]
+    right = before[0][:, None] + after[1][None, :]
+    wrong = before[1][:, None] + after[0][None, :]
+    worth = np.where(stops[:, None] <= stops[None, :], _wilson_log_odds(right, wrong, z), -np.inf)
+    until, since = np.unravel_index(int(worth.argmax()), worth.shape)
+    return float(worth[until, since]), int(stops[until]), int(stops[since])
 
 
-def _wilson(count: _Ints, n: int, z: float) -> _Floats:
-    """The end of the interval of a share that lies `z` standard errors up."""
-    end: _Floats = (count + z * z / 2 + z * np.sqrt(count * (1 - count / n) + z * z / 4)) / (n + z * z)
-    return end
+def _wilson_log_odds(right: _Counts, wrong: _Counts, z: float) -> _Floats:
+    """The log odds at the lower end of Wilson's interval; of no guesses they are -inf."""
+    made = right + wrong
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = z * np.sqrt(right * wrong / made + z * z / 4)
+        lower = (right + z * z / 2 - half) / (made + z * z)
+        odds: _Floats = np.log(lower) - np.log1p(-lower)
+    return np.where((made > 0) & (right > 0), odds, -np.inf)

@@ -166,7 +166,8 @@ def test_one_mechanism_by_name_prints_why() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "declared    epsilon 2\n  measured    epsilon ≥ 1.9" in ended.stdout
     assert "verdict     consistent" in ended.stdout
-    assert "% of reports of yes" in ended.stdout
+    assert "because     guess no if the report is 0\n              guess yes if the report is 1\n" in ended.stdout
+    assert "guesses on 30000 reports are right; epsilon 2 allows 88.0797 %" in ended.stdout
 
 
 def test_a_task_file_is_audited_as_its_devices_would_answer_it(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_task_file_is_audited_as_its_devices_would_answer_it(tmp_path: Path) -
     ended = hush("audit", "--task", "task.toml", "--samples", "5000", "--seed", "1", "--json", cwd=tmp_path)
     (found,) = json.loads(ended.stdout)["audits"]
     assert (found["name"], found["declared"], found["verdict"]) == ("sleep (laplace)", "1", "consistent")
-    assert sorted(one["value"] for one in found["inputs"]) == ["0", "12"]
+    assert [one["guess"] for one in found["rule"]] == ["0", "12"]
 
 
 def test_a_function_of_ones_own_that_gives_away_more_than_it_declares_ends_in_exit_1(own: Path) -> None:
@@ -207,7 +208,7 @@ def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own:
         (("mine:coins",), 2, "--inputs: is missing"),
         (("mine:nothing", "--inputs", "0", "1"), 1, "mine:nothing: cannot be imported, AttributeError"),
         (("missing:it", "--inputs", "0", "1"), 1, "missing:it: cannot be imported, ModuleNotFoundError"),
-        (("mine:broken", "--inputs", "0", "1"), 1, "mine:broken: raised KeyError on 0"),
+        (("mine:broken", "--inputs", "0", "1"), 1, "mine:broken: raised KeyError on "),
         (
             ("mine:listed", "--inputs", "0", "1"),
             1,

@@ -12,22 +12,25 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from audit_laws import LAWS, at_once, larger
 from scipy import stats
 
 from hush_common.task_file import make_task
-from hush_simulations.audit_cli import DEFAULT_SAMPLES
 from hush_simulations.audit_subjects import NAMES, Subject, mechanism_subject, task_subjects
 from hush_simulations.audit_views import View, numeric, views_of_reports
-from hush_simulations.auditing import Measured, audit, highest_bound
+from hush_simulations.auditing import Measured, audit, audit_coded, default_samples, highest_bound
 from hush_simulations.noise import SeededRng
 
 CONFIDENCE = 0.99
 FEW = 30_000
+USUAL = default_samples(1)
+NUMBERS = [View("the report", numeric)]
 
 
 def measured(subject: Subject, samples: int, confidence: float = CONFIDENCE) -> Measured:
-    reports = ([subject.draw(0) for _ in range(samples)], [subject.draw(1) for _ in range(samples)])
-    return audit(reports, subject.views([*reports[0], *reports[1]]), confidence)
+    sides = np.random.default_rng(samples).integers(0, 2, 2 * samples).tolist()
+    reports = [subject.draw(side) for side in sides]
+    return audit(sides, reports, subject.views(reports), confidence)
 
 
 def own(draw: Callable[[int], object]) -> Subject:
@@ -48,7 +51,7 @@ def test_honest_mechanisms_are_not_accused_and_nearly_reach_their_epsilon(name: 
 @pytest.mark.parametrize("name", ["laplace", "multilevel", "randomized_response", "subset_selection", "vector"])
 def test_an_epsilon_twenty_per_cent_too_large_is_caught_at_the_default_size(name: str) -> None:
     """Declared 1, and the device draws at 1.2."""
-    assert measured(by_name(name, "1.2"), DEFAULT_SAMPLES).bound > 1
+    assert measured(by_name(name, "1.2"), USUAL).bound > 1
 
 
 def test_a_table_whose_weights_are_wrong_is_caught() -> None:
@@ -56,22 +59,20 @@ def test_a_table_whose_weights_are_wrong_is_caught() -> None:
     assert measured(by_name("table", "2"), FEW).bound > 1.2
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 0.5, 2.0, 8.0])
-@pytest.mark.parametrize("name", ["laplace", "randomized_response"])
-def test_the_power_holds_from_small_to_large_epsilon(name: str, epsilon: float) -> None:
-    """Drawn at once by numpy, from the same laws, at 1.2 epsilon and at epsilon."""
-    rng = np.random.default_rng(11)
+@pytest.mark.parametrize("epsilon", ["0.1", "0.5", "8"])
+@pytest.mark.parametrize("name", LAWS)
+def test_the_power_holds_from_small_to_large_epsilon(name: str, epsilon: str) -> None:
+    """At the default size, drawn at once by numpy from the same laws, at 1.2 epsilon and at epsilon."""
+    true, samples = float(epsilon), default_samples(float(epsilon))
+    bounds = [
+        audit_coded(*at_once(name, law, samples, seed=11), CONFIDENCE).bound for law in (epsilon, larger(epsilon))
+    ]
+    assert bounds[0] <= true < bounds[1]
 
-    def reports(true: float, side: int) -> list[object]:
-        if name == "randomized_response":
-            flip = rng.random(DEFAULT_SAMPLES) < 1 / (1 + math.exp(true))
-            return list((flip ^ bool(side)).astype(float).tolist())
-        noise = rng.exponential(1 / true, DEFAULT_SAMPLES) - rng.exponential(1 / true, DEFAULT_SAMPLES)
-        return list((side + noise).tolist())
 
-    view = [View("the report", numeric)]
-    assert audit((reports(1.2 * epsilon, 0), reports(1.2 * epsilon, 1)), view, CONFIDENCE).bound > epsilon
-    assert audit((reports(epsilon, 0), reports(epsilon, 1)), view, CONFIDENCE).bound <= epsilon
+def test_the_default_size_grows_where_epsilon_is_small_or_large_and_ends() -> None:
+    sizes = [default_samples(epsilon) for epsilon in (1e-6, 0.1, 0.5, 1, 8, 9, 50)]
+    assert sizes == [1_000_000, 500_000, 200_000, 200_000, 200_000, 324_124, 1_000_000]
 
 
 def test_end_levels_of_half_mass_are_caught() -> None:
@@ -85,8 +86,8 @@ def test_end_levels_of_half_mass_are_caught() -> None:
     def fair(side: int) -> int:
         return side * levels if source.random() < keep else source.randrange(levels + 1)
 
-    assert 4 < measured(own(draw), DEFAULT_SAMPLES).bound < 4.463
-    assert measured(own(fair), DEFAULT_SAMPLES).bound <= 4
+    assert 4 < measured(own(draw), USUAL).bound < 4.463
+    assert measured(own(fair), USUAL).bound <= 4
 
 
 def test_a_rare_but_certain_betrayal_is_caught() -> None:
@@ -98,7 +99,7 @@ def test_a_rare_but_certain_betrayal_is_caught() -> None:
             return float(side)
         return side + source.expovariate(1) - source.expovariate(1)
 
-    assert measured(own(draw), DEFAULT_SAMPLES).bound > 2
+    assert measured(own(draw), USUAL).bound > 2
 
 
 def test_a_coordinate_that_is_chosen_by_the_data_is_caught() -> None:
@@ -143,29 +144,47 @@ def test_reports_that_say_nothing_give_the_bound_nought() -> None:
 def test_reports_that_say_everything_give_the_highest_bound() -> None:
     found = measured(own(lambda side: side), 3000)
     assert found.bound == pytest.approx(highest_bound(3000, CONFIDENCE))
-    lower, upper = 0.005 ** (1 / 2000), 1 - 0.005 ** (1 / 2000)  # Clopper and Pearson at 2000 of 2000 and 0 of 2000
-    assert found.bound == pytest.approx(math.log(lower / upper))
+    lower = 0.01 ** (1 / 4500)  # Clopper and Pearson at 4500 of 4500
+    assert found.bound == pytest.approx(math.log(lower / (1 - lower)))
 
 
 def test_the_bound_is_that_of_clopper_and_pearson() -> None:
     found = measured(by_name("randomized_response", "1"), 6000)
-    likely, unlikely = found.counts[found.likely], found.counts[1 - found.likely]
-    lower = stats.beta.ppf(0.005, likely, found.samples - likely + 1)
-    upper = stats.beta.ppf(0.995, unlikely + 1, found.samples - unlikely)
-    assert found.samples == 4000
-    assert found.bound == pytest.approx(math.log(lower / upper))
+    lower = stats.beta.ppf(0.01, found.right, found.guesses - found.right + 1)
+    assert (found.samples, found.guesses) == (9000, 9000)
+    assert found.bound == pytest.approx(math.log(lower / (1 - lower)))
 
 
-@pytest.mark.parametrize("size", [300, 3000])
+def test_the_rule_says_what_is_guessed_on_which_reports() -> None:
+    found = measured(by_name("randomized_response", "1"), 6000)
+    assert found.rule == ("the report is 0", "the report is 1")
+    lower, upper = measured(by_name("laplace", "1"), 6000).rule
+    assert lower.startswith("the report ≤ ")
+    assert upper.startswith("the report > ")
+
+
+def test_a_guess_is_right_as_often_as_epsilon_allows_and_the_observer_may_abstain() -> None:
+    """Half of the reports say nothing; among the others three of four are right: ln 3."""
+    source = random.Random(10)  # noqa: S311 - repeatable
+
+    def draw(side: int) -> str:
+        return "nothing" if source.random() < 0.5 else "ba"[side ^ (source.random() < 0.25)]
+
+    found = measured(own(draw), USUAL)
+    assert found.guesses == pytest.approx(USUAL * 3 / 4, rel=0.01)
+    assert found.right / found.guesses == pytest.approx(0.75, abs=0.005)
+    assert 0.97 * math.log(3) < found.bound < math.log(3)
+
+
+@pytest.mark.parametrize("size", [300, 1000])
 def test_the_bound_exceeds_the_true_epsilon_no_more_often_than_promised(size: int) -> None:
-    """At 80 %, over 1000 audits of Laplace noise that is exactly epsilon = 1; at most 20 %, tested at 1e-9."""
+    """At 80 %, over 500 audits of Laplace noise that is exactly epsilon = 1; at most 20 %, tested at 1e-9."""
     rng = np.random.default_rng(12)
-    view = [View("the report", numeric)]
     wrong = 0
-    for _ in range(1000):
-        sides = [list((side + rng.laplace(size=size)).tolist()) for side in (0, 1)]
-        wrong += audit((sides[0], sides[1]), view, 0.8).bound > 1
-    assert wrong <= stats.binom.isf(1e-9, 1000, 0.2)
+    for _ in range(500):
+        sides = rng.integers(0, 2, 2 * size)
+        wrong += audit(sides, (sides + rng.laplace(size=2 * size)).tolist(), NUMBERS, 0.8).bound > 1
+    assert wrong <= stats.binom.isf(1e-9, 500, 0.2)
 
 
 def test_choosing_and_measuring_on_the_same_samples_would_accuse_the_honest() -> None:
@@ -199,8 +218,16 @@ def test_a_device_that_answers_under_the_wrong_offer_is_caught() -> None:
 
 
 def test_too_few_or_unequal_reports_are_refused() -> None:
-    with pytest.raises(ValueError, match="equally many"):
-        audit(([1.0] * 40, [1.0] * 41), [View("the report", numeric)], 0.9)
-    with pytest.raises(ValueError, match="30 or more"):
-        audit(([1.0] * 9, [1.0] * 9), [View("the report", numeric)], 0.9)
-    assert json.dumps(audit(([1.0] * 30, [0.0] * 30), [View("the report", numeric)], 0.9).bound)
+    with pytest.raises(ValueError, match="80 sides and 81 reports"):
+        audit([0, 1] * 40, [1.0] * 81, NUMBERS, 0.9)
+    with pytest.raises(ValueError, match="60 or more"):
+        audit([0, 1] * 9, [1.0] * 18, NUMBERS, 0.9)
+    assert json.dumps(audit([0, 1] * 30, [0.0, 1.0] * 30, NUMBERS, 0.9).bound)
+
+
+def test_sides_that_take_turns_instead_of_being_tossed_are_the_callers_mistake_to_make() -> None:
+    """Why the coins: what drifts with time drifts with the side if sides take turns, and the honest look guilty."""
+    drifting = [float(place) for place in range(4000)]
+    tossed = np.random.default_rng(14).integers(0, 2, 4000)
+    assert audit(tossed, [place % 2 for place in drifting], NUMBERS, CONFIDENCE).bound == 0
+    assert audit([0, 1] * 2000, [place % 2 for place in drifting], NUMBERS, CONFIDENCE).bound > 5

@@ -1,0 +1,35 @@
+"""How often an audit catches an epsilon that is a fifth too large, and how often it accuses the honest.
+
+    .venv/bin/python tests/benchmarks/bench_audit.py [SEEDS] [EPSILON ...]
+
+Each line is a figure of the table in docs/statistics.md.
+"""
+# ruff: noqa: T201 - printing is its job
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from audit_laws import LAWS, at_once, larger
+
+from hush_simulations.auditing import audit_coded, default_samples
+
+CONFIDENCE = 0.99
+
+
+def main(seeds: int, epsilons: list[str]) -> None:
+    for epsilon in epsilons:
+        samples, true = default_samples(float(epsilon)), float(epsilon)
+        for name in LAWS:
+            caught, accused = (
+                sum(audit_coded(*at_once(name, law, samples, seed), CONFIDENCE).bound > true for seed in range(seeds))
+                for law in (larger(epsilon), epsilon)
+            )
+            print(
+                f"{name} at {epsilon}, {samples} of each, {seeds} seeds: caught {caught}, accused {accused}", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100, sys.argv[2:] or ["0.1", "0.5", "1", "2", "4", "8"])
