@@ -13,11 +13,19 @@ from hush_common.errors import BrokerError, OptionError
 from hush_simulations.brokers import is_external, parse_broker
 from hush_simulations.document import document, lost
 from hush_simulations.keep import keep, prepare, to_json
-from hush_simulations.options import parse_confidence, parse_connections, parse_count, parse_rounds, parse_seed
+from hush_simulations.options import (
+    parse_confidence,
+    parse_connections,
+    parse_count,
+    parse_rounds,
+    parse_seed,
+    parse_shares,
+)
 from hush_simulations.plan import Engine, Outcome, Plan
-from hush_simulations.progress import counting
+from hush_simulations.progress import following
 from hush_simulations.request import Request, plan_of
 from hush_simulations.runner import simulate
+from hush_simulations.scenario import SCENARIOS
 from hush_simulations.stopping import run_to_end
 from hush_simulations.table import print_table
 
@@ -37,14 +45,13 @@ def _engine(text: str) -> Engine:
 @app.command()
 def run(
     scenario: Annotated[
-        str | None, typer.Argument(metavar="[SCENARIO|FILE.toml]", help="heights (the default), survey, or a file.")
+        str | None,
+        typer.Argument(metavar="[SCENARIO|FILE.toml]", help=f"{', '.join(SCENARIOS)}; or a file. heights if left out."),
     ] = None,
     *,
     clients: Annotated[int | None, typer.Option(parser=parse_count, help="Devices that report.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="Privacy loss over all rounds, exact decimal text.")] = None,
-    mechanism: Annotated[
-        str | None, typer.Option(help="laplace, multilevel, table or auto for numbers; randomized_response for bits.")
-    ] = None,
+    mechanism: Annotated[str | None, typer.Option(help="laplace, multilevel, table or auto for numbers.")] = None,
     rounds: Annotated[int | None, typer.Option(parser=parse_rounds, help="Times everybody is asked.")] = None,
     seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Fixes the population, not the noise.")] = None,
     connections: Annotated[
@@ -60,6 +67,10 @@ def run(
     lower: Annotated[str | None, typer.Option(help="Smallest legal value, from public knowledge.")] = None,
     upper: Annotated[str | None, typer.Option(help="Largest legal value, from public knowledge.")] = None,
     unit: Annotated[str | None, typer.Option(help="Unit of your own data.")] = None,
+    labels: Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")] = None,
+    shares: Annotated[
+        str | None, typer.Option(metavar="S,S,…", help="Of devices that take each epsilon on offer; equal if left out.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep result.json, reports.csv and result.png there.")
     ] = None,
@@ -85,6 +96,8 @@ def run(
         lower=lower,
         upper=upper,
         unit=unit,
+        labels=labels,
+        shares=() if shares is None else parse_shares(shares),
         deterministic_noise=deterministic_noise,
     )
     directory = None if out is None else prepare(out)
@@ -105,8 +118,8 @@ def _simulate(plan: Plan) -> Outcome:
     for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
         logging.getLogger(name).addHandler(logging.NullHandler())
     total = len(plan.values) * plan.scenario.task().rounds
-    with counting(total) as progress:
-        return run_to_end(simulate(plan, progress))
+    with following(total) as (progress, look):
+        return run_to_end(simulate(plan, progress, look))
 
 
 def _warn(plan: Plan) -> None:

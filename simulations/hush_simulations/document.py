@@ -1,6 +1,7 @@
 """The JSON object of a simulation: what `--json` prints and `result.json` holds."""
 
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 from hush_common.broker_url import BrokerUrl
@@ -8,7 +9,7 @@ from hush_common.epsilon import decimal_text
 from hush_simulations.brokers import is_external
 from hush_simulations.noise import NOT_PRIVATE, SYSTEM
 from hush_simulations.plan import Outcome, Plan, Round
-from hush_simulations.score import covered, judged, truth
+from hush_simulations.score import judged, score
 
 __all__ = ["document", "lost"]
 
@@ -31,12 +32,14 @@ def document(plan: Plan, outcome: Outcome, seed: int | None) -> dict[str, Any]:
         "result": last["result"],
         "truth": last["truth"],
         "covered": last["covered"],
+        "error": last["error"],
         "clients": len(plan.values),
         "published": sum(len(done.reporters) for done in outcome.rounds),
         "lost": lost(outcome),
         "declined": dict(declined),
         "clamped": sum(done.clamped for done in outcome.rounds),
-        "epsilon_spent": _spent(outcome),
+        "epsilon_spent": _spent(plan, outcome),
+        **_chosen(plan, outcome),
         **_speed(outcome.rounds),
         "engine": plan.engine,
         "broker": _broker(plan),
@@ -59,11 +62,13 @@ def lost(outcome: Outcome) -> int:
 
 
 def _scored(plan: Plan, done: Round) -> dict[str, Any]:
-    truths = truth([plan.values[device] for device in done.reporters], plan.scenario.population.mean)
+    values = [plan.values[device] for device in done.reporters]
+    found = score(plan.scenario.task().domain, done.result, values, plan.scenario.population.mean)
     return {
         "result": dict(done.result),
-        "truth": truths,
-        "covered": covered(done.result, truths),
+        "truth": found.truth,
+        "covered": found.covered,
+        "error": found.error,
         "published": len(done.reporters),
         "clamped": done.clamped,
         **_speed((done,)),
@@ -76,13 +81,23 @@ def _speed(rounds: tuple[Round, ...]) -> dict[str, float]:
     return {"elapsed_s": round(elapsed, 3), "reports_per_s": round(accepted / elapsed, 1) if elapsed > 0 else 0.0}
 
 
-def _spent(outcome: Outcome) -> str:
-    """The most that one device has spent: what a round costs, as often as it answered, or all of it at first."""
+def _spent(plan: Plan, outcome: Outcome) -> str:
+    """The most that one device has spent: what a round costs it, as often as it answered, or all of it at first."""
+    task = outcome.task
     answered = Counter(device for done in outcome.rounds for device in done.reporters)
-    most = max(answered.values(), default=0)
-    if outcome.task.repeat == "sticky":
-        return decimal_text(outcome.task.epsilon * min(most, 1))
-    return decimal_text(most * outcome.task.epsilon_per_round)
+    totals = [task.offers[choice] for choice in plan.choices] or [task.epsilon] * len(plan.values)
+    if task.repeat == "sticky":
+        return decimal_text(max((totals[device] for device in answered), default=Fraction(0)))
+    spent = (times * totals[device] / task.rounds for device, times in answered.items())
+    return decimal_text(max(spent, default=Fraction(0)))
+
+
+def _chosen(plan: Plan, outcome: Outcome) -> dict[str, dict[str, int]]:
+    """How many devices took each of the epsilons offered, in the last round."""
+    if not plan.choices:
+        return {}
+    taken = Counter(plan.choices[device] for device in outcome.rounds[-1].reporters)
+    return {"chosen": {decimal_text(epsilon): taken[place] for place, epsilon in enumerate(outcome.task.offers)}}
 
 
 def _broker(plan: Plan) -> str:

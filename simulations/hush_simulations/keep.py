@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
 from hush_simulations.plan import Outcome, Plan
 from hush_simulations.plots import draw
-from hush_simulations.received import decoded
+from hush_simulations.received import in_words, offers_of
 
 __all__ = ["keep", "prepare", "to_json"]
 
@@ -63,8 +64,11 @@ def to_json(found: Mapping[str, Any]) -> str:
 def _write_reports(path: Path, outcome: Outcome) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("round", "report_id", "body", "decoded"))
+        writer.writerow(("round", "report_id", "epsilon", "body", "decoded"))
+        task = outcome.task
         for number, done in enumerate(outcome.rounds):
-            values = decoded(outcome.task, done.received.bodies).tolist()
-            bodies = done.received.bodies.tolist()
-            writer.writerows((number, *row) for row in zip(done.received.ids, bodies, values, strict=True))
+            parts, offers, rest = offers_of(task, done.received.bodies)
+            epsilons = [decimal_text(parts[offer].epsilon) for offer in offers.tolist()]
+            bodies = [" ".join(map(str, body)) for body in rest.tolist()]
+            words = in_words(task, done.received.bodies)
+            writer.writerows((number, *row) for row in zip(done.received.ids, epsilons, bodies, words, strict=True))

@@ -13,6 +13,7 @@ __all__ = [
     "parse_port",
     "parse_rounds",
     "parse_seed",
+    "parse_shares",
 ]
 
 MOST_CLIENTS = 1_000_000
@@ -63,6 +64,13 @@ def parse_confidence(text: str) -> float:
         remedy = f"for {text.strip()} % write {value / 100:g}" if 1 < value < 100 else "write for example 0.95"  # noqa: PLR2004 - per cent
         raise OptionError("--confidence", f"{text[:40]} is not between 0 and 1; {remedy}")
     return value
+
+
+def parse_shares(text: str) -> tuple[float, ...]:
+    """Shares of the devices, one for each epsilon that a task offers, whatever they add up to."""
+    return tuple(
+        _number("--shares", part, "write one share for each epsilon offered, as in 1,1,2") for part in text.split(",")
+    )
 
 
 def parse_bound(option: str, text: str) -> float:

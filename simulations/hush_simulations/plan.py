@@ -22,6 +22,8 @@ class Plan:
     Args:
         scenario: the question; on a broker of others its task gets an id of its own.
         values: the true values, one device each. Never part of a representation: they may be somebody's data.
+        choices: for each device the number of the epsilon that it takes of those offered, chosen without looking at
+            its value; empty where the task offers one.
         engine: `"mqtt"` (real sockets) or `"memory"`.
         broker: `"embedded"`, `"mosquitto"`, or an address; of no effect on the engine `"memory"`.
         connections: gateways that share the devices; None for as many as work best.
@@ -32,6 +34,7 @@ class Plan:
 
     scenario: Scenario
     values: Sequence[Value] = field(repr=False)
+    choices: Sequence[int] = field(default=(), repr=False)
     engine: Engine = "mqtt"
     broker: str = "embedded"
     connections: int | None = None

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_common.domain import NumberDomain
+from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
+from hush_common.epsilon import decimal_text
 from hush_simulations.noise import NOT_PRIVATE
 from hush_simulations.plan import Outcome, Plan
-from hush_simulations.received import decoded
+from hush_simulations.plots_of_parts import FAINT, INK, NOISY, TRUE, draw_parts
+from hush_simulations.received import decoded, offers_of
+from hush_simulations.table_of_parts import kind_of
 from hush_simulations.wording import Wording
 
 if TYPE_CHECKING:
@@ -23,24 +26,23 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_TRUE, _NOISY, _INK, _FAINT = "#2f7fb8", "#e08a3c", "#22303c", "#7c8a96"
 _DPI = 160
 _BARS = {"reporters": "of the reporters", "population": "of the population", "anytime": "watched live"}
 _TAIL = 0.5  # per cent of the reports on each side that may lie outside the picture of the reports
 _BAR: dict[str, Any] = {"alpha": 0.85, "edgecolor": "white", "linewidth": 0.6}
 _STYLE: dict[Any, Any] = {
     "font.size": 11.5,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": _FAINT,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 12,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     "axes.titlepad": 8,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
 }
 
 
@@ -68,18 +70,22 @@ def draw(path: Path, found: Mapping[str, Any], plan: Plan, outcome: Outcome) -> 
 def _compose(figure: "Figure", found: Mapping[str, Any], plan: Plan, outcome: Outcome) -> None:
     wording = Wording.of(found["result"])
     figure.text(0.025, 0.975, _finding(found, wording), va="top", fontsize=14.5, fontweight="bold")
-    figure.text(0.025, 0.935, _subtitle(found, outcome), va="top", color=_FAINT)
+    figure.text(0.025, 0.935, _subtitle(found, outcome), va="top", color=FAINT)
+    domain = outcome.task.domain
+    if isinstance(domain, CategoryDomain | VectorDomain):
+        draw_parts(figure, found, plan, outcome, domain)
+        return
     top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 2))
     top.set_title("What the devices keep to themselves")
     middle.set_title("What the aggregator receives")
     done = outcome.rounds[-1]
     values = np.array([plan.values[device] for device in done.reporters], dtype=np.float64)
-    if isinstance(outcome.task.domain, NumberDomain):
-        _values(top, values, outcome.task.domain, found, wording)
-        _reports(middle, decoded(outcome.task, done.received.bodies), outcome.task.domain, wording)
+    if isinstance(domain, NumberDomain):
+        _values(top, values, domain, found, wording)
+        _reports(middle, decoded(outcome.task, done.received.bodies), domain, wording)
     else:
-        _answers(top, values, _TRUE, wording)
-        _answers(middle, done.received.bodies.astype(np.float64), _NOISY, wording)
+        _answers(top, values, TRUE, wording)
+        _answers(middle, offers_of(outcome.task, done.received.bodies)[2][:, 0].astype(np.float64), NOISY, wording)
     if "rounds" in found:
         _estimate_of_rounds(bottom, found, wording)
     else:
@@ -89,10 +95,14 @@ def _compose(figure: "Figure", found: Mapping[str, Any], plan: Plan, outcome: Ou
 
 def _finding(found: Mapping[str, Any], wording: Wording) -> str:
     result, truths = found["result"], found["truth"]
-    if "mean" not in result or "reporters" not in truths:
+    kind = kind_of(found)
+    if result["n"] == 0 or (kind is None and "reporters" not in truths):
         return "No report was counted"
-    off = wording.distance(result["mean"], truths["reporters"])
     reports = "One noisy report" if result["n"] == 1 else f"{result['n']:,} noisy reports".replace(",", " ")
+    if kind is not None:
+        singles = [fact["intervals"]["reporters"] for fact in found["covered"][kind] if "intervals" in fact]
+        return f"{reports}: {sum(singles)} of {len(singles)} error bars cover the truth"
+    off = wording.distance(result["mean"], truths["reporters"])
     verdict = "covers" if found["covered"].get("reporters") else "misses"
     return f"{reports}: {off} off, the error bar {verdict} the truth"
 
@@ -100,7 +110,9 @@ def _finding(found: Mapping[str, Any], wording: Wording) -> str:
 def _subtitle(found: Mapping[str, Any], outcome: Outcome) -> str:
     result, task = found["result"], outcome.task
     mechanism = str(result["mechanism"]).replace("_", " ")
-    text = f"{task.title or task.id}   ({mechanism}, epsilon {result['epsilon']}"
+    *others, last = [decimal_text(epsilon) for epsilon in task.offers] or [result["epsilon"]]
+    epsilon = f"{', '.join(others)} or {last}" if others else last
+    text = f"{task.title or task.id}   ({mechanism}, epsilon {epsilon}"
     text += f" over {len(outcome.rounds)} rounds, the last one shown)" if len(outcome.rounds) > 1 else ")"
     return text + (f"   noise {NOT_PRIVATE}" if found["noise"] == NOT_PRIVATE else "")
 
@@ -136,7 +148,7 @@ def _values(
     axes: "Axes", values: NDArray[np.float64], domain: NumberDomain, found: Mapping[str, Any], wording: Wording
 ) -> None:
     """The true values, on an axis that holds the error bars as well."""
-    _histogram(axes, values, _TRUE, domain)
+    _histogram(axes, values, TRUE, domain)
     axes.set_ylabel("devices")
     ends = [*axes.get_xlim(), found["result"].get("mean", axes.get_xlim()[0])]
     ends += [end for interval in found["result"].get("intervals", {}).values() for end in interval]
@@ -144,7 +156,7 @@ def _values(
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
     if "reporters" in found["truth"]:
         mean = found["truth"]["reporters"]
-        axes.axvline(mean, color=_INK, lw=1.2, ls=(0, (4, 3)), label=f"their mean, {wording.value(mean)}")
+        axes.axvline(mean, color=INK, lw=1.2, ls=(0, (4, 3)), label=f"their mean, {wording.value(mean)}")
         _legend(axes)
 
 
@@ -154,10 +166,10 @@ def _reports(axes: "Axes", reports: NDArray[np.float64], domain: NumberDomain, w
     if len(reports):
         low, high = np.percentile(reports, (_TAIL, 100 - _TAIL))
         inside = reports[(reports >= low) & (reports <= high)]
-        _histogram(axes, inside, _NOISY, domain)
+        _histogram(axes, inside, NOISY, domain)
     unit = f" {wording.unit}" if wording.unit else ""
     label = f"legal values, {domain.lower:g} to {domain.upper:g}{unit}"
-    axes.axvspan(domain.lower, domain.upper, color=_TRUE, alpha=0.2, lw=0, label=label, zorder=0)
+    axes.axvspan(domain.lower, domain.upper, color=TRUE, alpha=0.2, lw=0, label=label, zorder=0)
     _legend(axes)
     axes.set_ylabel("reports")
     axes.set_xlabel(f"report, decoded{_of_unit(wording)}; mind the scale")
@@ -177,10 +189,11 @@ def _estimate(axes: "Axes", found: Mapping[str, Any], wording: Wording) -> None:
     targets = list(reversed(result.get("intervals", {})))
     for row, target in enumerate(targets):
         low, high = (factor * end for end in result["intervals"][target])
-        axes.plot((low, high), (row, row), "|-", color=_INK, lw=2.2, ms=13, mew=2.2)
-        axes.plot(factor * result["mean"], row, "o", color=_NOISY, ms=10, mec=_INK, label="estimate")
+        axes.plot((low, high), (row, row), "|-", color=INK, lw=2.2, ms=13, mew=2.2)
+        mean = result["pooled"]["mean"] if target == "population" and "pooled" in result else result["mean"]
+        axes.plot(factor * mean, row, "o", color=NOISY, ms=10, mec=INK, label="estimate")
         if target in found["truth"]:
-            axes.plot(factor * found["truth"][target], row, "D", color=_TRUE, ms=8, mec="white", label="truth")
+            axes.plot(factor * found["truth"][target], row, "D", color=TRUE, ms=8, mec="white", label="truth")
     axes.set_yticks(range(len(targets)), [_BARS.get(name, name) for name in targets])
     axes.set_ylim(-0.6, max(len(targets), 1) - 0.4)
     axes.set_xlabel(f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)")
@@ -195,10 +208,10 @@ def _estimate_of_rounds(axes: "Axes", found: Mapping[str, Any], wording: Wording
         if "mean" not in result:
             continue
         low, high = (wording.factor * end for end in result["intervals"]["reporters"])
-        axes.plot((number, number), (low, high), "_-", color=_INK, lw=1.8, ms=9, mew=2)
-        axes.plot(number, wording.factor * result["mean"], "o", color=_NOISY, ms=7, mec=_INK, label="estimate")
+        axes.plot((number, number), (low, high), "_-", color=INK, lw=1.8, ms=9, mew=2)
+        axes.plot(number, wording.factor * result["mean"], "o", color=NOISY, ms=7, mec=INK, label="estimate")
         axes.plot(
-            number, wording.factor * done["truth"]["reporters"], "D", color=_TRUE, ms=6, mec="white", label="truth"
+            number, wording.factor * done["truth"]["reporters"], "D", color=TRUE, ms=6, mec="white", label="truth"
         )
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("round")

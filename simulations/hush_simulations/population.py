@@ -9,18 +9,21 @@ import numpy as np
 
 from hush_common.errors import OptionError
 
-__all__ = ["Bernoulli", "Mixture", "Normal", "Observed", "Population", "Value"]
+__all__ = ["Bernoulli", "Frequencies", "Independent", "Mixture", "Normal", "Observed", "Population", "Value"]
 
-Value = float | int
-"""A true value: a float in the unit of the task, or 0 or 1."""
+Value = float | int | str | tuple[float, ...]
+"""A true value: a float in the unit of the task, 0 or 1, a label, or one float for each coordinate."""
 
 
 class Population(Protocol):
     """A source of true values."""
 
     @property
-    def mean(self) -> float | None:
-        """Mean of the distribution, or None where only a sample is known."""
+    def mean(self) -> float | tuple[float, ...] | None:
+        """Mean of the distribution, or None where only a sample is known.
+
+        Of categories the frequency of each label, of vectors the mean of each coordinate, in the order of the task.
+        """
         ...
 
     def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
@@ -64,7 +67,7 @@ class Mixture:
     def mean(self) -> float:
         return sum(share * part.mean for share, part in zip(self.shares, self.parts, strict=True))
 
-    def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
         group = rng.choice(len(self.parts), size=count, p=self.shares)
         means = np.array([part.mean for part in self.parts])[group]
         deviations = np.array([part.sd for part in self.parts])[group]
@@ -89,6 +92,47 @@ class Bernoulli:
     def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
         values: list[int] = (rng.random(count) < self.proportion).astype(int).tolist()
         return values
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """Categories that people fall into: `weights`, one for each of `labels`, are shares whatever they add up to."""
+
+    labels: tuple[str, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for label, weight in zip(self.labels, self.weights, strict=True):
+            if not (math.isfinite(weight) and weight >= 0):
+                raise OptionError(
+                    "population.frequencies", f"{weight} for {label!r} is negative or not finite; write a share"
+                )
+        if sum(self.weights) <= 0:
+            raise OptionError("population.frequencies", "no label has a positive share; write at least one")
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        total = math.fsum(self.weights)
+        return tuple(weight / total for weight in self.weights)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
+        places: list[int] = rng.choice(len(self.labels), size=count, p=self.mean).tolist()
+        return [self.labels[place] for place in places]
+
+
+@dataclass(frozen=True, slots=True)
+class Independent:
+    """Vectors whose coordinates know nothing of each other: one mixture for each."""
+
+    coordinates: tuple[Mixture, ...]
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        return tuple(mixture.mean for mixture in self.coordinates)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
+        columns = [mixture.draw(count, rng) for mixture in self.coordinates]
+        return list(zip(*columns, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ from hush_simulations.options import parse_bound
 from hush_simulations.own_data import read_column
 from hush_simulations.plan import Engine, Plan
 from hush_simulations.population import Observed
-from hush_simulations.scenario import SCENARIOS, Scenario, find_scenario, scenario_of_column
+from hush_simulations.scenario import SCENARIOS, Scenario, scenario_of_column, scenario_of_labels
+from hush_simulations.scenario_file import check_shares, find_scenario
 
 __all__ = ["Request", "plan_of"]
 
+_CHOICES = 1  # the stream of a seed that chooses epsilons; the values come from another
 _PUBLIC = (
     "from public knowledge (a scale, a law, a data sheet), never from the data: a bound read off the data betrays it"
 )
@@ -41,6 +43,8 @@ class Request:
     lower: str | None
     upper: str | None
     unit: str | None
+    labels: str | None
+    shares: tuple[float, ...]
     deterministic_noise: bool
 
 
@@ -54,14 +58,18 @@ def plan_of(request: Request) -> tuple[Plan, int | None]:
     if request.engine == "memory" and request.broker is not None:
         raise OptionError("--broker", f"{request.broker} is not used with --engine memory; leave one of them out")
     scenario = _changed(_scenario(request), request)
-    scenario.task()  # its mistakes come before the work of drawing a population
+    task = scenario.task()  # its mistakes come before the work of drawing a population
+    shares = check_shares("--shares", request.shares, task) or scenario.shares
     observed = isinstance(scenario.population, Observed)
     if observed and request.clients is not None:
         raise OptionError("--clients", f"{request.clients} cannot be chosen: every row of the file is one client")
-    seed = None if observed and not request.deterministic_noise else _seed(request)
+    choosing = bool(task.offers)
+    seed = None if observed and not request.deterministic_noise and not choosing else _seed(request)
+    values = scenario.population.draw(scenario.clients, np.random.default_rng(seed))
     plan = Plan(
         scenario=scenario,
-        values=scenario.population.draw(scenario.clients, np.random.default_rng(seed)),
+        values=values,
+        choices=_choices(len(values), len(task.offers), shares, seed) if choosing else (),
         engine=request.engine,
         broker=request.broker or "embedded",
         connections=request.connections,
@@ -69,6 +77,13 @@ def plan_of(request: Request) -> tuple[Plan, int | None]:
         noise_seed=seed if request.deterministic_noise else None,
     )
     return plan, seed
+
+
+def _choices(count: int, offers: int, shares: tuple[float, ...], seed: int | None) -> tuple[int, ...]:
+    """Which epsilon each device takes, from a stream of its own: no device looks at its value."""
+    weights = np.array(shares or (1.0,) * offers)
+    rng = np.random.default_rng([0 if seed is None else seed, _CHOICES])
+    return tuple(rng.choice(offers, size=count, p=weights / weights.sum()).tolist())
 
 
 def _seed(request: Request) -> int:
@@ -86,17 +101,25 @@ def _changed(scenario: Scenario, request: Request) -> Scenario:
 
 def _scenario(request: Request) -> Scenario:
     if request.csv is None:
-        for option in ("column", "lower", "upper", "unit"):
+        for option in ("column", "lower", "upper", "unit", "labels"):
             if getattr(request, option) is not None:
                 raise OptionError(f"--{option}", "describes a person's own data; name the file with --csv FILE as well")
         return find_scenario(request.scenario or "heights")
     scenario = None if request.scenario is None else find_scenario(request.scenario)
     if scenario is None:
-        return _own_numbers(request, request.csv)
+        return _own_labels(request, request.csv) if request.labels else _own_numbers(request, request.csv)
     if scenario.document["domain"] != SCENARIOS["survey"].document["domain"]:
         raise OptionError("SCENARIO", f"{request.scenario} has people of its own; leave it out to use --csv")
     data = read_column(request.csv, request.column, bits=True)
     return replace(scenario, population=data, clients=len(data.values))
+
+
+def _own_labels(request: Request, file: Path) -> Scenario:
+    for option in ("lower", "upper", "unit"):
+        if getattr(request, option) is not None:
+            raise OptionError(f"--{option}", "is for numbers, and --labels for categories; leave one of them out")
+    labels = tuple(label.strip() for label in (request.labels or "").split(","))
+    return scenario_of_labels(read_column(file, request.column, labels=labels), labels)
 
 
 def _own_numbers(request: Request, file: Path) -> Scenario:

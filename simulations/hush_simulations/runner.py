@@ -9,10 +9,12 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store.base import CommitOutcome
@@ -27,17 +29,23 @@ from hush_simulations.received import read_received
 from hush_simulations.score import judged
 from hush_simulations.ways import Ways, open_ways
 
-__all__ = ["Progress", "simulate"]
+__all__ = ["Progress", "Watch", "simulate"]
 
 Progress = Callable[[int], None]
 """Called with the number of answers that are counted, refused or declined so far, whenever it changes."""
 
+Watch = Callable[[Mapping[str, Any]], None]
+"""Called with the aggregator's result document a few times per second while reports arrive: its `anytime` intervals may
+be watched, and no others."""
+
+_FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
+_LOOK_SHARE = 0.2  # of the time, at most, for looking: a look at many categories takes long
 _CONCURRENT = 1000  # answers under way at once, from the first draw to the commit: bounds queues at every station
 _GRACE_SECONDS = 5.0  # a connection may be away that long before the run is given up
 _STALL_SECONDS = 15.0  # no report counted for that long: what is missing is lost
 
 
-async def simulate(plan: Plan, on_progress: Progress | None = None) -> Outcome:
+async def simulate(plan: Plan, on_progress: Progress | None = None, on_look: Watch | None = None) -> Outcome:
     """Run a plan to its end.
 
     Raises:
@@ -49,7 +57,7 @@ async def simulate(plan: Plan, on_progress: Progress | None = None) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="hush-simulation-", ignore_cleanup_errors=True) as directory:
         try:
             async with open_ways(plan, Path(directory)) as ways:
-                return await _Run(plan, ways, Path(directory), on_progress or _ignore).run()
+                return await _Run(plan, ways, Path(directory), on_progress or _ignore, on_look).run()
         except BaseExceptionGroup as errors:
             raise _reason(errors) from errors
 
@@ -57,12 +65,13 @@ async def simulate(plan: Plan, on_progress: Progress | None = None) -> Outcome:
 class _Run:
     """One run: who answers, what is counted, and when to give up."""
 
-    def __init__(self, plan: Plan, ways: Ways, directory: Path, on_progress: Progress) -> None:
+    def __init__(self, plan: Plan, ways: Ways, directory: Path, on_progress: Progress, on_look: Watch | None) -> None:
         self._plan = plan
         self._ways = ways
         self._directory = directory
         self._store = directory / "aggregator.sqlite"
         self._on_progress = on_progress
+        self._on_look = on_look
         self._clock = VirtualClock(ways.task.opens)
         self._counted = 0  # reports that the aggregator judged, a redelivery not counted again
         self._settled = 0  # those, and answers that their devices declined
@@ -120,10 +129,13 @@ class _Run:
         before, began = self._counted, time.perf_counter()
         answers = _Answers()
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch_progress(), name="hush-watch-progress")
-            await self._answer_all(gateways, answers)
-            watching.cancel()
-        await self._count(before + len(answers.reporters))
+            looking = group.create_task(self._look(aggregator, number), name="hush-look")
+            async with asyncio.TaskGroup() as answering:
+                watching = answering.create_task(self._watch_progress(), name="hush-watch-progress")
+                await self._answer_all(gateways, answers)
+                watching.cancel()
+            await self._count(before + len(answers.reporters))
+            looking.cancel()
         elapsed = time.perf_counter() - began
         result = await aggregator.estimate(self._ways.task.id, number)
         received = await asyncio.to_thread(read_received, self._store, self._ways.task, number)
@@ -154,10 +166,31 @@ class _Run:
         """Why the device sent nothing, if so, and whether it clamped its value."""
         value = self._plan.values[device]
         try:
-            receipt = await gateway.report(f"device-{device}", self._ways.task.id, value, timeout=None)
+            receipt = await gateway.report(
+                f"device-{device}", self._ways.task.id, value, timeout=None, epsilon=self._choice(device)
+            )
         except DomainError:
             return "out_of_domain", False
         return receipt.reason, receipt.clamped
+
+    def _choice(self, device: int) -> Fraction | None:
+        """Which of the epsilons the device takes, if there is a choice."""
+        return self._ways.task.offers[self._plan.choices[device]] if self._plan.choices else None
+
+    async def _look(self, aggregator: Aggregator, number: int) -> None:
+        """Show the estimate again and again, seldom enough to slow nothing down."""
+        if self._on_look is None:
+            return
+        counted = -1
+        pause = _FIRST_LOOK_S
+        while True:
+            await asyncio.sleep(pause)
+            pause = _LOOK_EVERY_S
+            if self._counted == counted:
+                continue
+            counted, began = self._counted, time.perf_counter()
+            self._on_look(await aggregator.estimate(self._ways.task.id, number))
+            pause = max(_LOOK_EVERY_S, (time.perf_counter() - began) / _LOOK_SHARE)
 
     def _commit(self, outcome: CommitOutcome) -> None:
         handled = judged(outcome.accepted, outcome.refused)

@@ -1,16 +1,67 @@
 """Score: the truth of a simulation, which only a simulation knows, and whether the error bars cover it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from hush_aggregator.estimate import ANYTIME
+from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_common.refusal import Refusal
 from hush_simulations.population import Value
 
-__all__ = ["covered", "judged", "truth"]
+__all__ = ["Score", "covered", "errors", "judged", "score", "truth"]
+
+Truth = Mapping[str, float]
+_KINDS = ("intervals", "joint_intervals")
 
 
-def truth(values: Sequence[Value], population_mean: float | None) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A result beside the truth.
+
+    For a number or a bit each is keyed by target. For categories and vectors each has a list `"categories"` or
+    `"coordinates"` of such objects, each with its `"label"` or `"name"`.
+
+    Args:
+        truth: what the error bars are about.
+        covered: whether each interval holds its truth; for categories `"joint"` says whether all of the joint ones do.
+        error: estimate less truth.
+    """
+
+    truth: dict[str, Any]
+    covered: dict[str, Any]
+    error: dict[str, Any]
+
+
+def score(
+    domain: Domain,
+    result: Mapping[str, Any],
+    values: Sequence[Value],
+    population_mean: float | tuple[float, ...] | None,
+) -> Score:
+    """Judge the result document of a round.
+
+    Args:
+        domain: of the task.
+        result: the document.
+        values: the true values of the devices that reported, before any clamping.
+        population_mean: mean of the distribution they were drawn from, or None where nobody knows it.
+    """
+    match domain:
+        case CategoryDomain(labels=labels):
+            columns: list[list[float]] = [[float(value == label) for value in values] for label in labels]
+            return _parts("categories", "label", labels, (result, columns, population_mean))
+        case VectorDomain(coordinates=coordinates):
+            columns = [list(column) for column in zip(*_vectors(values), strict=True)] or [[] for _ in coordinates]
+            names = [coordinate.name for coordinate in coordinates]
+            return _parts("coordinates", "name", names, (result, columns, population_mean))
+    mean = None if isinstance(population_mean, tuple) else population_mean
+    truths = truth([value for value in values if isinstance(value, float | int)], mean)
+    return Score(dict(truths), dict(covered(result, truths)), errors(result.get("mean"), truths))
+
+
+def truth(values: Sequence[float], population_mean: float | None) -> dict[str, float]:
     """What the two error bars are about.
 
     Args:
@@ -24,19 +75,28 @@ def truth(values: Sequence[Value], population_mean: float | None) -> dict[str, f
     return ({"reporters": math.fsum(values) / len(values)} if values else {}) | known
 
 
-def covered(result: Mapping[str, Any], truths: Mapping[str, float]) -> dict[str, bool]:
-    """For each truth that is known and has an interval, whether it lies in the interval, ends included.
+def covered(result: Mapping[str, Any], truths: Truth, kind: str = "intervals") -> dict[str, bool]:
+    """For each interval whose truth is known, whether it holds it, ends included.
 
     Args:
-        result: the result document of a round (`intervals`: target → [lower, upper]).
+        result: a result document, or a part of one (`intervals`: target → [lower, upper]); `methods` says which truth
+            the interval `"anytime"` is about.
         truths: as `truth` returns them.
+        kind: `"intervals"`, or `"joint_intervals"` of categories.
     """
-    intervals: Mapping[str, Sequence[float]] = result.get("intervals", {})
+    intervals: Mapping[str, Sequence[float]] = result.get(kind, {})
+    watched = str(result.get("methods", {}).get(ANYTIME, "")).partition("-")[0]
+    about = {name: watched if name == ANYTIME else name for name in intervals}
     return {
-        target: intervals[target][0] <= mean <= intervals[target][1]
-        for target, mean in truths.items()
-        if target in intervals
+        name: intervals[name][0] <= truths[target] <= intervals[name][1]
+        for name, target in about.items()
+        if target in truths
     }
+
+
+def errors(estimate: float | None, truths: Truth) -> dict[str, float]:
+    """The estimate less each truth; nothing where there is no estimate."""
+    return {} if estimate is None else {target: estimate - mean for target, mean in truths.items()}
 
 
 def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:
@@ -45,3 +105,40 @@ def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) ->
     A redelivery is refused as a duplicate, but it is no further report: counted in, it would hide one that was lost.
     """
     return accepted + sum(count for reason, count in refused.items() if reason != Refusal.DUPLICATE)
+
+
+def _parts(
+    many: str,
+    one: str,
+    names: Sequence[str],
+    known: tuple[Mapping[str, Any], Sequence[Sequence[float]], float | tuple[float, ...] | None],
+) -> Score:
+    result, columns, population = known
+    means = population if isinstance(population, tuple) else (None,) * len(names)
+    truths = [truth(column, mean) for column, mean in zip(columns, means, strict=True)]
+    facts: Sequence[Mapping[str, Any]] = result.get(many) or [{}] * len(names)
+    methods = result.get("methods", {})
+    found = [
+        {kind: covered({"methods": methods, **fact}, about, kind) for kind in _KINDS if kind in fact}
+        for fact, about in zip(facts, truths, strict=True)
+    ]
+    off = [errors(fact.get("frequency", fact.get("mean")), about) for fact, about in zip(facts, truths, strict=True)]
+    joint = _all_of([verdict["joint_intervals"] for verdict in found if "joint_intervals" in verdict])
+    return Score(
+        {many: _named(one, names, truths)},
+        {many: _named(one, names, found)} | ({"joint": joint} if joint else {}),
+        {many: _named(one, names, off)},
+    )
+
+
+def _named(one: str, names: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{one: name, **fact} for name, fact in zip(names, facts, strict=True)]
+
+
+def _all_of(verdicts: Sequence[Mapping[str, bool]]) -> dict[str, bool]:
+    """For each interval, whether all categories are covered at once: what the joint ones promise."""
+    return {target: all(verdict[target] for verdict in verdicts) for target in (verdicts[0] if verdicts else ())}
+
+
+def _vectors(values: Sequence[Value]) -> Iterator[tuple[float, ...]]:
+    return (value for value in values if isinstance(value, tuple))

@@ -9,8 +9,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from hush_aggregator.estimate import ANYTIME
+from hush_common.epsilon import decimal_text
 from hush_common.refusal import Refusal
 from hush_simulations.plan import Outcome
+from hush_simulations.table_of_parts import kind_of, parts_table, rounds_of_parts, verdicts
 from hush_simulations.wording import Wording
 
 __all__ = ["print_table"]
@@ -32,9 +35,13 @@ def print_table(found: Mapping[str, Any], outcome: Outcome, console: Console | N
     out.print()
     out.print(Text(f"  {heading(found, outcome)}", style="bold"), soft_wrap=True)
     out.print()
+    kind = kind_of(found)
     if "rounds" in found:
-        out.print(_rounds(found))
+        out.print(_rounds(found) if kind is None else rounds_of_parts(found["rounds"], kind))
         out.print(_grid(_costs(found)))
+    elif kind is not None:
+        out.print(parts_table(found, kind, out.width))
+        out.print(_grid(chain(verdicts(found, kind), _costs(found))))
     else:
         out.print(_grid(chain(_answer(found), _costs(found))))
     out.print()
@@ -45,7 +52,9 @@ def heading(found: Mapping[str, Any], outcome: Outcome) -> str:
     task = outcome.task
     ways = "in memory" if found["engine"] == "memory" else f"over MQTT ({found['broker']})"
     devices = "1 device" if found["clients"] == 1 else f"{found['clients']} devices"
-    return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {found['result']['epsilon']}, {ways}"
+    *others, last = [decimal_text(epsilon) for epsilon in task.offers] or [found["result"]["epsilon"]]
+    epsilon = f"{', '.join(others)} or {last}" if others else last
+    return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon}, {ways}"
 
 
 def _grid(rows: Iterable[tuple[str, str, str]]) -> Table:
@@ -68,10 +77,12 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "estimate", "none: no report was counted", ""
         return
     yield "estimate", wording.value(result["mean"]), _error(result, truths, wording)
+    if pooled := result.get("pooled"):
+        yield "estimate, population", wording.value(pooled["mean"]), "pooled"
     for target, interval in result["intervals"].items():
-        label = f"{100 * result['confidence']:g} % interval, {_WATCHED.get(target, target)}"
-        remark = "holds at every look" if target in _WATCHED else _verdict(found["covered"].get(target))
-        yield label, wording.interval(*interval), remark
+        what = "band, watched live" if target == ANYTIME else f"interval, {target}"
+        verdict = _verdict(found["covered"].get(target))
+        yield f"{100 * result['confidence']:g} % {what}", wording.interval(*interval), verdict
 
 
 def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Wording) -> str:
@@ -79,9 +90,6 @@ def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Word
         return ""
     side = "high" if result["mean"] > truths["reporters"] else "low"
     return f"{wording.distance(result['mean'], truths['reporters'])} too {side}"
-
-
-_WATCHED = {"anytime": "watched live"}
 
 
 def _verdict(is_covered: bool | None) -> str:
@@ -126,7 +134,10 @@ def _costs(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for reason, count in found["declined"].items():
         yield "", f"{count} not sent", f"the device declined: {reason}"
     rounds = len(found.get("rounds", ()))
-    yield "epsilon spent by each device", found["epsilon_spent"], f"over {rounds} rounds" if rounds else ""
+    for epsilon, count in found.get("chosen", {}).items():
+        yield f"chose epsilon {epsilon}", f"{count} devices", ""
+    most = "at most " if "chosen" in found else ""
+    yield "epsilon spent by each device", most + found["epsilon_spent"], f"over {rounds} rounds" if rounds else ""
     clamped = found["clamped"]
     yield "values clamped to the bounds", str(clamped), "which no error bar knows of" if clamped else ""
     yield "time", f"{found['elapsed_s']:.2f} s", f"{found['reports_per_s']:.0f} reports/s"

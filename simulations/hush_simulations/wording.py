@@ -28,11 +28,19 @@ class Wording:
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> "Wording":
         """The wording of a result document: as many decimals as show three digits of its standard error."""
-        share = result["mechanism"] == "randomized_response"
-        factor = 100.0 if share else 1.0
-        error = factor * max(result.get("stderr", {}).values(), default=1.0 / factor)
-        decimals = 2 - math.floor(math.log10(error)) if error > 0 else 2
-        return cls("%" if share else result.get("unit", ""), factor, min(max(decimals, 0), _MOST_DECIMALS))
+        share = result["mechanism"] in {"randomized_response", "subset_selection"}
+        error = max(result.get("stderr", {}).values(), default=None)
+        return cls.share(error) if share else cls.measured(result.get("unit", ""), error)
+
+    @classmethod
+    def share(cls, error: float | None, digits: int = 3) -> "Wording":
+        """Of a share, in per cent, with so many digits of its standard error."""
+        return cls("%", 100.0, _decimals(1.0 if error is None else 100 * error, digits))
+
+    @classmethod
+    def measured(cls, unit: str, error: float | None, digits: int = 3) -> "Wording":
+        """Of a number with a unit, likewise."""
+        return cls(unit, 1.0, _decimals(1.0 if error is None else error, digits))
 
     def number(self, value: float) -> str:
         """The bare number."""
@@ -52,3 +60,8 @@ class Wording:
     def interval(self, lower: float, upper: float) -> str:
         """Both ends with one unit."""
         return f"{self.number(lower)} to {self.value(upper)}"
+
+
+def _decimals(error: float, digits: int) -> int:
+    decimals = digits - 1 - math.floor(math.log10(error)) if error > 0 else digits - 1
+    return min(max(decimals, 0), _MOST_DECIMALS)

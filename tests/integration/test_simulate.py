@@ -23,7 +23,13 @@ from hush_simulations.scenario import SCENARIOS, Scenario
 def plan(name: str = "heights", count: int = 60, **options: Any) -> Plan:  # noqa: ANN401 - any field of a plan
     scenario: Scenario = options.pop("scenario", SCENARIOS[name])
     values = scenario.population.draw(count, np.random.default_rng(1))
-    return Plan(scenario=scenario, values=values, **options)
+    offers = len(scenario.task().offers)
+    choices = [number % offers for number in range(count)] if offers else []
+    return Plan(scenario=scenario, values=values, choices=choices, **options)
+
+
+def numbers(the_plan: Plan) -> list[float]:
+    return [value for value in the_plan.values if isinstance(value, float)]
 
 
 def assert_complete(outcome: Outcome, count: int) -> None:
@@ -35,7 +41,7 @@ def assert_complete(outcome: Outcome, count: int) -> None:
         assert len(set(done.received.ids)) == count
 
 
-@pytest.mark.parametrize("name", ["heights", "survey"])
+@pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("broker", ["embedded", "mosquitto"])
 async def test_every_device_is_counted_once_over_a_real_broker(name: str, broker: str) -> None:
     if broker == "mosquitto":
@@ -81,13 +87,13 @@ async def test_every_device_answers_every_round_and_epsilon_is_split() -> None:
 async def test_the_seed_fixes_the_people_and_never_the_noise() -> None:
     first, second = [await simulate(plan(engine="memory")) for _ in range(2)]
     assert plan().values == plan().values
-    assert sorted(first.rounds[0].received.bodies) != sorted(second.rounds[0].received.bodies)
+    assert sorted(first.rounds[0].received.bodies.tolist()) != sorted(second.rounds[0].received.bodies.tolist())
 
 
 async def test_deterministic_noise_repeats_every_report() -> None:
     def reports(outcome: Outcome) -> tuple[Sequence[str], list[int]]:
         received = outcome.rounds[0].received
-        return received.ids, received.bodies.tolist()
+        return received.ids, received.bodies.ravel().tolist()
 
     first, second, other = [await simulate(plan(engine="memory", noise_seed=seed)) for seed in (5, 5, 6)]
     assert reports(first) == reports(second)
@@ -99,7 +105,7 @@ async def test_a_device_that_must_not_answer_is_reported_and_nothing_waits_for_i
     document_["domain"] = {"kind": "number", "lower": 160.0, "upper": 180.0, "outside": "refuse"}
     scenario = Scenario(document_, SCENARIOS["heights"].population)
     the_plan = plan(scenario=scenario, engine="memory")
-    inside = [number for number, value in enumerate(the_plan.values) if 160 <= value <= 180]
+    inside = [number for number, value in enumerate(numbers(the_plan)) if 160 <= value <= 180]
     (done,) = (await simulate(the_plan)).rounds
     assert 0 < len(inside) < 60
     assert list(done.reporters) == inside
@@ -111,7 +117,27 @@ async def test_clamped_values_are_counted() -> None:
     document_ = {**SCENARIOS["heights"].document, "domain": {"kind": "number", "lower": 160.0, "upper": 180.0}}
     the_plan = plan(scenario=Scenario(document_, SCENARIOS["heights"].population), engine="memory")
     (done,) = (await simulate(the_plan)).rounds
-    assert done.clamped == sum(not 160 <= value <= 180 for value in the_plan.values)
+    assert done.clamped == sum(not 160 <= value <= 180 for value in numbers(the_plan))
+
+
+async def test_each_device_spends_the_epsilon_that_it_chose() -> None:
+    the_plan = plan("sleep", 30, engine="memory")
+    outcome = await simulate(the_plan)
+    assert_complete(outcome, 30)
+    found = document(the_plan, outcome, None)
+    assert (found["chosen"], found["epsilon_spent"]) == ({"0.5": 10, "1": 10, "2": 10}, "2")
+    bodies = outcome.rounds[0].received.bodies
+    assert sorted(bodies[:, 0].tolist()) == [0] * 10 + [1] * 10 + [2] * 10
+
+
+async def test_who_looks_sees_the_estimate_grow_and_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_FIRST_LOOK_S", 0)
+    monkeypatch.setattr(runner, "_LOOK_EVERY_S", 0)
+    seen: list[int] = []
+    await simulate(plan(count=3000, engine="memory"), None, lambda result: seen.append(result["n"]))
+    assert seen == sorted(seen)
+    assert len(seen) > 1
+    assert seen[-1] <= 3000
 
 
 async def test_a_large_epsilon_may_be_looked_at() -> None:

@@ -1,11 +1,14 @@
 """`hush simulate` and `hush broker` as a person meets them: what is printed where, and how they end."""
 
 import json
+import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -38,6 +41,34 @@ def test_json_is_one_object_and_nothing_else() -> None:
     assert (found["result"]["n"], found["published"], found["seed"]) == (50, 50, 1)
     assert found["result"]["confidence"] == 0.9
     assert found["truth"]["population"] == 0.3
+
+
+@pytest.mark.parametrize(("name", "kind"), [("commute", "categories"), ("offices", "coordinates")])
+def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str) -> None:
+    ended = hush("simulate", name, "--clients", "60", "--seed", "1", "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = json.loads(ended.stdout)
+    parts = len(found["result"][kind])
+    assert [len(found[view][kind]) for view in ("truth", "covered", "error")] == [parts] * 3
+    assert ("joint" in found["covered"]) == (kind == "categories")
+
+
+def test_on_a_terminal_the_band_that_may_be_watched_is_seen() -> None:
+    command = [*HUSH, "simulate", "--clients", "3000", "--seed", "1"]
+    terminal, inner = pty.openpty()
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=inner, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        os.close(inner)
+        seen = b""
+        with suppress(OSError):  # how a pseudo-terminal ends
+            while block := os.read(terminal, 65536):
+                seen += block
+        assert process.wait(60) == 0
+    os.close(terminal)
+    assert b"reports counted" in seen
+    assert b"may be watched" in seen
+    assert b"band" in seen
 
 
 def test_results_are_kept_where_asked(tmp_path: Path) -> None:
@@ -76,7 +107,9 @@ def test_a_persons_own_data_are_simulated_row_by_row(tmp_path: Path) -> None:
         (("--epsilon", "nan"), "--epsilon: 'nan' is not a decimal number"),
         (("--confidence", "1"), "--confidence: 1 is not between 0 and 1"),
         (("--mechanism", "randomized_response"), "does not fit a number"),
-        (("census",), "there are heights, survey"),
+        (("census",), "there are heights, survey, commute, offices, sleep"),
+        (("heights", "--shares", "1,2"), "--shares: 2 shares, and the task has one epsilon"),
+        (("sleep", "--shares", "1,x,2"), "--shares: 'x' is not a number"),
         (("--csv", "nothing.csv", "--lower", "0", "--upper", "1"), "nothing.csv cannot be read"),
         (("--csv", "nothing.csv", "--lower", "0"), "never from the data"),
         (("--broker", "rabbit"), "write embedded, mosquitto or mqtt://host:port"),

@@ -14,7 +14,7 @@ import pytest
 from hush_simulations.plan import Plan
 from hush_simulations.runner import simulate
 from hush_simulations.scenario import SCENARIOS
-from hush_simulations.score import covered, truth
+from hush_simulations.score import covered, score
 
 RUNS, DEVICES = 200, 200
 LOWER, UPPER = 120.0, 220.0
@@ -29,7 +29,8 @@ def _runs() -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
         plan = Plan(scenario=scenario, values=values, engine="memory", connections=1, noise_seed=seed)
         (done,) = asyncio.run(simulate(plan)).rounds
         assert done.result["n"] == DEVICES
-        yield dict(done.result), truth(values, scenario.population.mean)
+        found = score(scenario.task().domain, done.result, values, scenario.population.mean)
+        yield dict(done.result), found.truth
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ from hush_simulations.options import (
 from hush_simulations.plan import Plan
 from hush_simulations.population import Observed
 from hush_simulations.request import Request, plan_of
-from hush_simulations.scenario import SCENARIOS, find_scenario, read_scenario
+from hush_simulations.scenario import SCENARIOS
+from hush_simulations.scenario_file import find_scenario, read_scenario
 
 SCENARIO = """
 clients = 30
@@ -41,7 +42,7 @@ parts = [{ mean = 80.0, sd = 10.0 }, { weight = 2.0, mean = 65.0, sd = 8 }]
 
 def request(**options: Any) -> Request:  # noqa: ANN401 - any option
     nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Request))
-    defaults = {"confidence": 0.95, "engine": "mqtt", "deterministic_noise": False}
+    defaults = {"confidence": 0.95, "engine": "mqtt", "deterministic_noise": False, "shares": ()}
     return Request(**(nothing | defaults | options))
 
 
@@ -131,7 +132,9 @@ def test_a_mechanism_that_does_not_fit_says_so() -> None:
 
 
 def test_an_unknown_scenario_lists_those_that_exist() -> None:
-    assert "there are heights, survey; did you mean 'heights'?" in complaint(scenario="hieghts")
+    assert "there are heights, survey, commute, offices, sleep; did you mean 'heights'?" in complaint(
+        scenario="hieghts"
+    )
     assert "name a TOML file" in complaint(scenario="xyz")
 
 
@@ -189,7 +192,7 @@ def test_the_data_of_a_scenario_lie_beside_its_file(tmp_path: Path) -> None:
         (("lower = 0.0", "lower = 300.0"), "not below upper"),
         (("sd = 10.0", "sd = -1.0"), "sd"),
         (("[task]", "[task"), "cannot be parsed"),
-        (('epsilon = "0.5"', 'epsilon = "0.5"\noffers = ["0.1", "0.5"]'), "several epsilons are not simulated"),
+        (("clients = 30", "clients = 30\nshares = [1.0, 2.0]"), "shares: 2 shares, and the task has one epsilon"),
         (('kind = "number"', 'kind = "category"\nlabels = ["a", "b"]'), "no task has this field"),
     ],
 )

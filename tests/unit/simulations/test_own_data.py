@@ -4,7 +4,7 @@ import pytest
 
 from hush_common.errors import OptionError
 from hush_simulations import own_data
-from hush_simulations.own_data import read_column
+from hush_simulations.own_data import read_column, read_columns
 
 
 def write(directory: Path, text: str | bytes) -> Path:
@@ -95,3 +95,20 @@ def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(own_data, "MOST_CLIENTS", 3)
     assert len(read_column(write(tmp_path, "h\n" + "1\n" * 3), "h").values) == 3
     assert "more than 3 rows; take a sample" in complaint(write(tmp_path, "h\n" + "1\n" * 4))
+
+
+def test_labels_must_be_spelled_exactly_and_a_wrong_one_is_not_repeated(tmp_path: Path) -> None:
+    path = write(tmp_path, "way\nbus\non foot\n")
+    assert read_column(path, "way", labels=("bus", "on foot")).values == ("bus", "on foot")
+    with pytest.raises(OptionError, match=r"row 3 of .*: the cell is none of the labels") as caught:
+        read_column(path, "way", labels=("bus", "walk"))
+    assert "on foot" not in str(caught.value)
+
+
+def test_a_row_of_several_columns_is_a_vector(tmp_path: Path) -> None:
+    path = write(tmp_path, "y,name,x\n1,ann,2\n3,bob,4\n")
+    assert read_columns(path, ["x", "y"]).values == ((2.0, 1.0), (4.0, 3.0))
+    with pytest.raises(OptionError, match="'z' is no column"):
+        read_columns(path, ["x", "z"])
+    with pytest.raises(OptionError, match=r"row 2 of .* not a number"):
+        read_columns(path, ["x", "name"])

@@ -5,14 +5,15 @@ import pytest
 
 from hush_common.errors import OptionError
 from hush_simulations.noise import SeededRng
-from hush_simulations.population import Bernoulli, Mixture, Normal, Observed
+from hush_simulations.population import Bernoulli, Frequencies, Independent, Mixture, Normal, Observed
 from hush_simulations.scenario import SCENARIOS
 
 HEIGHTS = SCENARIOS["heights"].population
 
 
 def draw(population: Mixture | Bernoulli, count: int, seed: int) -> list[float]:
-    return list(population.draw(count, np.random.default_rng(seed)))
+    values = population.draw(count, np.random.default_rng(seed))
+    return [value for value in values if isinstance(value, float | int)]
 
 
 def test_the_same_seed_gives_the_same_people_and_another_seed_others() -> None:
@@ -42,6 +43,28 @@ def test_answers_of_a_survey_are_integers_in_the_stated_proportion() -> None:
     answers = draw(Bernoulli(0.3), 10_000, 3)
     assert {type(answer) for answer in answers} == {int}
     assert sum(answers) / 10_000 == pytest.approx(0.3, abs=6 * math.sqrt(0.21 / 10_000))
+
+
+def test_categories_come_in_the_stated_shares_whatever_they_add_up_to() -> None:
+    population = Frequencies(("a", "b", "c"), (3.0, 1.0, 0.0))
+    values = population.draw(10_000, np.random.default_rng(4))
+    assert population.mean == (0.75, 0.25, 0.0)
+    assert set(values) == {"a", "b"}
+    assert values.count("b") / 10_000 == pytest.approx(0.25, abs=6 * math.sqrt(0.1875 / 10_000))
+
+
+def test_coordinates_have_their_own_means_and_know_nothing_of_each_other() -> None:
+    population = Independent((Mixture((Normal(1, 5.0, 1.0),)), Mixture((Normal(1, -3.0, 2.0),))))
+    values = np.array(population.draw(10_000, np.random.default_rng(5)))
+    assert population.mean == (5.0, -3.0)
+    assert values.mean(axis=0) == pytest.approx([5.0, -3.0], abs=6 * 2 / 100)
+    assert np.corrcoef(values.T)[0, 1] == pytest.approx(0, abs=6 / 100)
+
+
+@pytest.mark.parametrize("weights", [(-1.0, 2.0), (math.nan, 1.0), (0.0, 0.0)])
+def test_impossible_shares_are_refused(weights: tuple[float, ...]) -> None:
+    with pytest.raises(OptionError, match=r"population\.frequencies"):
+        Frequencies(("a", "b"), weights)
 
 
 def test_somebodys_data_come_in_order_and_never_show() -> None:

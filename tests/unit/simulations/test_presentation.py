@@ -53,7 +53,7 @@ def made_up(
     bodies = np.arange(len(values) if mean is not None else 0, dtype=np.int64)
     if name == "survey":
         bodies %= 2
-    received = Received(tuple(f"{number:032x}" for number in range(len(bodies))), bodies)
+    received = Received(tuple(f"{number:032x}" for number in range(len(bodies))), bodies[:, None])
     reporters = tuple(range(len(values))) if mean is not None else ()
     done = [
         Round({**result, "round": number}, reporters, clamped, declined or {}, 0.5, received)
@@ -192,6 +192,6 @@ def test_reports_are_kept_as_received_and_without_true_values(tmp_path: Path) ->
     plan, outcome = made_up(values=(171.25, 181.5))
     keep(tmp_path, document(plan, outcome, 7), plan, outcome)
     text = (tmp_path / "reports.csv").read_text(encoding="utf-8")
-    assert text.splitlines()[:2] == ["round,report_id,body,decoded", f"0,{0:032x},0,120.0"]
+    assert text.splitlines()[:2] == ["round,report_id,epsilon,body,decoded", f"0,{0:032x},1,0,120.0"]
     assert "171.25" not in text
     assert "181.5" not in text

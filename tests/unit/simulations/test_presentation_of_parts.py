@@ -1,0 +1,158 @@
+"""The table, the picture and the files of categories and vectors, and what is seen live."""
+
+import io
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from hush_simulations.document import document
+from hush_simulations.keep import keep
+from hush_simulations.plan import Outcome, Plan
+from hush_simulations.population import Frequencies, Value
+from hush_simulations.progress import bands, caption, following
+from hush_simulations.runner import simulate
+from hush_simulations.scenario import SCENARIOS, Scenario
+from hush_simulations.table import print_table
+
+
+def with_labels(count: int) -> Scenario:
+    labels = ["a label that is far too long for any row of a table", *(f"label {place}" for place in range(1, count))]
+    document_ = {"id": "l", "epsilon": "1", "domain": {"kind": "category", "labels": labels}}
+    return Scenario(document_, Frequencies(tuple(labels), tuple(range(count, 0, -1))))
+
+
+async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> tuple[dict[str, Any], Plan, Outcome]:
+    values: tuple[Value, ...] = tuple(scenario.population.draw(count, np.random.default_rng(1)))
+    offers = len(scenario.task().offers)
+    choices = [number % offers for number in range(count)] if offers else []
+    if rounds > 1:
+        scenario = scenario.asking(rounds=rounds, round_every="1d", opens="2026-01-01T00:00:00Z")
+    plan = Plan(scenario=scenario, values=values, choices=choices, engine="memory", connections=2, noise_seed=1)
+    outcome = await simulate(plan)
+    return document(plan, outcome, 1), plan, outcome
+
+
+def table(found: dict[str, Any], outcome: Outcome, width: int = 80) -> str:
+    stream = io.StringIO()
+    print_table(found, outcome, Console(file=stream, width=width, force_terminal=True, color_system=None))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("count", [2, 30])
+async def test_a_table_of_categories_fits_into_80_columns_and_cuts_nothing_but_long_names(count: int) -> None:
+    found, _, outcome = await run(with_labels(count))
+    lines = table(found, outcome).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if "…" in line] == [line for line in lines if "a label that" in line]
+    rows = [line for line in lines if line.strip().startswith(("a label", "label"))]
+    assert len(rows) == count
+    figures = rows[1].split()[2:]
+    assert len(figures) == 9  # true, estimate, off, and twice "low to high"
+    assert any("joint, reporters" in line for line in lines)
+
+
+async def test_an_interval_that_misses_is_marked() -> None:
+    found, _, outcome = await run(with_labels(3))
+    for target in ("reporters", "population"):
+        found["covered"]["categories"][1]["intervals"][target] = False
+    text = table(found, outcome)
+    assert next(line for line in text.splitlines() if line.strip().startswith("label 1")).count("!") == 2
+    assert text.count("!") == 2
+
+
+async def test_coordinates_have_their_units_and_their_own_digits() -> None:
+    found, _, outcome = await run(SCENARIOS["offices"], 400)
+    text = table(found, outcome, 100)
+    assert "temperature (°C)" in text
+    assert "carbon dioxide (ppm)" in text
+    assert "of 4" in text
+
+
+async def test_rounds_of_categories_are_a_row_each() -> None:
+    found, _, outcome = await run(with_labels(3), rounds=2)
+    text = table(found, outcome)
+    assert len([line for line in text.splitlines() if " of 3" in line]) == 2
+    assert "points (" in text
+
+
+async def test_a_choice_of_epsilon_is_told() -> None:
+    found, _, outcome = await run(SCENARIOS["sleep"])
+    text = table(found, outcome)
+    assert "epsilon 0.5, 1 or 2" in text
+    assert "20 devices" in text
+    assert "at most 2" in text
+    assert "estimate, population" in text
+
+
+@pytest.mark.parametrize("name", ["commute", "offices", "sleep", "thirty", "hundred", "rounds"])
+async def test_files_hold_a_picture_and_the_reports_and_the_object(tmp_path: Path, name: str) -> None:
+    several = {"thirty": with_labels(30), "hundred": with_labels(100), "rounds": with_labels(4)}
+    found, plan, outcome = await run(several.get(name) or SCENARIOS[name], rounds=2 if name == "rounds" else 1)
+    result, reports, picture = keep(tmp_path, found, plan, outcome)
+    assert json.loads(result.read_text(encoding="utf-8"))["clients"] == 60
+    assert struct.unpack(">II", picture.read_bytes()[16:24]) == (1440, 1280)
+    lines = reports.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + 60 * len(outcome.rounds)
+    assert lines[0] == "round,report_id,epsilon,body,decoded"
+
+
+CATEGORIES: dict[str, Any] = {
+    "mechanism": "subset_selection",
+    "confidence": 0.95,
+    "categories": [
+        {
+            "label": f"l{place}",
+            "frequency": share,
+            "stderr": {"reporters": 0.02},
+            "intervals": {"reporters": [0, 0.1], "anytime": [share - 0.05, share + 0.05]},
+            "joint_intervals": {"reporters": [0, 0.2], "anytime": [share - 0.08, share + 0.08]},
+        }
+        for place, share in enumerate([0.1, 0.4, 0.05, 0.2, 0.15, 0.06, 0.04])
+    ],
+}
+
+
+def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> None:
+    result = {
+        "mechanism": "laplace",
+        "unit": "cm",
+        "confidence": 0.95,
+        "mean": 170.0,
+        "stderr": {"reporters": 1.0},
+        "intervals": {"reporters": [168.0, 172.0], "population": [167.0, 173.0], "anytime": [165.0, 175.0]},
+    }
+    (line,) = bands(result)
+    assert (line.name, line.estimate, line.band) == ("mean", "170.00 cm", "165.00 to 175.00 cm")
+    assert "may be watched" in caption(result)
+    assert "final intervals are narrower" in caption(result)
+
+
+def test_of_categories_the_most_frequent_are_seen_live_with_their_joint_bands() -> None:
+    lines = bands(CATEGORIES)
+    assert [line.name for line in lines] == ["l1", "l3", "l4", "l0", "l5"]
+    assert lines[0].band == "32.00 to 48.00 %"
+    assert "all at once" in caption(CATEGORIES)
+
+
+def test_of_coordinates_the_first_that_were_drawn_are_seen_live() -> None:
+    drawn = {"mean": 1.0, "stderr": {"reporters": 0.1}, "intervals": {"anytime": [0.5, 1.5]}}
+    coordinates = [{"name": "empty", "n": 0}, *({"name": f"c{place}", "n": 3, **drawn} for place in range(9))]
+    found = {"mechanism": "vector", "confidence": 0.9, "coordinates": coordinates}
+    assert [line.name for line in bands(found)] == ["c0", "c1", "c2", "c3", "c4"]
+    assert len(caption(found)) <= 80
+
+
+def test_nothing_is_seen_before_the_first_report() -> None:
+    assert bands({"mechanism": "laplace", "confidence": 0.95, "n": 0}) == []
+
+
+def test_in_a_pipe_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with following(10) as (progress, look):
+        assert (progress, look) == (None, None)

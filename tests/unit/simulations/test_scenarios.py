@@ -1,0 +1,146 @@
+"""Scenarios of categories, vectors and several epsilons: built in, from files, and from somebody's own data."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hush_common.errors import HushError
+from hush_simulations.population import Frequencies, Independent, Observed
+from hush_simulations.request import Request, plan_of
+from hush_simulations.scenario import SCENARIOS
+from hush_simulations.scenario_file import read_scenario
+
+FILES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
+COMMUTE, OFFICES, SLEEP = (
+    (FILES / f"{name}.toml").read_text(encoding="utf-8") for name in ("commute", "offices", "sleep")
+)
+
+
+def request(**options: Any) -> Request:  # noqa: ANN401 - any option
+    nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Request))
+    return Request(
+        **(nothing | {"confidence": 0.95, "engine": "mqtt", "deterministic_noise": False, "shares": ()} | options)
+    )
+
+
+def complaint(text: str, directory: Path, **options: Any) -> str:  # noqa: ANN401 - any option
+    path = directory / "scenario.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(HushError) as caught:
+        plan_of(request(scenario=str(path), **options))
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["commute", "offices", "sleep"])
+def test_the_file_of_a_scenario_is_the_scenario(name: str) -> None:
+    built_in, read = SCENARIOS[name], read_scenario(FILES / f"{name}.toml")
+    assert read.task() == built_in.task()
+    assert (read.population, read.clients, read.shares) == (built_in.population, built_in.clients, built_in.shares)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_everybody_in_a_scenario_has_a_value_that_its_task_admits(name: str) -> None:
+    scenario = SCENARIOS[name]
+    task = scenario.task()
+    for value in scenario.population.draw(200, np.random.default_rng(1)):
+        task.domain.index(value)
+
+
+def test_a_label_without_a_share_has_none_and_the_order_is_that_of_the_task() -> None:
+    scenario = read_scenario(FILES / "commute.toml")
+    assert isinstance(scenario.population, Frequencies)
+    assert scenario.population.labels[:2] == ("car", "bus")
+    assert isinstance(SCENARIOS["offices"].population, Independent)
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "words"),
+    [
+        (
+            COMMUTE,
+            ("car = 0.42", "cra = 0.42"),
+            "population.frequencies: 'cra' does not fit: the task has no such label",
+        ),
+        (COMMUTE, ("car = 0.42", "car = -1.0"), "population.frequencies: -1.0 for 'car' is negative"),
+        (COMMUTE, ('kind = "frequencies"', 'kind = "independent"'), "population"),
+        (COMMUTE, ('kind = "category"', 'kind = "bit"'), "task has this field"),
+        (OFFICES, ("humidity = [{", "dampness = [{"), "name each coordinate of the task once"),
+        (OFFICES, ("sd = 1.8", "sd = -1.8"), "population.sd"),
+        (
+            SLEEP,
+            ('kind = "mixture"\nparts = [{ mean = 7.1, sd = 1.2 }]', 'kind = "bernoulli"\nproportion = 0.5'),
+            '"mixture"',
+        ),
+        (SLEEP, ("clients = 1000", "shares = [1.0, 2.0]"), "2 shares, and the task has 3 offers"),
+        (SLEEP, ("clients = 1000", "shares = [0.0, 0.0, 0.0]"), "all are 0"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line(tmp_path: Path, text: str, change: tuple[str, str], words: str) -> None:
+    assert change[0] in text
+    assert words in complaint(text.replace(*change), tmp_path)
+
+
+def test_people_of_the_wrong_kind_are_refused_with_the_right_one(tmp_path: Path) -> None:
+    text = SLEEP[: SLEEP.index("[population]")] + '[population]\nkind = "frequencies"\nfrequencies = { a = 1.0 }\n'
+    assert '"frequencies" draws no values of this domain; write "mixture"' in complaint(text, tmp_path)
+
+
+def test_columns_named_as_the_coordinates_are_the_vectors(tmp_path: Path) -> None:
+    text = OFFICES[: OFFICES.index("[population]")] + '[population]\nkind = "csv"\nfile = "o.csv"\n'
+    (tmp_path / "o.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "o.csv").write_text("noise,temperature,humidity,carbon dioxide\n40,21,50,800\n", encoding="utf-8")
+    scenario = read_scenario(tmp_path / "o.toml")
+    assert isinstance(scenario.population, Observed)
+    assert scenario.population.values == ((21.0, 50.0, 800.0, 40.0),)
+    assert "drop it" in complaint(text + 'column = "noise"\n', tmp_path)
+
+
+def test_a_column_of_labels_is_a_scenario_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("way\nbus\ncar\nbus\n", encoding="utf-8")
+    plan, seed = plan_of(request(csv=path, labels="car, bus"))
+    task = plan.scenario.task()
+    assert (plan.values, seed, task.mechanism, task.title) == (
+        ("bus", "car", "bus"),
+        None,
+        "subset_selection",
+        "Shares of way",
+    )
+    with pytest.raises(HushError, match="--labels for categories"):
+        plan_of(request(csv=path, labels="car, bus", unit="cm"))
+    with pytest.raises(HushError, match="--csv FILE"):
+        plan_of(request(labels="car, bus"))
+
+
+def test_choices_follow_the_shares_and_nothing_else() -> None:
+    even, _ = plan_of(request(scenario="sleep", clients=9000, seed=1))
+    counts = np.bincount(even.choices)
+    assert counts == pytest.approx(3000, abs=6 * np.sqrt(9000 * 2 / 9))
+    uneven, _ = plan_of(request(scenario="sleep", clients=9000, seed=1, shares=(0.0, 1.0, 3.0)))
+    assert np.bincount(uneven.choices, minlength=3) == pytest.approx([0, 2250, 6750], abs=6 * np.sqrt(9000 * 3 / 16))
+    assert even.values == uneven.values
+    assert np.corrcoef(np.array(even.values, dtype=float), even.choices)[0, 1] == pytest.approx(
+        0, abs=6 / np.sqrt(9000)
+    )
+
+
+def test_choices_come_from_the_seed_and_own_data_get_one_for_them(tmp_path: Path) -> None:
+    first, second, other = (plan_of(request(scenario="sleep", seed=seed))[0].choices for seed in (1, 1, 2))
+    assert first == second != other
+    (tmp_path / "s.csv").write_text("h\n7\n8\n", encoding="utf-8")
+    text = SLEEP[: SLEEP.index("[population]")] + '[population]\nkind = "csv"\nfile = "s.csv"\n'
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    plan, seed = plan_of(request(scenario=str(tmp_path / "s.toml")))
+    assert (len(plan.choices), seed is not None) == (2, True)
+
+
+def test_another_epsilon_is_the_only_one() -> None:
+    plan, _ = plan_of(request(scenario="sleep", epsilon="1"))
+    assert (plan.scenario.task().offers, plan.choices) == ((), ())
+    with pytest.raises(HushError, match="--shares: 2 shares, and the task has one epsilon"):
+        plan_of(request(scenario="heights", shares=(1.0, 2.0)))
