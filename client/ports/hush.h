@@ -1,0 +1,119 @@
+/* hush for devices that speak C: from a published task and a private value to the payload of one report.
+ *
+ * Integers only. No allocation, no locale, no state: every function works on what it is given and says how it went.
+ * The stack holds the rest, at most about 8 KiB of it.
+ *
+ * WHAT THIS CODE DOES NOT DO: it keeps no ledger and no outbox. Each call of hush_answer is a new draw and spends
+ * epsilon again. The caller must store the payload AND the charge durably before the first network byte, must send
+ * those same bytes until the broker acknowledges, and must never answer a task twice. docs/wire.md shows how.
+ */
+#ifndef HUSH_H
+#define HUSH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+    HUSH_OK = 0,
+    HUSH_ARGUMENT,  /* an argument outside what the function states */
+    HUSH_SPACE,     /* the caller's buffer is too small */
+    HUSH_RANDOM,    /* the source of randomness failed, or does not behave as one */
+    HUSH_MALFORMED, /* the task is no UTF-8 JSON object */
+    HUSH_TASK,      /* a field is missing, unknown, illegal, or asks for what this code cannot do */
+    HUSH_EPSILON,   /* epsilon is not exact, outside [0.000001, 50], or above the limit of the device */
+    HUSH_VALUE,     /* the domain of the task does not admit the value */
+    HUSH_NOT_OPEN   /* the task has not opened yet, or is closed */
+} hush_status;
+
+enum {
+    HUSH_DIGEST_BYTES = 8,
+    HUSH_ID_BYTES = 16,
+    HUSH_HEADER_BYTES = 16,
+    HUSH_FRAME_BYTES = HUSH_HEADER_BYTES + HUSH_ID_BYTES + 8, /* a frame of one report of one integer */
+    HUSH_JSON_BYTES = 256,                                    /* enough for one report of one integer */
+    HUSH_TOPIC_BYTES = 256,
+    HUSH_TASK_BYTES = 64 * 1024, /* the longest task */
+    HUSH_STEPS = 1 << 20,        /* steps of the grid of a number */
+    HUSH_MOST_LEVELS = 1024,
+    HUSH_MOST_REPORTS = 4096,
+    HUSH_MOST_WIDTH = 1024
+};
+
+typedef enum { HUSH_LAPLACE = 1, HUSH_MULTILEVEL, HUSH_RANDOMIZED_RESPONSE } hush_mechanism;
+
+/* A binary64 number, exactly: mantissa * 2^exponent, below 2^53 * 2^exponent. */
+typedef struct {
+    bool negative;
+    uint64_t mantissa;
+    int exponent;
+} hush_number;
+
+/* A task as hush_read_task leaves it. There is no field for a weight, a probability or a scale on purpose: they are
+ * made anew from the text of epsilon at every answer, so that none can disagree with it. */
+typedef struct {
+    char id[65];
+    uint8_t digest[HUSH_DIGEST_BYTES];
+    char epsilon[32]; /* what one answer costs: exact decimal text, to be charged in the ledger */
+    hush_mechanism mechanism;
+    uint32_t levels;           /* of multilevel */
+    hush_number lower, upper;  /* of a number */
+    bool refuse_outside;       /* else a value outside the bounds is moved to the nearer one */
+    int64_t opens, closes;     /* Unix seconds; INT64_MIN and INT64_MAX where the task does not say */
+    const char *purpose;       /* points into the task's JSON, escapes and all; budgets are kept per purpose */
+    size_t purpose_bytes;
+} hush_task;
+
+typedef struct {
+    uint8_t digest[HUSH_DIGEST_BYTES];
+    uint32_t round;
+    uint8_t id[HUSH_ID_BYTES];
+    int64_t body;
+    bool clamped; /* the value was moved into the bounds: for the person alone, never to be sent */
+} hush_report;
+
+/* Fills `out` with `count` uniform random bytes and returns 0; anything else is a failure, and nothing is answered.
+ * It must be a cryptographic source of the machine. A seeded generator gives no privacy at all. */
+typedef int (*hush_random)(void *context, uint8_t *out, size_t count);
+
+/* The operating system's: getrandom(2), else /dev/urandom. Left out with -DHUSH_NO_OS_RANDOM. */
+int hush_os_random(void *context, uint8_t *out, size_t count);
+
+/* Reads a published task. `payload` must outlive `task`. `max_epsilon` is the device's own limit, decimal text. */
+hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_epsilon, hush_task *task);
+
+/* One perturbed answer with a fresh id: ONE CHARGE OF task->epsilon.
+ * `value` is decimal text of a number, or yes, no, true, false, 1, 0. `now` is in Unix seconds. */
+hush_status hush_answer(const hush_task *task, const char *value, int64_t now, hush_random source, void *context,
+                        hush_report *report);
+
+/* The two halves of an answer, for a device that has the index already. */
+hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, bool *clamped);
+hush_status hush_perturb(const hush_task *task, uint32_t index, hush_random source, void *context, int64_t *body);
+
+/* A frame of `count` reports of one task, round and width: 16 bytes of `ids` and `width` integers of `bodies` each. */
+hush_status hush_encode_frame(const uint8_t *digest, uint32_t round, const uint8_t *ids, const int64_t *bodies,
+                              size_t width, size_t count, uint8_t *out, size_t capacity, size_t *size);
+
+/* The JSON form of one report, without a terminating zero. */
+hush_status hush_encode_json(const char *task_id, const uint8_t *digest, uint32_t round, const uint8_t *id,
+                             const int64_t *body, size_t width, char *out, size_t capacity, size_t *size);
+
+/* hush/v1/reports/{task}/{sender}, with a terminating zero. */
+hush_status hush_report_topic(const char *task_id, const char *sender, char *out, size_t capacity);
+
+/* The first 8 bytes of SHA-256 over the published bytes. */
+void hush_digest(const uint8_t *payload, size_t size, uint8_t digest[HUSH_DIGEST_BYTES]);
+
+/* One line for a person; it never contains a value. */
+const char *hush_message(hush_status status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,622 @@
+"""hush for devices that run MicroPython: from a published task and a private value to the payload of one report.
+
+One file; it imports `os`, `struct`, `hashlib` and `binascii` alone, and runs on CPython too. Integers only: bounds and
+values are read from their text, because the floats of a microcontroller may have 32 bits and round as they like. The
+interpreter needs long integers (MICROPY_LONGINT_IMPL_MPZ, the default of every port with more than a few KB).
+
+WHAT THIS CODE DOES NOT DO: it keeps no ledger and no outbox. Each call of `answer` is a new draw and spends epsilon
+again. The caller must store the payload AND the charge durably before the first network byte, must send those same
+bytes until the broker acknowledges, and must never answer a task twice. docs/wire.md shows how.
+"""
+# ruff: noqa: INP001, PLR2004 - copied to a device as one file; the numbers of the wire stand where they are read
+
+import binascii
+import hashlib
+import os
+import struct
+
+STEPS = 1 << 20
+MOST_LEVELS = 1024
+MOST_REPORTS = 4096
+MOST_WIDTH = 1024
+TRUTH = 1 << 128
+_TASK_BYTES = 64 * 1024
+_PRECISION = 512
+_SPACE = b" \t\r\n"
+_DIGITS = "0123456789"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_TASK_FIELDS = (
+    "id",
+    "title",
+    "purpose",
+    "epsilon",
+    "mechanism",
+    "domain",
+    "rounds",
+    "levels",
+    "enrolled",
+    "opens",
+    "closes",
+)
+_DOMAIN_FIELDS = ("kind", "lower", "upper", "outside", "unit")
+_BROKEN = "the source of randomness does not behave as one; nothing was answered"
+_NEEDED = ("id", "epsilon", "mechanism", "domain", "rounds")
+
+
+class HushError(Exception):
+    """What went wrong, in one line that never contains a value. `status` is one of the words below.
+
+    argument · random (the source failed) · malformed (no UTF-8 JSON object) · task (a field is missing, unknown,
+    illegal, or asks for what this code cannot do) · epsilon (not exact, out of range, above the device's limit) ·
+    value (the domain does not admit it) · not_open.
+    """
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(status + ": " + message)
+        self.status = status
+
+
+class SystemRandom:
+    """The randomness of the machine, and what is drawn from it. There is no seed: a seed gives no privacy.
+
+    On a microcontroller look up where `os.urandom` comes from: some need the radio switched on to be random at all.
+    """
+
+    def token_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n), exactly, by rejection; one try in 256 or less is refused."""
+        size = (_bits(n) + 15) >> 3
+        span = 1 << (size << 3)
+        limit = span - span % n  # a multiple of n: below it every remainder is equally likely
+        for _ in range(64):
+            draw = int.from_bytes(self.token_bytes(size), "big")
+            if draw < limit:
+                return draw % n
+        raise HushError("random", _BROKEN)
+
+
+def _bits(n: int) -> int:
+    """`int.bit_length`, which MicroPython lacks."""
+    bits = 0
+    while n >> 32:
+        n, bits = n >> 32, bits + 32
+    while n:
+        n, bits = n >> 1, bits + 1
+    return bits
+
+
+# ---- binary64 numbers as (integer, exponent of two), correctly rounded from decimal text, without a float
+
+
+def _nearest(numerator: int, denominator: int) -> tuple[int, int] | None:
+    """The binary64 nearest to a fraction ≥ 0, ties to even; None if that is infinite."""
+    if numerator == 0:
+        return 0, 0
+    exponent = max(_bits(numerator) - _bits(denominator) - 53, -1074)
+    while True:
+        unit = denominator << max(exponent, 0)
+        mantissa, rest = divmod(numerator << max(-exponent, 0), unit)
+        if mantissa >> 53 == 0:
+            break
+        exponent += 1  # one bit too many: the next exponent has 53
+    if 2 * rest > unit or (2 * rest == unit and mantissa & 1):
+        mantissa += 1
+    return None if _bits(mantissa) + exponent > 1024 else (mantissa, exponent)
+
+
+def _split(text: str, marks: str) -> tuple[str, str]:
+    """What stands before the first of `marks`, and from there on."""
+    place = 0
+    while place < len(text) and text[place] not in marks:
+        place += 1
+    return text[:place], text[place:]
+
+
+def _are_digits(text: str) -> bool:
+    return all(c in _DIGITS for c in text)
+
+
+def _decimal(text: str) -> tuple[int, int] | None:
+    """[+-] digits [. digits] [e [+-] 1 to 3 digits] as a signed binary64; None if it is no such number."""
+    negative = text[:1] == "-"
+    head, tail = _split(text[1:] if text[:1] in ("+", "-") else text, "eE")
+    whole, fraction = _split(head, ".")
+    fraction = fraction[1:]
+    down = tail[1:2] == "-"
+    power = tail[2:] if tail[1:2] in ("+", "-") else tail[1:]
+    legal = _are_digits(whole + fraction + power) and whole + fraction != "" and len(power) <= 3
+    if not legal or len(text) > 100 or (tail != "" and power == ""):
+        return None
+    digits = int(whole + fraction)
+    exponent = (-int(power or "0") if down else int(power or "0")) - len(fraction)
+    size = len(str(digits)) + exponent
+    if digits == 0 or size < -330:
+        return 0, 0
+    if size > 310:
+        return None
+    found = _nearest(digits * 10 ** max(exponent, 0), 10 ** max(-exponent, 0))
+    return (-found[0], found[1]) if found and negative else found
+
+
+def _aligned(numbers: list[tuple[int, int]]) -> tuple[list[int], int]:
+    """Numbers as integers in units of one power of two, and its exponent."""
+    least = min(exponent for _, exponent in numbers)
+    return [mantissa << (exponent - least) for mantissa, exponent in numbers], least
+
+
+# ---- epsilon
+
+
+def _exact(text: str) -> tuple[int, int] | None:
+    """1 to 3 digits [. 1 to 18 digits] [e [-] digit] as (numerator, power of ten below it); None if it is not exact."""
+    head, tail = _split(text, "eE")
+    whole, fraction = _split(head, ".")
+    down = tail[1:2] == "-"
+    power = tail[2:] if down else tail[1:]
+    legal = _are_digits(whole + fraction[1:] + power) and 1 <= len(whole) <= 3 and len(fraction) <= 19
+    if not legal or fraction == "." or (len(power) != 1 if tail else False):
+        return None
+    shift = int(power or "0")
+    return int(whole + fraction[1:]) * 10 ** (0 if down else shift), 10 ** (len(fraction[1:]) + (shift if down else 0))
+
+
+def _epsilon(text: str, limit: tuple[int, int]) -> tuple[int, int]:
+    """An exact epsilon in [0.000001, 50], at most `limit`."""
+    found = _exact(text)
+    if found is None:
+        raise HushError("epsilon", "the task's epsilon is no exact decimal number")
+    numerator, denominator = found
+    if numerator * 10**6 < denominator or numerator > 50 * denominator:
+        raise HushError("epsilon", "the task's epsilon is outside 0.000001 to 50")
+    if numerator * limit[1] > limit[0] * denominator:
+        raise HushError("epsilon", "the task's epsilon is above the limit of this device")
+    return numerator, denominator
+
+
+def weight_of_lie(numerator: int, denominator: int) -> int:
+    """floor(2^128 · e^-epsilon) + 1 for epsilon = numerator/denominator ≤ 50, certified.
+
+    e^epsilon is enclosed by Taylor's series over 2^512, every term rounded down and up; both bounds give this integer.
+    """
+    one = 1 << _PRECISION
+    low_term = high_term = low = high = one
+    j = 0
+    while high_term > 1 or j * denominator <= 2 * numerator:
+        j += 1
+        low_term = low_term * numerator // (denominator * j)
+        high_term = -(-high_term * numerator // (denominator * j))
+        low, high = low + low_term, high + high_term
+    above, below = TRUTH * one // low, TRUTH * one // (high + high_term)
+    if above != below:  # cannot happen: e^epsilon is irrational, and 300 bits are to spare
+        raise HushError("epsilon", "too little precision for this epsilon")
+    return below + 1
+
+
+# ---- draws, in the order of the Python client
+
+
+def _bernoulli_exp(numerator: int, denominator: int, rng: SystemRandom) -> bool:
+    """True with probability exactly e^(-numerator/denominator) (Canonne, Kamath and Steinke 2020, algorithm 1)."""
+    k = 2 if numerator == denominator else 1  # a draw below 1 out of 1 is certain
+    while k < 1000:  # reached with probability 1/1000!
+        if rng.below(denominator * k) >= numerator:
+            return k & 1 == 1
+        k += 1
+    raise HushError("random", _BROKEN)
+
+
+def _discrete_laplace(s: int, t: int, rng: SystemRandom) -> int:
+    """Exact discrete Laplace noise of scale t/s (same source, algorithm 2)."""
+    for _ in range(1000):
+        draw = rng.below(2 * t)
+        residue, negative = draw >> 1, draw & 1
+        if not _bernoulli_exp(residue, t, rng):
+            continue
+        quotient = 0
+        while quotient < 10_000 and _bernoulli_exp(1, 1, rng):
+            quotient += 1
+        if quotient == 10_000:  # reached with probability e^-10000
+            break
+        magnitude = (residue + t * quotient) // s
+        if not (negative and magnitude == 0):  # zero has one sign
+            return -magnitude if negative else magnitude
+    raise HushError("random", _BROKEN)
+
+
+def _laplace(numerator: int, denominator: int, index: int, rng: SystemRandom) -> int:
+    s, t = numerator, STEPS * denominator
+    a, b = s, t
+    while b:
+        a, b = b, a % b
+    s, t = s // a, t // a
+    window = -(-40 * t // s)
+    return min(max(index + _discrete_laplace(s, t, rng), -window), STEPS + window)
+
+
+def _randomized_response(lie: int, bit: int, rng: SystemRandom) -> int:
+    return 1 if rng.below(TRUTH + lie) < (TRUTH if bit else lie) else 0
+
+
+def _multilevel(lie: int, levels: int, index: int, rng: SystemRandom) -> int:
+    level, rest = divmod(index * levels, STEPS)
+    total = TRUTH + levels * lie
+    rounding, draw = divmod(rng.below(STEPS * total), total)
+    level += 1 if rounding < rest else 0
+    if draw < TRUTH:
+        return level
+    other = (draw - TRUTH) // lie
+    return other + 1 if other >= level else other
+
+
+# ---- reading a task: only what is understood completely; everything else is refused
+
+
+class _Reader:
+    """Takes a JSON text apart from left to right."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def peek(self) -> bytes:
+        """The next byte after white space; nothing at the end."""
+        while self.at < len(self.data) and self.data[self.at] in _SPACE:
+            self.at += 1
+        return self.data[self.at : self.at + 1]
+
+    def take(self, symbol: bytes) -> bool:
+        found = self.peek() == symbol
+        self.at += 1 if found else 0
+        return found
+
+    def line(self, most: int) -> bytes:
+        """A line for people of at most `most` characters; of escapes those of quote and backslash alone."""
+        if not self.take(b'"'):
+            raise HushError("task", "text is missing")
+        start, characters = self.at, 0
+        while self.data[self.at : self.at + 1] not in (b'"', b""):
+            byte = self.data[self.at]
+            characters += 0 if byte & 0xC0 == 0x80 else 1
+            if byte < 0x20:
+                raise HushError("malformed", "text with a control character")
+            if byte == ord("\\"):
+                self.at += 1
+                if self.data[self.at : self.at + 1] not in (b'"', b"\\"):
+                    raise HushError("task", "text with an escape that hush does not publish")
+            self.at += 1
+        text = self.data[start : self.at]
+        if not self.take(b'"'):
+            raise HushError("malformed", "text without an end")
+        if characters > most:
+            raise HushError("task", "text is too long")
+        return text
+
+    def word(self, most: int) -> str:
+        """A string that matters, of at most `most` bytes and without any escape."""
+        text = self.line(_TASK_BYTES)
+        if len(text) > most or b"\\" in text:
+            raise HushError("task", "a word that no task has")
+        return text.decode()
+
+    def number(self, most: int) -> str:
+        """The text of a JSON number of at most `most` bytes."""
+        self.peek()
+        start = self.at
+        while self.data[self.at : self.at + 1] != b"" and self.data[self.at] in b"+-.0123456789eE":
+            self.at += 1
+        text = self.data[start : self.at].decode()
+        if not 1 <= len(text) <= most:
+            raise HushError("task", "a number is missing, or is too long")
+        digits, rest = _split(text[1:] if text[0] == "-" else text, "+-.eE")
+        zero = digits[:1] == "0" and len(digits) > 1
+        if digits == "" or zero or (rest[:1] == "." and rest[1:2] not in tuple(_DIGITS)):
+            raise HushError("malformed", "a number that is not JSON")
+        return text
+
+    def bound(self) -> tuple[int, int]:
+        found = _decimal(self.number(100))
+        if found is None:
+            raise HushError("task", "a bound is no finite number")
+        return found
+
+    def count(self, most: int) -> int:
+        """An integer from 1 to `most`."""
+        text = self.number(17)
+        if not _are_digits(text) or not 1 <= int(text) <= most:
+            raise HushError("task", "a number that is no integer, or more than this program can do")
+        return int(text)
+
+    def epsilon(self) -> str:
+        if self.peek() == b'"':
+            return self.word(31)
+        text = self.number(31)
+        if not _are_digits(text):
+            raise HushError("epsilon", "the task's epsilon is a float, which is not exact")
+        return text
+
+    def name(self, names: tuple[str, ...], seen: dict[str, bool]) -> str:
+        name = self.word(15)
+        if name not in names or name in seen:
+            raise HushError("task", "a field is unknown, or stands twice")
+        if not self.take(b":"):
+            raise HushError("malformed", "a field without a value")
+        seen[name] = True
+        return name
+
+    def moment(self) -> int:
+        """A moment as hush publishes it, `2026-01-31T23:00:00Z`, in Unix seconds."""
+        text = self.word(23)
+        parts = [text[0:4], text[5:7], text[8:10], text[11:13], text[14:16], text[17:19]]
+        marks = [text[place : place + 1] for place in (4, 7, 10, 13, 16, 19)]
+        if len(text) != 20 or marks != ["-", "-", "T", ":", ":", "Z"] or not _are_digits("".join(parts)):
+            raise HushError("task", "a moment that hush does not write so")
+        year, month, day, hour, minute, second = (int(part) for part in parts)
+        leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
+        lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+        if year < 1 or not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1]:
+            raise HushError("task", "a day that does not exist")
+        if hour > 23 or minute > 59 or second > 59:
+            raise HushError("task", "a time that does not exist")
+        past = year - 1
+        days = 365 * past + past // 4 - past // 100 + past // 400 + sum(lengths[: month - 1]) + day - 1 - 719162
+        return ((days * 24 + hour) * 60 + minute) * 60 + second
+
+
+class Task:
+    """A task as `read_task` leaves it: `id`, `digest`, `epsilon` (text, what one answer costs), `purpose` (raw JSON).
+
+    There is no field for a weight, a probability or a scale on purpose: they are made anew from the text of epsilon at
+    every answer, so that none can disagree with it.
+    """
+
+    def __init__(self) -> None:
+        self.id = self.epsilon = self.mechanism = self.kind = self.outside = ""
+        self.digest = self.purpose = b""
+        self.limit = (0, 1)
+        self.levels = 0
+        self.lower = self.upper = (0, 0)
+        self.opens = self.closes = 0
+        self.seen: dict[str, bool] = {}
+
+
+def read_task(payload: bytes, max_epsilon: str) -> Task:
+    """Read a published task.
+
+    Args:
+        payload: the retained message, byte for byte.
+        max_epsilon: the device's own limit, decimal text.
+
+    Raises:
+        HushError: it is no task, or one that this code cannot answer.
+    """
+    limit = _exact(max_epsilon)
+    if limit is None:
+        raise HushError("argument", "max_epsilon is no decimal text")
+    if len(payload) > _TASK_BYTES:
+        raise HushError("task", "is too long")
+    if not _is_utf8(payload):
+        raise HushError("malformed", "is not UTF-8")
+    task, reader = Task(), _Reader(payload)
+    task.limit = limit
+    if not reader.take(b"{"):
+        raise HushError("malformed", "is no JSON object")
+    while True:
+        _read_field(reader, reader.name(_TASK_FIELDS, task.seen), task)
+        if not reader.take(b","):
+            break
+    if not reader.take(b"}") or reader.peek() != b"":
+        raise HushError("malformed", "is no JSON object")
+    _check(task)
+    task.digest = hashlib.sha256(payload).digest()[:8]
+    return task
+
+
+def _is_utf8(payload: bytes) -> bool:
+    """By hand: not every MicroPython looks when it decodes."""
+    at, end = 0, len(payload)
+    while at < end:
+        lead = payload[at]
+        more = 0 if lead < 0x80 else 1 if 0xC2 <= lead < 0xE0 else 2 if 0xE0 <= lead < 0xF0 else 3
+        tail = payload[at + 1 : at + 1 + more]
+        if 0x80 <= lead < 0xC2 or lead > 0xF4 or len(tail) < more or any(byte & 0xC0 != 0x80 for byte in tail):
+            return False
+        second = tail[0] if more else 0
+        if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second > 0x9F):
+            return False
+        if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second > 0x8F):
+            return False
+        at += 1 + more
+    return True
+
+
+def _read_field(reader: _Reader, field: str, task: Task) -> None:  # noqa: C901, PLR0912 - one branch a field
+    if field == "id":
+        task.id = reader.word(64)
+        if not is_task_id(task.id):
+            raise HushError("task", "the id is none")
+    elif field == "title":
+        reader.line(500)
+    elif field == "purpose":
+        task.purpose = reader.line(500)
+    elif field == "epsilon":
+        task.epsilon = reader.epsilon()
+    elif field == "mechanism":
+        task.mechanism = reader.word(23)
+        if task.mechanism not in ("laplace", "multilevel", "randomized_response"):
+            raise HushError("task", "a mechanism that this program does not have")
+    elif field == "domain":
+        _read_domain(reader, task)
+    elif field == "rounds":
+        reader.count(1)  # more than one needs a durable memory of the rounds answered
+    elif field == "levels":
+        task.levels = reader.count(MOST_LEVELS)
+    elif field == "enrolled":
+        reader.count((1 << 53) - 1)
+    elif field == "opens":
+        task.opens = reader.moment()
+    else:
+        task.closes = reader.moment()
+
+
+def _read_domain(reader: _Reader, task: Task) -> None:
+    seen: dict[str, bool] = {}
+    if not reader.take(b"{"):
+        raise HushError("task", "the domain is no object")
+    while True:
+        field = reader.name(_DOMAIN_FIELDS, seen)
+        if field == "lower":
+            task.lower = reader.bound()
+        elif field == "upper":
+            task.upper = reader.bound()
+        elif field == "unit":
+            reader.line(40)
+        elif field == "kind":
+            task.kind = _one_of(reader, ("number", "bit"))
+        else:
+            task.outside = _one_of(reader, ("clamp", "refuse"))
+        if not reader.take(b","):
+            break
+    if not reader.take(b"}"):
+        raise HushError("malformed", "the domain is no object")
+    bounds = all(name in seen for name in ("kind", "lower", "upper", "outside"))
+    if not (bounds if task.kind == "number" else list(seen) == ["kind"]):
+        raise HushError("task", "the domain has a field too many, or too few")
+
+
+def _one_of(reader: _Reader, words: tuple[str, ...]) -> str:
+    word = reader.word(15)
+    if word not in words:
+        raise HushError("task", "a word that this program does not know")
+    return word
+
+
+def _check(task: Task) -> None:
+    fits = task.mechanism == "randomized_response" if task.kind == "bit" else task.mechanism != "randomized_response"
+    if not all(name in task.seen for name in _NEEDED) or not fits:
+        raise HushError("task", "a field is missing, or the mechanism does not fit the domain")
+    if ("levels" in task.seen) != (task.mechanism == "multilevel"):
+        raise HushError("task", "levels belong to multilevel, and to nothing else")
+    if "opens" in task.seen and "closes" in task.seen and task.closes <= task.opens:
+        raise HushError("task", "closes before it opens")
+    _epsilon(task.epsilon, task.limit)
+    if task.kind == "bit":
+        return
+    (lower, upper), exponent = _aligned([task.lower, task.upper])
+    if lower >= upper or _nearest((upper - lower) << max(exponent, 0), 1 << max(-exponent, 0)) is None:
+        raise HushError("task", "the bounds are not in order, or too far apart")
+
+
+# ---- an answer
+
+
+class Report:
+    """One perturbed answer: `digest`, `round`, `id`, `body`; `clamped` is for the person alone, never to be sent."""
+
+    def __init__(self, digest: bytes, report_id: bytes, body: int, clamped: bool) -> None:
+        self.digest, self.round, self.id, self.body, self.clamped = digest, 0, report_id, body, clamped
+
+
+def index_of(task: Task, value: str) -> tuple[int, bool]:
+    """The integer that the mechanism sees, and whether the value had to be moved into the bounds.
+
+    Args:
+        task: what is asked.
+        value: decimal text of a number (on a microcontroller make it of integers, not of a float), or one of yes, no,
+            true, false, 1 and 0.
+    """
+    if task.kind == "bit":
+        if value not in ("yes", "true", "1", "no", "false", "0"):
+            raise HushError("value", "it is neither yes nor no")
+        return (1 if value in ("yes", "true", "1") else 0), False
+    number = _decimal(value)
+    if number is None:
+        raise HushError("value", "it is no finite number")
+    (lower, upper, exact), _ = _aligned([task.lower, task.upper, number])
+    inside = min(max(exact, lower), upper)
+    if inside != exact and task.outside == "refuse":
+        raise HushError("value", "it is outside the bounds of the task")
+    index, rest = divmod((inside - lower) * STEPS, upper - lower)
+    if 2 * rest > upper - lower or (2 * rest == upper - lower and index & 1):  # ties to the even index
+        index += 1
+    return index, inside != exact
+
+
+def perturb(task: Task, index: int, rng: SystemRandom) -> int:
+    """The body of a report: the only place where a value meets randomness."""
+    if not 0 <= index <= (1 if task.kind == "bit" else STEPS):
+        raise HushError("argument", "the index is outside the domain")
+    numerator, denominator = _epsilon(task.epsilon, task.limit)
+    if task.mechanism == "laplace":
+        return _laplace(numerator, denominator, index, rng)
+    lie = weight_of_lie(numerator, denominator)
+    if task.mechanism == "randomized_response":
+        return _randomized_response(lie, index, rng)
+    if task.mechanism == "multilevel" and 1 <= task.levels <= MOST_LEVELS:
+        return _multilevel(lie, task.levels, index, rng)
+    raise HushError("task", "a mechanism that this program does not have")
+
+
+def answer(task: Task, value: str, now: int, rng: SystemRandom) -> Report:
+    """One perturbed answer with a fresh id: ONE CHARGE of `task.epsilon`.
+
+    Args:
+        task: what is asked.
+        value: see `index_of`.
+        now: Unix seconds. (Some ports of MicroPython count from the year 2000: add 946684800.)
+        rng: `SystemRandom()`.
+
+    Raises:
+        HushError: nothing was answered.
+    """
+    if ("opens" in task.seen and now < task.opens) or ("closes" in task.seen and now >= task.closes):
+        raise HushError("not_open", "the task has not opened yet, or is closed")
+    index, clamped = index_of(task, value)
+    body = perturb(task, index, rng)
+    return Report(task.digest, rng.token_bytes(16), body, clamped)
+
+
+# ---- the wire
+
+
+def encode_frame(digest: bytes, round_: int, reports: list[tuple[bytes, list[int]]]) -> bytes:
+    """One binary frame of reports, each an id and the integers of its body, of one task, round and body length."""
+    width = len(reports[0][1]) if reports else 0
+    if not 1 <= len(reports) <= MOST_REPORTS or not 1 <= width <= MOST_WIDTH:
+        raise HushError("argument", "a frame holds 1 to 4096 reports of 1 to 1024 integers")
+    if len(digest) != 8 or not 0 <= round_ < 1 << 32:
+        raise HushError("argument", "a digest has 8 bytes, a round 32 bits")
+    parts = [struct.pack(">BBH", 1, 0, 8 * width), digest, struct.pack(">I", round_)]
+    for report_id, body in reports:
+        if len(report_id) != 16 or len(body) != width:
+            raise HushError("argument", "an id has 16 bytes, and all bodies have one length")
+        parts.append(report_id)
+        for k in body:
+            if not -(1 << 63) <= k < 1 << 63:
+                raise HushError("argument", "a body is made of signed 64-bit integers")
+            parts.append((k & ((1 << 64) - 1)).to_bytes(8, "big"))
+    return b"".join(parts)
+
+
+def encode_json(task_id: str, digest: bytes, round_: int, report_id: bytes, body: list[int]) -> bytes:
+    """The JSON form of one report, as one line."""
+    encode_frame(digest, round_, [(report_id, body)])  # its checks are this one's
+    if not is_task_id(task_id):
+        raise HushError("argument", "the id of the task is none")
+    names = (task_id, binascii.hexlify(digest).decode(), round_, binascii.hexlify(report_id).decode())
+    head = '{"v":1,"task":"%s","digest":"%s","round":%d,"id":"%s","body":[' % names  # noqa: UP031 - old MicroPython
+    return (head + ",".join([str(k) for k in body]) + "]}").encode()
+
+
+def is_task_id(text: str) -> bool:
+    letters = _LETTERS + _DIGITS + "-"
+    return 1 <= len(text) <= 64 and all(c in letters for c in text) and text[0] != "-"
+
+
+def report_topic(task_id: str, sender: str) -> str:
+    """hush/v1/reports/{task}/{sender}: letters, digits and ._@:- make a sender, at most 128."""
+    first = _LETTERS + _LETTERS.upper() + _DIGITS
+    legal = 1 <= len(sender) <= 128 and all(c in first + "._@:-" for c in sender)
+    if not is_task_id(task_id) or not legal or sender[0] not in first:
+        raise HushError("argument", "the task's id or the sender cannot be part of a topic")
+    return "hush/v1/reports/" + task_id + "/" + sender

@@ -1,0 +1,160 @@
+/* hush_report TASK.json                                  what an answer would cost; nothing is drawn
+ * hush_report TASK.json SENDER VALUE OUT [MAX_EPSILON]  one perturbed answer, written to the new file OUT
+ *
+ *     TASK.json    the retained payload of hush/v1/tasks/{task}, byte for byte; - reads it from standard input
+ *     SENDER       the MQTT user, or the device
+ *     VALUE        a number, yes or no; - reads it from standard input, where no list of processes shows it
+ *     OUT          where the payload goes: a new file. An existing one is never written over
+ *     MAX_EPSILON  the limit of this device, 4 if not given
+ *
+ * THIS PROGRAM KEEPS NO LEDGER. Every run with a new OUT spends epsilon again. Whoever calls it must charge epsilon
+ * first, must name OUT after the task so that a second answer is impossible, and must send OUT again, unchanged, until
+ * the broker acknowledges. Where OUT exists, epsilon is spent. docs/wire.md has the whole recipe.
+ *
+ * Prints task, digest, epsilon to be charged and purpose (budgets are kept per purpose), a line each; of an answer also
+ * topic and id, once OUT is on the disk. Ends with 0, or with 1 and one line of complaint, which never has the value.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "hush.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
+
+static int complain(const char *what, const char *why)
+{
+    (void)fprintf(stderr, "hush_report: %s: %s\n", what, why);
+    return 1;
+}
+
+static bool read_all(const char *name, uint8_t *out, size_t capacity, size_t *size)
+{
+    const bool typed = strcmp(name, "-") == 0;
+    FILE *file = typed ? stdin : fopen(name, "rb");
+    if (!file) {
+        return false;
+    }
+    *size = fread(out, 1, capacity, file);
+    bool whole = !ferror(file) && fgetc(file) == EOF;
+    if (!typed) {
+        (void)fclose(file);
+    }
+    return whole;
+}
+
+static bool read_value(const char *argument, char *out, size_t capacity)
+{
+    if (strcmp(argument, "-") != 0) {
+        bool fits = strlen(argument) < capacity;
+        if (fits) {
+            strcpy(out, argument);
+        }
+        return fits;
+    }
+    if (!fgets(out, (int)capacity, stdin)) {
+        return false;
+    }
+    out[strcspn(out, "\r\n")] = 0;
+    return true;
+}
+
+static bool sync_directory_of(const char *name)
+{
+    char parent[PATH_BYTES];
+    const char *slash = strrchr(name, '/');
+    (void)snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - name) + 1 : 1, slash ? name : ".");
+    int directory = open(parent, O_RDONLY);
+    bool synced = directory >= 0 && (fsync(directory) == 0 || errno == EINVAL); /* EINVAL: a file system that cannot */
+    return (directory < 0 || close(directory) == 0) && synced;
+}
+
+/* A new file, whole and durable before this returns; false, and no such file, if there is one already. */
+static bool store(const char *name, const uint8_t *bytes, size_t size)
+{
+    char part[PATH_BYTES];
+    int length = snprintf(part, sizeof part, "%s.%ld.part", name, (long)getpid());
+    int file = length < 0 || (size_t)length >= sizeof part ? -1 : open(part, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (file < 0) {
+        return false;
+    }
+    bool stored = write(file, bytes, size) == (ssize_t)size && fsync(file) == 0;
+    stored = close(file) == 0 && stored;
+    if (stored && link(part, name) != 0) { /* a link never replaces a file; FAT has none */
+        stored = errno != EEXIST && access(name, F_OK) != 0 && rename(part, name) == 0;
+    }
+    (void)unlink(part);
+    return stored && sync_directory_of(name);
+}
+
+static void print_hex(const char *name, const uint8_t *bytes, size_t count)
+{
+    (void)printf("%s ", name);
+    for (size_t i = 0; i < count; i++) {
+        (void)printf("%02x", bytes[i]);
+    }
+    (void)printf("\n");
+}
+
+static int answer(const hush_task *task, const char *sender, const char *argument, const char *out)
+{
+    uint8_t frame[HUSH_FRAME_BYTES];
+    char topic[HUSH_TOPIC_BYTES], value[128];
+    size_t size = 0;
+    hush_report report;
+    if (hush_report_topic(task->id, sender, topic, sizeof topic) != HUSH_OK) {
+        return complain("SENDER", "cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)");
+    }
+    if (access(out, F_OK) == 0) {
+        return complain(out, "exists: send it again as it is; a second answer would spend epsilon again");
+    }
+    if (!read_value(argument, value, sizeof value)) {
+        return complain("VALUE", "cannot be read, or is too long");
+    }
+    hush_status status = hush_answer(task, value, (int64_t)time(NULL), hush_os_random, NULL, &report);
+    if (status != HUSH_OK) {
+        return complain(task->id, hush_message(status));
+    }
+    status = hush_encode_frame(report.digest, report.round, report.id, &report.body, 1, 1, frame, sizeof frame, &size);
+    if (status != HUSH_OK || !store(out, frame, size)) {
+        return complain(out, "cannot be written; nothing was sent");
+    }
+    if (report.clamped) {
+        (void)fprintf(stderr, "hush_report: the value was outside the bounds and was moved to the nearer one\n");
+    }
+    (void)printf("topic %s\n", topic);
+    print_hex("id", report.id, sizeof report.id);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static uint8_t payload[HUSH_TASK_BYTES + 1];
+    size_t size = 0;
+    hush_task task;
+    if (argc != 2 && argc != 5 && argc != 6) {
+        return complain("usage", "hush_report TASK.json [SENDER VALUE OUT [MAX_EPSILON]]");
+    }
+    if (argc > 2 && strcmp(argv[1], "-") == 0 && strcmp(argv[3], "-") == 0) {
+        return complain("usage", "only one of TASK.json and VALUE can come from standard input");
+    }
+    if (!read_all(argv[1], payload, sizeof payload, &size)) {
+        return complain(argv[1], "cannot be read, or is too long for a task");
+    }
+    hush_status status = hush_read_task(payload, size, argc > 5 ? argv[5] : "4", &task);
+    if (status != HUSH_OK) {
+        return complain(argv[1], hush_message(status));
+    }
+    if (argc > 2 && answer(&task, argv[2], argv[3], argv[4]) != 0) {
+        return 1;
+    }
+    (void)printf("task %s\n", task.id);
+    print_hex("digest", task.digest, sizeof task.digest);
+    (void)printf("epsilon %s\npurpose %.*s\n", task.epsilon, (int)task.purpose_bytes, task.purpose);
+    return fflush(stdout) == 0 ? 0 : complain("standard output", "cannot be written");
+}

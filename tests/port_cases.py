@@ -1,0 +1,153 @@
+"""What the ports are asked in tests, and what the Python client makes of it from the same random bytes."""
+
+import json
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from port_programs import hexadecimal
+
+from hush_client.report_cli import parse_value
+from hush_common.codec import encode_frame, encode_json
+from hush_common.domain import GRID_STEPS
+from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
+from hush_common.errors import DomainError
+from hush_common.mechanisms import perturb
+from hush_common.report import Report
+from hush_common.rng import SystemRng
+from hush_common.task import Task
+from hush_common.task_file import decode_task, make_task
+from hush_common.topics import report_topic
+
+__all__ = ["VECTORS", "Case", "cases", "reference", "vectors"]
+
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "v1" / "answers.json").read_text(encoding="utf-8"))
+"""Tasks, values and random bytes, and the reports that they make."""
+
+EPSILONS = ["0.000001", "1e-6", "1", "50", "5e1", "0.5", "1.098613", "0.123456789012345678", "3.3e-5", "007", "49.999"]
+EDGES = ["0", "-0", "1e400", "-1e999", "1e-999", "5e-324", "2.5e-324", ".5", "5.", "+1", "1.7976931348623157e308"]
+NO_NUMBERS = ["", ".", "e5", "1e", "0x1", "nan", "inf", "1_0", " 1", "1,5", "--1", "1e1000", "9" * 101]
+
+
+class ScriptEndsError(Exception):
+    """The scripted bytes are used up."""
+
+
+@dataclass
+class Script(SystemRng):
+    """The Python client's own way from bytes to integers, with the bytes given."""
+
+    data: bytes
+
+    def token_bytes(self, count: int, /) -> bytes:
+        if len(self.data) < count:
+            raise ScriptEndsError
+        taken, self.data = self.data[:count], self.data[count:]
+        return taken
+
+
+@dataclass(frozen=True)
+class Case:
+    """One answer to be made: the task, the value as typed, and the random bytes."""
+
+    task: Task
+    value: str
+    data: bytes
+    now: int = 0
+    sender: str = "dev:1@x.y_z-0"
+
+    @property
+    def order(self) -> str:
+        words = [hexadecimal(self.value), hexadecimal(self.task.payload), hexadecimal(self.data)]
+        return " ".join([f"answer 50 {self.now}", self.sender, *words])
+
+
+def reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The outcome by the Python client. (Whether a task is open is asked elsewhere: its round is taken to be 0.)"""
+    task, rng = case.task, Script(case.data)
+    monkeypatch.setattr("hush_common.rng.token_bytes", rng.token_bytes)
+    try:
+        index = task.domain.index(parse_value(task.domain, case.value))
+        report = Report.new(task.digest, 0, perturb(task.randomizer, index, rng), rng)
+    except DomainError:
+        return "value"
+    except ScriptEndsError:
+        return "random"
+    facts = [report.digest.hex(), report.id.hex(), report.body[0], int(index.clamped), len(rng.data)]
+    texts = [report_topic(task.id, case.sender), encode_frame((report,)).hex(), encode_json(task.id, report).decode()]
+    return " ".join(["ok", *map(str, [*facts, *texts])])
+
+
+def some_number(source: random.Random) -> float:
+    """Any finite binary64 by its bits, or one that a person would write."""
+    if source.random() < 0.5:
+        return round(source.uniform(-1000, 1000), source.randrange(4))
+    number = float(struct.unpack(">d", source.randbytes(8))[0])
+    return number if abs(number) < 1e308 else 0.1
+
+
+def some_task(source: random.Random) -> Task:
+    epsilon = source.choice([*EPSILONS, f"{source.randrange(1, 50)}.{source.randrange(10**6):06}"])
+    kind = source.choice(["laplace", "laplace", "multilevel", "randomized_response"])
+    if kind == "randomized_response":
+        return make_task({"id": "a-bit", "epsilon": epsilon, "domain": {"kind": "bit"}, "title": 'say "ja\\"'})
+    lower, upper = source.choice([(0.0, float(GRID_STEPS)), sorted((some_number(source), some_number(source)))])
+    outside = source.choice(["clamp", "clamp", "refuse"])
+    bounds = {"kind": "number", "lower": lower, "upper": upper if upper > lower else 1e308, "outside": outside}
+    levels = {"levels": source.choice([1, 2, 3, 7, 1024])} if kind == "multilevel" else {}
+    return make_task({"id": "n", "epsilon": epsilon, "mechanism": kind, "domain": bounds, "purpose": "é" * 9, **levels})
+
+
+def some_value(source: random.Random, task: Task) -> str:
+    if task.mechanism == "randomized_response":
+        return source.choice(["yes", "no", "true", "false", "1", "0", "maybe", "2", ""])
+    lower, upper = Fraction(task.domain.lower), Fraction(task.domain.upper)  # type: ignore[union-attr]  # a number
+    place = Fraction(source.randrange(2 * GRID_STEPS + 1), 2 * GRID_STEPS)  # grid points, and ties between them
+    inside = repr(float(lower + place * (upper - lower)))
+    return source.choice([inside, inside, inside, repr(some_number(source)), source.choice(EDGES + NO_NUMBERS)])
+
+
+def some_bytes(source: random.Random, task: Task) -> bytes:
+    """Uniform bytes; or a first draw at an edge of a threshold or of the rejection; or bytes that are all alike."""
+    tail = source.randbytes(300)
+    match source.randrange(8):
+        case 0:
+            return bytes([source.choice([0, 1, 127, 128, 254, 255])]) * 300
+        case 1:
+            return tail[: source.randrange(40)]
+        case 2 | 3 | 4 if task.mechanism != "laplace":
+            return edge(source, task) + tail
+        case _:
+            return tail
+
+
+def edge(source: random.Random, task: Task) -> bytes:
+    """The bytes of a first draw next to where the answer changes."""
+    lie = weight_of_lie(task.epsilon)
+    others = task.parameters.levels[0] if task.mechanism == "multilevel" else 1
+    total = WEIGHT_OF_TRUTH + others * lie
+    n = total * (GRID_STEPS if task.mechanism == "multilevel" else 1)
+    size = (n.bit_length() + 15) // 8
+    refused = (1 << 8 * size) - (1 << 8 * size) % n
+    at = source.choice([lie, WEIGHT_OF_TRUTH, WEIGHT_OF_TRUTH + source.randrange(others) * lie, total, n, refused])
+    at += (
+        total * source.choice([0, 1, GRID_STEPS // 2, source.randrange(GRID_STEPS)]) if n > total and at < total else 0
+    )
+    return min(max(at + source.choice([-1, 0, 1]), 0), (1 << 8 * size) - 1).to_bytes(size, "big")
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    source = random.Random(seed)  # noqa: S311 - a test wants the same cases every time
+    for _ in range(count):
+        task = some_task(source)
+        yield Case(task, some_value(source, task), some_bytes(source, task))
+
+
+def vectors() -> Iterator[Case]:
+    for vector in VECTORS["answers"]:
+        task = decode_task(vector["task"].encode())
+        yield Case(task, vector["value"], bytes.fromhex(vector["random"]), vector["now"], vector["sender"])

@@ -1,0 +1,80 @@
+"""The ports of the client to other languages as programs that tests talk to: one order a line, one outcome a line."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from servers import need
+
+__all__ = ["CLIENT", "PORTS", "Port", "compiled", "hexadecimal", "micropython", "port_of"]
+
+CLIENT = Path(__file__).parents[1] / "client"
+PORTS = CLIENT / "ports"
+_DRIVERS = Path(__file__).parent / "ports"
+_WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+_SANITIZERS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port, ready to be asked."""
+
+    command: tuple[str, ...]
+
+    def ask(self, orders: Sequence[str], script: Path | None = None) -> list[str]:
+        """The outcome of each order; `sample` takes its random bytes from `script`."""
+        command = [*self.command, *([] if script is None else [str(script)])]
+        text = "".join(order + "\n" for order in orders)
+        run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stderr) == (0, ""), run.stderr[:4000]
+        outcomes = run.stdout.splitlines()
+        assert len(outcomes) == len(orders)
+        return outcomes
+
+
+def compiled(
+    directory: Path, *, main: Path = _DRIVERS / "driver.c", library: Path = PORTS / "hush.c", sanitized: bool = True
+) -> Path:
+    """The C port with a main program; warnings are errors, and so is what the sanitizers find."""
+    program = directory / main.stem
+    flags = [*_WARNINGS, *(_SANITIZERS if sanitized else []), *_spoiled_variables(), f"-I{PORTS}", "-o", str(program)]
+    command = [need("gcc"), "-std=c11", *flags, str(library), str(main)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[:4000]
+    return program
+
+
+@cache
+def _spoiled_variables() -> list[str]:
+    """A pattern in every variable that is used before it is set, which the sanitizers do not see; since gcc 12."""
+    version = subprocess.run([need("gcc"), "-dumpversion"], capture_output=True, text=True, check=True).stdout
+    return ["-ftrivial-auto-var-init=pattern"] if int(version.split(".")[0]) >= 12 else []
+
+
+def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
+    """The port to `"c"` or `"micropython"`; `"cpython"` is the latter's file under the interpreter of the tests."""
+    match language:
+        case "c":
+            return Port((str(compiled(directory)),))
+        case "micropython":
+            return Port((micropython(), "-X", "heapsize=64M", str(_DRIVERS / "driver.py"), str(client)))
+        case _:
+            return Port((sys.executable, "-I", str(_DRIVERS / "driver.py"), str(client)))
+
+
+def micropython() -> str:
+    """Its path. CI names in HUSH_WITHOUT what the distribution has no package of: that skips even there."""
+    if shutil.which("micropython") is None and "micropython" in os.environ.get("HUSH_WITHOUT", "").split():
+        pytest.skip("micropython is not installed, and this distribution has no package of it")
+    return need("micropython")
+
+
+def hexadecimal(data: bytes | str) -> str:
+    """How an order holds bytes or text."""
+    return (data.encode() if isinstance(data, str) else data).hex() or "-"

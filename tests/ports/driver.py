@@ -1,0 +1,91 @@
+"""Speaks for hush_micropython.py in tests, as driver.c does for hush.c: the orders and outcomes are described there."""
+# ruff: noqa: T201 - printing is its job
+
+import binascii
+import sys
+
+sys.path.insert(0, sys.argv[1])
+
+from ports import hush_micropython as hush
+
+
+class Script(hush.SystemRandom):
+    """Scripted bytes, in tests alone."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def token_bytes(self, count: int) -> bytes:
+        if len(self.data) - self.at < count:
+            raise hush.HushError("random", "the script ends")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+
+def plain(text: str) -> bytes:
+    return b"" if text == "-" else binascii.unhexlify(text)
+
+
+def hexadecimal(data: bytes) -> str:
+    return binascii.hexlify(data).decode()
+
+
+def integers(text: str) -> list[int]:
+    """64-bit integers, big-endian."""
+    data = plain(text)
+    raw = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+    return [value - (1 << 64) if value >> 63 else value for value in raw]
+
+
+def answer(words: list[str]) -> str:
+    most, now, sender, value, payload, script = words
+    task = hush.read_task(plain(payload), most)
+    rng = Script(plain(script))
+    report = hush.answer(task, plain(value).decode(), int(now), rng)
+    topic = hush.report_topic(task.id, sender)
+    frame = hush.encode_frame(report.digest, report.round, [(report.id, [report.body])])
+    json = hush.encode_json(task.id, report.digest, report.round, report.id, [report.body])
+    clamped = "1" if report.clamped else "0"
+    left = str(len(rng.data) - rng.at)
+    facts = [hexadecimal(report.digest), hexadecimal(report.id), str(report.body), clamped, left, topic]
+    return " ".join(facts) + " " + hexadecimal(frame) + " " + json.decode()
+
+
+def frame(words: list[str]) -> str:
+    round_, width, _, digest, ids, bodies = words
+    data, values, size = plain(ids), integers(bodies), int(width)
+    names = [data[at : at + 16] for at in range(0, len(data), 16)]
+    reports = [(name, values[size * i : size * (i + 1)]) for i, name in enumerate(names)]
+    return hexadecimal(hush.encode_frame(plain(digest), int(round_), reports))
+
+
+def json(words: list[str]) -> str:
+    round_, _, task, digest, report_id, body = words
+    return hush.encode_json(task, plain(digest), int(round_), plain(report_id), integers(body)).decode()
+
+
+def topic(words: list[str]) -> str:
+    _, task, sender = words
+    return hush.report_topic(plain(task).decode(), plain(sender).decode())
+
+
+def sample(words: list[str]) -> str:
+    count, index, payload = words
+    task = hush.read_task(plain(payload), "50")
+    return " ".join([str(hush.perturb(task, int(index), FILE)) for _ in range(int(count))])
+
+
+def read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - MicroPython has no pathlib
+        return file.read()
+
+
+FILE = Script(read(sys.argv[2]) if len(sys.argv) > 2 else b"")
+ORDERS = {"answer": answer, "frame": frame, "json": json, "topic": topic, "sample": sample}
+
+for line in sys.stdin:
+    words = line.split()
+    try:
+        print("ok", ORDERS[words[0]](words[1:]))
+    except hush.HushError as error:
+        print(error.status)

@@ -1,0 +1,73 @@
+"""Whatever is published, a port reads it as the Python client does, or refuses it."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from port_cases import VECTORS, cases
+from port_programs import Port, hexadecimal, port_of
+
+from hush_common.task_file import decode_task
+
+SEED = 5
+COUNT = 3000
+REFUSALS = {"malformed", "task", "epsilon"}
+PIECES = [
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b",",
+    b":",
+    b" ",
+    b"\n",
+    b"0",
+    b"-",
+    b".",
+    b"e",
+    b"9",
+    b"\xc3",
+    b"\xff",
+    b"\x00",
+    b"1e5",
+]
+
+
+def hostile(seed: int, count: int) -> Iterator[bytes]:
+    """Legal tasks with some bytes replaced, removed, inserted or repeated."""
+    source = random.Random(seed)  # noqa: S311 - a test wants the same tasks every time
+    legal = [case.task.payload for case in cases(seed, 60)] + [vector["task"].encode() for vector in VECTORS["answers"]]
+    for _ in range(count):
+        payload = bytearray(source.choice(legal))
+        for _ in range(source.choice([1, 1, 1, 2, 5])):
+            start = source.randrange(len(payload))
+            end = start + source.choice([0, 1, 1, 2, 9])
+            payload[start:end] = source.choice([b"", *PIECES, payload[start : start + source.randrange(30)]])
+        yield bytes(payload)
+
+
+def orders(payloads: list[bytes]) -> list[str]:
+    return [f"answer 50 1767225600 dev 31 {hexadecimal(payload)} {'05' * 200}" for payload in payloads]
+
+
+def test_a_port_never_accepts_what_the_python_client_refuses(
+    port: Port, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    payloads = list(hostile(SEED, COUNT))
+    outcomes = port.ask(orders(payloads))
+    other = port_of("cpython", tmp_path_factory.mktemp("other")).ask(orders(payloads))
+    accepted = 0
+    for payload, outcome, same in zip(payloads, outcomes, other, strict=True):
+        assert outcome == same, payload
+        if outcome not in REFUSALS:
+            accepted += 1
+            digest = decode_task(payload).digest.hex()
+            assert outcome in ("value", "random", "not_open") or outcome.split()[1] == digest, payload
+    assert accepted > COUNT // 50, "some mutations leave a legal task"
+
+
+@pytest.mark.parametrize("size", [64 * 1024, 64 * 1024 + 1])
+def test_a_task_has_at_most_64_kib(port: Port, size: int) -> None:
+    payload = VECTORS["answers"][0]["task"].encode()
+    outcome = port.ask(orders([payload + b" " * (size - len(payload))]))[0]
+    assert outcome.split()[0] == ("ok" if size == 64 * 1024 else "task")

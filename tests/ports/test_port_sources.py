@@ -1,0 +1,89 @@
+"""What the sources of the ports must not contain, whatever the inputs of other tests happen to reach."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from port_programs import PORTS
+from servers import need
+
+MODULES = {"os", "struct", "hashlib", "binascii"}
+CALLS = {"float", "round", "seed", "bit_length", "bit_count", "print", "eval", "exec", "fromhex", "sleep"}
+C_WORDS = {"float", "double", "strtod", "atof", "rand", "srand", "malloc", "calloc", "free", "setlocale", "goto"}
+MODERN = (ast.Match, ast.JoinedStr, ast.AsyncFunctionDef, ast.Await, ast.Starred, ast.TryStar, ast.Global)
+
+
+def complaints(source: str) -> Iterator[str]:
+    """What MicroPython lacks, and what privacy arithmetic must not use."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name not in MODULES)
+            case ast.ImportFrom(module=module):
+                yield f"from {module}"
+            case ast.Constant(value=float() | complex()):
+                yield "a float"
+            case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+                yield "a division that makes a float"
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), keywords=keywords):
+                yield from [name] if name in CALLS else []
+                yield from [f"a keyword of {name}"] if keywords else []
+            case ast.ClassDef(decorator_list=[_, *_]) | ast.FunctionDef(decorator_list=[_, *_]):
+                yield "a decorator"
+            case _ if isinstance(node, MODERN):
+                yield type(node).__name__
+
+
+def test_the_micropython_file_uses_what_every_micropython_has() -> None:
+    assert list(complaints((PORTS / "hush_micropython.py").read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import random",
+        "from typing import Any",
+        "import dataclasses\n@dataclasses.dataclass\nclass A: ...",
+        "x = 0.5",
+        "x = 1 / 2",
+        "x /= 2",
+        "float('1')",
+        "(5).bit_length()",
+        "os.urandom.seed(1)",
+        "f'{x}'",
+        "x = [*y]",
+        "match x:\n    case 1: ...",
+        "(1).to_bytes(8, 'big', signed=True)",
+    ],
+)
+def test_what_a_micropython_lacks_is_seen(source: str) -> None:
+    assert list(complaints(source)) != []
+
+
+def c_words(source: str) -> set[str]:
+    """Every word of a C source outside comments and text."""
+    bare = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\])*"', " ", source, flags=re.DOTALL)
+    return set(re.findall(r"[A-Za-z_]\w*", bare))
+
+
+@pytest.mark.parametrize("name", ["hush.c", "hush.h", "hush_report.c"])
+def test_the_c_files_have_no_float_no_allocation_and_no_generator_of_their_own(name: str) -> None:
+    words = c_words((PORTS / name).read_text(encoding="utf-8"))
+    assert words & C_WORDS == set()
+    assert len(words) > 50, "the words were found"
+
+
+def test_a_float_in_c_is_seen() -> None:
+    assert c_words('/* float */ "double" x = (double)1;') & C_WORDS == {"double"}
+
+
+def test_a_device_without_an_operating_system_compiles_the_port_and_brings_its_own_randomness(tmp_path: Path) -> None:
+    command = [need("gcc"), "-std=c11", "-Os", "-Wall", "-Wextra", "-Werror", "-DHUSH_NO_OS_RANDOM"]
+    subprocess.run([*command, "-c", str(PORTS / "hush.c"), "-o", str(tmp_path / "hush.o")], check=True)
+    names = subprocess.run(
+        [need("nm"), "-u", str(tmp_path / "hush.o")], check=True, capture_output=True, text=True
+    ).stdout
+    assert not {"getrandom", "fopen", "malloc", "strtod"} & set(names.split())

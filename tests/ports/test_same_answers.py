@@ -1,0 +1,77 @@
+"""From the same random bytes the ports and the Python client make the same report, byte for byte.
+
+That pins the law: what the statistics of the Python sampler prove holds for every port that consumes the same bytes to
+the same end, on every path that these inputs reach, the edges of every threshold among them.
+"""
+
+from pathlib import Path
+
+import pytest
+from port_cases import cases, reference, vectors
+from port_programs import PORTS, Port, compiled, port_of
+
+SEED = 2026
+CASES = 1500
+
+
+def test_every_port_makes_the_report_of_the_python_client(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [*vectors(), *cases(SEED, CASES)]
+    expected = [reference(case, monkeypatch) for case in asked]
+    for case, outcome, right in zip(asked, port.ask([case.order for case in asked]), expected, strict=True):
+        assert outcome == right, (case.task.payload, case.value, case.data.hex())
+    answered = [outcome for outcome in expected if outcome.startswith("ok")]
+    assert len(answered) > CASES // 2, "most cases are answered, so that most of the comparison is of reports"
+    assert {"value", "random"} < set(expected), "and the refusals occur"
+
+
+SLIPS = {
+    "the weight of a lie is not rounded up": ("    big_add(weight, &one);\n", ""),
+    "a truth weighs half": ("TRUTH_BITS = 128", "TRUTH_BITS = 127"),
+    "the limit itself is accepted": ("if (big_compare(out, &limit) < 0) {", "if (big_compare(out, &limit) <= 0) {"),
+    "a coin lands one too often": (
+        "if (big_compare(&draw, numerator) >= 0) {",
+        "if (big_compare(&draw, numerator) > 0) {",
+    ),
+    "zero has two signs": ("if (*negative && !out->used) {", "if (false) {"),
+    "the sign is not drawn": ("*negative = residue.limb[0] & 1;", "*negative = false;"),
+    "the window is narrower": ("forty = big_of(40)", "forty = big_of(39)"),
+    "the window is rounded down": (" + (reach.used != 0);", ";"),
+    "ties go up": ("(half == 0 && (*index & 1))", "half == 0"),
+    "a value is rounded up too often": ("< position % HUSH_STEPS", "<= position % HUSH_STEPS"),
+    "a lie may be the truth": ("(big_low(&other) >= level)", "(big_low(&other) > level)"),
+    "a bound is cut, not rounded": ("out->mantissa += half > 0 || (half == 0 && (out->mantissa & 1));", "(void)half;"),
+}
+"""Planted in hush.c, each must be seen by the comparison above."""
+
+MICROPYTHON_SLIPS = {
+    "the weight of a lie is not rounded up": ("    return below + 1\n", "    return below\n"),
+    "the limit itself is accepted": ("            if draw < limit:\n", "            if draw <= limit:\n"),
+    "a coin lands one too often": (">= numerator:\n            return k", "> numerator:\n            return k"),
+    "zero has two signs": ("if not (negative and magnitude == 0):", "if magnitude >= 0:"),
+    "the window is rounded down": ("window = -(-40 * t // s)", "window = 40 * t // s"),
+    "a value is rounded up too often": ("1 if rounding < rest else 0", "1 if rounding <= rest else 0"),
+    "a lie may be the truth": ("other + 1 if other >= level", "other + 1 if other > level"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
+def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (PORTS / "hush.c").read_text(encoding="utf-8")
+    assert source.count(slip[0]) == 1
+    (tmp_path / "hush.c").write_text(source.replace(*slip), encoding="utf-8")
+    port = Port((str(compiled(tmp_path, library=tmp_path / "hush.c", sanitized=False)),))
+    asked = [*vectors(), *cases(SEED, CASES // 3)]
+    assert port.ask([case.order for case in asked]) != [reference(case, monkeypatch) for case in asked]
+
+
+@pytest.mark.parametrize("slip", MICROPYTHON_SLIPS.values(), ids=MICROPYTHON_SLIPS.keys())
+def test_a_slip_in_the_micropython_port_is_seen(
+    slip: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (PORTS / "hush_micropython.py").read_text(encoding="utf-8")
+    assert source.count(slip[0]) == 1
+    (tmp_path / "ports").mkdir()
+    (tmp_path / "ports" / "hush_micropython.py").write_text(source.replace(*slip), encoding="utf-8")
+    port = port_of("cpython", tmp_path, client=tmp_path)
+    asked = [*vectors(), *cases(SEED, CASES // 3)]
+    assert port.ask([case.order for case in asked]) != [reference(case, monkeypatch) for case in asked]
