@@ -1,0 +1,127 @@
+"""docs/wire.md is true: its blocks compile and run, and what they send a real aggregator counts once."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from port_programs import CLIENT, PORTS, micropython
+from servers import Mosquitto, need
+from serving import estimate, serving
+
+from hush_common.codec import Frame, decode
+from hush_common.task_file import decode_task
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
+TASK, REPORT = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL))
+PAYLOAD = re.findall(r"```json\n(.*?)\n```", DOCUMENT, re.DOTALL)[0].encode()
+HEIGHTS = """
+id = "heights"
+title = "Mean height of adults"
+purpose = "Sizing of workplaces"
+epsilon = "1"
+[domain]
+kind = "number"
+lower = 120.0
+upper = 220.0
+unit = "cm"
+"""
+RUN_TWICE = """
+import sys
+
+sys.path.insert(0, "{ports}")
+{block}
+
+def charge(task, epsilon, purpose):
+    print("charge", task, epsilon, purpose.decode())
+
+def publish(topic, frame):
+    print("publish", topic, "".join("%02x" % byte for byte in frame))
+
+with open("heights.json", "rb") as file:
+    payload = file.read()
+for _ in range(2):
+    answer_once(".", payload, "172.0", 0, charge, publish)
+"""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
+
+
+def counted_then_refused(port: int, first: dict[str, object], body: int) -> bool:
+    """Whether one report of that body was counted once, and the same bytes again were refused."""
+    again = estimate(port, 2)
+    mean = pytest.approx(120 + 100 * body / 2**20)
+    return [
+        (first["n"], first["refused"], first["mean"] == mean),
+        (again["n"], again["refused"], again["mean"] == mean),
+    ] == [(1, {}, True), (1, {"duplicate": 1}, True)]
+
+
+def body_of(frame: bytes) -> int:
+    decoded = decode(frame)
+    assert isinstance(decoded, Frame)
+    return decoded.reports[0].body[0]
+
+
+@pytest.mark.timeout(90)
+def test_the_shell_recipe_is_counted_once_however_often_it_runs(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    (recipe,) = blocks("sh")
+    for program in ("mosquitto_pub", "mosquitto_sub"):
+        recipe = recipe.replace(f"{program} -h broker.local", f"{need(program)} -p {mosquitto.port}")
+    recipe = recipe.replace("gcc ", need("gcc") + " ")
+    shutil.copytree(PORTS, tmp_path / "client" / "ports")
+    with serving(mosquitto.url, tmp_path, HEIGHTS):
+        assert estimate(mosquitto.port, 0)["n"] == 0
+        subprocess.run(["sh", "-c", recipe], cwd=tmp_path, check=True)
+        first = estimate(mosquitto.port, 1)
+        subprocess.run(["sh", "-c", recipe], cwd=tmp_path, check=True)
+        state = tmp_path / "hush-state"
+        assert (state / "heights.json").read_bytes() == PAYLOAD
+        assert "epsilon 1\n" in (state / "heights.charge").read_text(encoding="utf-8")
+        assert counted_then_refused(mosquitto.port, first, body_of((state / "heights.frame").read_bytes()))
+
+
+@pytest.mark.parametrize("language", ["micropython", "cpython"])
+@pytest.mark.timeout(90)
+def test_the_micropython_recipe_draws_once_and_is_counted_once(
+    mosquitto: Mosquitto, tmp_path: Path, language: str
+) -> None:
+    interpreter = [micropython()] if language == "micropython" else [sys.executable, "-I"]
+    (tmp_path / "heights.json").write_bytes(PAYLOAD)
+    (tmp_path / "run.py").write_text(RUN_TWICE.format(ports=PORTS, block=blocks("python")[1]), encoding="utf-8")
+    run = subprocess.run([*interpreter, "run.py"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    charged, sent, again = run.stdout.splitlines()
+    assert charged == "charge heights 1 Sizing of workplaces"
+    assert sent == again, "the second run sends the bytes of the first"
+    _, topic, frame = sent.split()
+    (tmp_path / "frame").write_bytes(bytes.fromhex(frame))
+    publish = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-q", "1", "-t", topic, "-f", str(tmp_path / "frame")]
+    with serving(mosquitto.url, tmp_path, HEIGHTS):
+        assert estimate(mosquitto.port, 0)["n"] == 0
+        subprocess.run(publish, check=True)
+        first = estimate(mosquitto.port, 1)
+        subprocess.run(publish, check=True)
+        assert counted_then_refused(mosquitto.port, first, body_of(bytes.fromhex(frame)))
+
+
+def test_the_c_block_compiles(tmp_path: Path) -> None:
+    (tmp_path / "answer_once.c").write_text(blocks("c")[0], encoding="utf-8")
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{CLIENT / 'ports'}", "-c"]
+    subprocess.run([need("gcc"), *flags, "answer_once.c"], cwd=tmp_path, check=True)
+
+
+def test_the_python_block_without_hush_holds() -> None:
+    subprocess.run([sys.executable, "-I", "-c", blocks("python")[0]], check=True)
+
+
+def test_the_task_and_the_json_report_are_those_of_the_protocol() -> None:
+    task = decode_task(PAYLOAD)
+    assert json.loads(task.payload) == TASK
+    frame = decode(json.dumps(REPORT).encode())
+    assert isinstance(frame, Frame)
+    assert (frame.task, frame.digest) == (task.id, task.digest)
