@@ -71,7 +71,7 @@ def test_an_array_longer_than_a_block_gives_what_each_of_its_places_gives_alone(
     tails = [0.025, 0.025 / 1024]
     lows, highs = clopper_pearson(10_001, counts, tails)
     bands = beta_band(10_001, counts, tails)
-    for place in (0, 255, 511, 512, 699):
+    for place in (0, 255, 256, 511, 512, 699):
         alone = counts[place : place + 1]
         low, high = clopper_pearson(10_001, alone, tails)
         band = beta_band(10_001, alone, tails)

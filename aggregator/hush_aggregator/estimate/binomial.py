@@ -36,6 +36,7 @@ _DEVIATIONS, _BEYOND = 9.5, 30
 _GUESSES = 4
 
 
+@lru_cache(maxsize=4096)
 def clopper_pearson_share(n: int, ones: int, confidence: float) -> tuple[float, float]:
     """The limits for one count, both tails (1 - confidence)/2."""
     low, high = clopper_pearson(n, np.array([ones]), [(1 - confidence) / 2])

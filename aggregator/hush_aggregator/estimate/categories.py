@@ -79,8 +79,8 @@ def _pooled(parts: Sequence[_Part], place: int, confidence: float) -> Estimate:
 def _monitor(parts: Sequence[_Part]) -> str | None:
     verdicts: list[str] = []
     for mechanism, tally in parts:
-        counts = [(tally.n - named, named) for named in tally.moments]
-        verdicts += finite_monitors(finite(mechanism), counts)
+        named = np.array(tally.moments)
+        verdicts += finite_monitors(finite(mechanism), np.stack((tally.n - named, named), axis=1))
     return next((verdict for verdict in verdicts if verdict != OK), OK if verdicts else None)
 
 

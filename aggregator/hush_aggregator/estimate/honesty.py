@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.quantiles import normal_quantile
@@ -60,31 +61,26 @@ def finite_monitor(channel: Finite, counts: Sequence[int]) -> str | None:
 
     Four standard deviations. Below 100 reports it says nothing.
     """
-    return next(iter(finite_monitors(channel, [counts])), None)
+    return next(iter(finite_monitors(channel, np.array([counts]))), None)
 
 
-def finite_monitors(channel: Finite, questions: Sequence[Sequence[int]]) -> list[str]:
-    """The same for several questions of as many reports: what four standard deviations are among so many; or none."""
-    n = sum(questions[0])
+def finite_monitors(channel: Finite, counts: NDArray[np.int64]) -> list[str]:
+    """The same for many questions at once: what four standard deviations are among so many. Or no verdicts at all.
+
+    Args:
+        channel: of every question.
+        counts: of each output, shape (questions, outputs), as many in each row.
+    """
+    n = int(counts[0].sum())
     if n < _MONITOR_FROM:
         return []
-    deviations = normal_quantile(1 - _FALSE_ALARM / len(questions))
-    least, most = n * channel.p.min(axis=0), n * channel.p.max(axis=0)
-    low = (least - deviations * np.sqrt(least * (1 - least / n))).tolist()
-    high = (most + deviations * np.sqrt(most * (1 - most / n)) + deviations).tolist()
-    bounds = list(zip(channel.used, low, high, strict=True))
-    return [_verdict(counts, bounds) for counts in questions]
-
-
-def _verdict(counts: Sequence[int], bounds: Sequence[tuple[int, float, float]]) -> str:
-    """From the least and most of each output; the first that is too rare decides."""
-    verdict = OK
-    for y, low, high in bounds:
-        if counts[y] < low:
-            return TOO_LITTLE_NOISE
-        if counts[y] > high:
-            verdict = OUTLIERS
-    return verdict
+    deviations = normal_quantile(1 - _FALSE_ALARM / len(counts))
+    least, most = channel.p.min(axis=0), channel.p.max(axis=0)
+    seen = counts[:, channel.used]
+    few = seen < n * least - deviations * np.sqrt(n * least * (1 - least))
+    many = seen > n * most + deviations * np.sqrt(n * most * (1 - most)) + deviations
+    verdicts = np.where(few.any(axis=1), TOO_LITTLE_NOISE, np.where(many.any(axis=1), OUTLIERS, OK))
+    return [str(verdict) for verdict in verdicts.tolist()]
 
 
 def manski(n: int, enrolled: int, interval: tuple[float, float], lower: float, upper: float) -> tuple[float, float]:

@@ -105,10 +105,12 @@ def student_quantile(freedom: int, confidence: float) -> float:
     P(|T| > t) = I_x(f/2, 1/2) at x = f/(f + t^2) (Abramowitz and Stegun 26.7.1), so t^2 = f·(1 - x)/x. Of the two
     tails the smaller is solved for, so that neither end of (0, 1) loses digits.
     """
+    z = max(normal_quantile(confidence), confidence)  # the former is 0 where 1 - confidence is 1
+    start = log(freedom) - 2 * log(z + (z**3 + z) / (4 * freedom))  # 26.7.5, two terms
     if confidence > 0.5:  # noqa: PLR2004 - one half: where the tails are equal
-        logit = float(beta_logits(1 - confidence, freedom / 2, 0.5)[0])
+        logit = float(beta_logits(1 - confidence, freedom / 2, 0.5, start)[0])
     else:
-        logit = -float(beta_logits(confidence, 0.5, freedom / 2)[0])
+        logit = -float(beta_logits(confidence, 0.5, freedom / 2, -start)[0])
     return sqrt(freedom) * exp(-logit / 2)
 
 
