@@ -181,7 +181,8 @@ def _by_coins(n: int, size: int, rng: Rng) -> int:
 
     Exact, whatever that probability is: the coins give every set of as many elements with the same probability. Adding
     a uniform one of those outside, or removing a uniform one of those inside, keeps it so; both are found by drawing
-    elements, independent and uniform, until one is of that kind. Nothing here depends on anyone's value.
+    elements, independent and uniform, until one is of that kind. (In short: to rename the elements changes the law of
+    nothing here, so every set of the size has the same probability.) Nothing depends on anyone's value.
     """
     plan = _plan(n, size)
     flips, words = plan.draw(rng)
