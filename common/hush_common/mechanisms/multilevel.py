@@ -118,11 +118,11 @@ class Multilevel:
 def _worst_variance(r: float, rest: float, levels: int) -> float:
     """The largest V(x) over [0, 1] at contrast r, `rest` = 1 - r, in closed form.
 
-    On the cell with middle c, r^2·V is a parabola with its vertex at x = 1/2 + (c - 1/2)/r, as far outwards as r < 1
-    draws it. If the vertex is in the cell, that is if |c - 1/2|·2G ≤ r/(1 - r), the cell's maximum is
-    (1 - r)·((c - 1/2)^2 - 1/4 + mu2) + r/4G^2; if not, it is that of the cell's outer end,
+    On the cell with middle c, r^2·V is a parabola with its vertex at x = 1/2 + (c - 1/2)/r, farther out than c. If the
+    vertex is in the cell, that is if |c - 1/2|·2G ≤ r/(1 - r), the largest value in the cell is
+    (1 - r)·((c - 1/2)^2 - 1/4 + mu2) + r/4G^2; if not, it is that of the outer end of the cell,
     (1 - r)·(r·(x - 1/2)^2 - 1/4 + mu2). Both rise outwards, so that two candidates are left: the outermost cell with
-    its vertex inside, whose |c - 1/2|·2G is an integer as odd as G - 1, and the ends of [0, 1].
+    its vertex inside (|c - 1/2|·2G is an integer of the parity of G - 1), and the ends of [0, 1].
     """
     second = (2 * levels + 1) / (6 * levels) - 0.25
     largest = rest * (r / 4 + second)
