@@ -13,6 +13,7 @@ from typing import Self
 
 from hush_client.answer import Question, answer, preview
 from hush_client.answering import Answering, Source
+from hush_client.background import Background
 from hush_client.catalogue import Catalogue
 from hush_client.link import Transport
 from hush_client.lock import Lock
@@ -90,8 +91,8 @@ class Gateway:
         self._lock: Lock | None = None
         self._state: State | None = None
         self._sender: Sender | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._answering: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._background = Background()
+        self._sources: set[tuple[str, str]] = set()
 
     async def __aenter__(self) -> Self:
         lock = await Lock.acquire(self._directory)
@@ -102,30 +103,25 @@ class Gateway:
             raise
         self._lock = lock
         self._sender = Sender(self._transport, self._state, self._catalogue.receive, self._clock)
-        self._sending = asyncio.create_task(self._sender.run(), name=f"hush-sender-{self._name}")
+        self._background, self._sources = Background(), set()
+        self._background.start(self._sender.run(), f"hush-sender-{self._name}")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        sending, state, lock = self._sending, self._state, self._lock
-        self._sending = self._sender = self._state = self._lock = None
-        if sending is None or state is None or lock is None:
+        state, lock, background = self._state, self._lock, self._background
+        self._sender = self._state = self._lock = None
+        if state is None or lock is None:
             return
-        running = [*self._answering.values(), sending]
-        self._answering = {}
-        for task in running:
-            task.cancel()
         try:
-            await asyncio.wait(running)
+            await background.stop()
         finally:
             try:
                 await state.close()
             finally:
                 lock.release()
-        for task in running:
-            if not task.cancelled() and (bug := task.exception()) is not None:
-                raise bug
+        background.check()
 
     async def report(
         self,
@@ -187,7 +183,7 @@ class Gateway:
         """
         sender, _ = self._running()
         topic = _topic(task_id)
-        if (device, task_id) in self._answering:
+        if (device, task_id) in self._sources:
             raise ValueError(f"{task_id} is answered from a source already")
         answering = Answering(
             task_id,
@@ -198,7 +194,8 @@ class Gateway:
             clock=self._clock,
         )
         sender.want(topic)
-        self._answering[device, task_id] = asyncio.create_task(answering.run(), name=f"hush-answer-{task_id}")
+        self._sources.add((device, task_id))
+        self._background.start(answering.run(), f"hush-answer-{task_id}")
 
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
         """The task published under an id, waiting for it if need be.

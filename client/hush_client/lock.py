@@ -7,6 +7,7 @@ and lets go of it when the process ends, however it ends: after SIGKILL there is
 import asyncio
 import os
 import sys
+import weakref
 from pathlib import Path
 
 from hush_client.state import unusable
@@ -27,10 +28,10 @@ _PAUSE_SECONDS = 0.05
 
 
 class Lock:
-    """The lock of a state directory, held until `release`."""
+    """The lock of a state directory, held until `release`, or until nobody refers to it any more."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._close = weakref.finalize(self, os.close, descriptor)
 
     @classmethod
     async def acquire(cls, directory: Path) -> "Lock":
@@ -52,7 +53,7 @@ class Lock:
 
     def release(self) -> None:
         """Let the next one in."""
-        os.close(self._descriptor)
+        self._close()
 
 
 def _try(directory: Path) -> int | None:

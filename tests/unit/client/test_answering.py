@@ -191,6 +191,28 @@ async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_wit
     assert len(values) == 2
 
 
+async def test_a_budget_that_is_spent_while_the_source_is_asked_is_not_spent_twice(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async def measure() -> float:
+        asked.append((await g.report("d", "second", 172.0)).status)
+        return 172.0
+
+    asked: list[str] = []
+    broker = FakeTransport()
+    broker.retained[task_topic("second")] = make_heights(id="second")
+    async with gateway(broker, tmp_path, clock, policy=Policy(lifetime=Fraction(1))) as g:
+        g.answer("d", "heights", measure)
+        await until(lambda: asked)
+        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))  # wakes it: it would answer again
+        await until(lambda: g.tasks()["heights"].epsilon != 1)
+        g.answer("witness", "heights", Source(172.0))
+        await until(lambda: len(broker.arrived) == 2)
+        assert (await g.ledger("d")).spent == 1
+        assert (await g.ledger("witness")).spent == Fraction(1, 2)
+    assert asked == ["sent"]
+
+
 async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

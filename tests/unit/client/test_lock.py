@@ -1,5 +1,6 @@
 """One sender for one state: whoever comes second is told, and a killed one leaves nothing behind."""
 
+import gc
 import os
 import sqlite3
 import subprocess
@@ -113,6 +114,13 @@ async def test_the_ledger_can_be_read_while_a_gateway_sends(tmp_path: Path) -> N
 def _charges(connection: sqlite3.Connection) -> int:
     (count,) = connection.execute("SELECT count(*) FROM charge").fetchone()
     return int(count)
+
+
+async def test_a_lock_that_nobody_refers_to_is_released(tmp_path: Path) -> None:
+    lock = await Lock.acquire(tmp_path)
+    del lock
+    gc.collect()
+    (await Lock.acquire(tmp_path)).release()
 
 
 async def test_a_directory_that_cannot_be_locked_is_named(tmp_path: Path) -> None:

@@ -192,6 +192,26 @@ async def test_a_gateway_that_is_closed_while_its_connection_is_lost_ends(tmp_pa
                 await asyncio.sleep(0)
 
 
+async def test_a_mistake_of_ours_is_logged_at_once_and_raised_at_the_close(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = FakeTransport()
+    gateway = Gateway(broker, name="g", state=tmp_path, spread=0)
+
+    def fail() -> None:
+        raise LookupError("planted")
+
+    broker.on_publish = fail
+    with caplog.at_level(logging.ERROR, "hush_client"):
+        await gateway.__aenter__()
+        assert (await gateway.report("d", "heights", 172.0)).status == "queued"
+        with pytest.raises(ExceptionGroup) as caught:
+            await gateway.__aexit__(None, None, None)
+    assert caught.group_contains(LookupError, match="planted")
+    assert "hush-sender-g ended by a mistake (ExceptionGroup)" in caplog.text
+    assert await charges_and_waiting(tmp_path) == (1, 1)
+
+
 async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broker = FakeTransport()
     with caplog.at_level(logging.WARNING, "hush_client"):
