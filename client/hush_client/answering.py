@@ -124,7 +124,9 @@ class Answering:
         now = self._clock()
         upcoming = 0 if round_ is None else round_ + 1
         opens = task.round_opens(upcoming) if upcoming < task.rounds else None
-        pause = min(opens - now, timedelta(seconds=_LOOK)).total_seconds() if opens is not None else _LOOK
+        pause = _LOOK
+        if opens is not None and opens > now:  # else it is always open, or closed for good
+            pause = min(opens - now, timedelta(seconds=_LOOK)).total_seconds()
         if round_ is not None and (task.digest, round_) != self._settled:
             pause = min(pause, self._retry_at - asyncio.get_running_loop().time())
         return max(pause, 0.01)

@@ -152,6 +152,7 @@ class Gateway:
             DomainError: the domain of the task does not admit the value; nothing was drawn or spent.
             StateError: the disk is full, or the state damaged; nothing was spent or sent.
         """
+        _check_name(device)
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         sender, _ = self._running()
         receipt, sequence = await self._store(device, await self.task(task_id, timeout=timeout), value, epsilon)
@@ -181,6 +182,7 @@ class Gateway:
             TaskError: the id is none.
             ValueError: this device answers this task from a source already.
         """
+        _check_name(device)
         sender, _ = self._running()
         topic = _topic(task_id)
         if (device, task_id) in self._sources:
@@ -259,8 +261,6 @@ class Gateway:
         return await state.run(partial(preview, question=self._question(device, task, None)))
 
     def _question(self, device: str, task: Task, value: object, epsilon: Fraction | None = None) -> Question:
-        if not device:
-            raise ValueError("a device needs a name")
         now = self._clock()
         delay = draw_delay(self._spread, task, now)
         return Question(
@@ -285,6 +285,11 @@ class Gateway:
         if not sender.ever_connected:
             return BrokerError(self._transport.name, "no connection yet; check the address, or wait longer")
         return BrokerError(self._transport.name, f"no task {task_id!r} on this broker: publish it, or check the name")
+
+
+def _check_name(device: str) -> None:
+    if not device:
+        raise ValueError("a device needs a name")
 
 
 def _topic(task_id: str) -> str:

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from fake_transport import FakeTransport, make_heights
 
 from hush_client import Client, Gateway, Policy
+from hush_client.answering import Answering
+from hush_client.catalogue import Catalogue
 from hush_common.codec import Frame, decode
 from hush_common.errors import TaskError
 from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task_file import decode_task, make_task
 from hush_common.topics import task_topic
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -226,6 +229,24 @@ async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
     assert source.calls == 1
 
 
+@pytest.mark.parametrize(
+    ("day", "pause"), [(-9, 3600), (-0.01, 864), (0.99, 864), (1.5, 3600), (2.5, 3600), (40, 3600)]
+)
+async def test_a_source_sleeps_until_there_may_be_something_to_do(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, day: float, pause: float
+) -> None:
+    async def unused(*_: object) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr("hush_client.answering._LOOK", 3600.0)
+    answering = Answering("heights", Source(1), preview=unused, store=unused, catalogue=Catalogue(), clock=clock)
+    task = decode_task(make_heights(**DAILY, closes="2026-02-01T00:00:00Z"))
+    clock.time = START + timedelta(days=day)
+    round_ = task.current_round(clock.time)
+    answering._settled = None if round_ is None else (task.digest, round_)
+    assert answering._pause(task, round_) == pytest.approx(pause)
+
+
 async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Clock) -> None:
     async with gateway(FakeTransport(), tmp_path, clock) as g:
         g.answer("d", "later", Source(1))
@@ -233,6 +254,10 @@ async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Cl
             g.answer("d", "later", Source(2))
         with pytest.raises(TaskError, match="is not a task id"):
             g.answer("d", "No Id", Source(1))
+        with pytest.raises(ValueError, match="needs a name"):
+            g.answer("", "heights", Source(1))
+        with pytest.raises(ValueError, match="needs a name"):
+            await g.report("", "heights", 172.0)
 
 
 @pytest.mark.parametrize(
