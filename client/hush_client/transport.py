@@ -29,10 +29,13 @@ class MqttTransport:
         url: address and login.
         identifier: head of the MQTT client id; a random tail follows, so that two runs never evict each other.
         window: most messages in flight.
+
+    Raises:
+        BrokerError: `url` is no address of a broker.
     """
 
-    def __init__(self, url: BrokerUrl, identifier: str, *, window: int = 64) -> None:
-        self._url = url
+    def __init__(self, url: BrokerUrl | str, identifier: str, *, window: int = 64) -> None:
+        self._url = BrokerUrl.parse(url) if isinstance(url, str) else url
         self._identifier = identifier
         self._window = window
 

@@ -65,8 +65,7 @@ async def test_a_broker_that_acknowledges_and_hangs_up_has_the_report(tmp_path: 
 
 async def test_an_acknowledgement_that_comes_twice_does_no_harm(tmp_path: Path) -> None:
     async with ScriptedBroker(*[(Packet.PUBLISH, twice)] * 2).running() as broker:
-        url = BrokerUrl.parse(broker.url)
-        async with Gateway(MqttTransport(url, "g"), name="g", state=tmp_path, spread=0) as gateway:
+        async with Gateway(MqttTransport(broker.url, "g"), name="g", state=tmp_path, spread=0) as gateway:
             receipts = [await gateway.report(device, "heights", 172.0, timeout=60) for device in "abc"]
         assert [receipt.status for receipt in receipts] == ["sent"] * 3
         assert len(broker.published) == len(set(broker.published)) == 3

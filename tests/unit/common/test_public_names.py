@@ -1,12 +1,16 @@
 """Every module says what it offers, sorted, and offers what it says."""
 
 import importlib
+import inspect
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import hush_client
+from hush_client import Client, SyncClient
 
 PACKAGES = ["hush_common", "hush_client", "hush_aggregator", "hush_simulations"]
 
@@ -23,6 +27,23 @@ def test_the_client_offers_few_names_sorted_and_typed() -> None:
     assert len(hush_client.__all__) <= 10
     assert hush_client.__all__ == sorted(hush_client.__all__)
     assert (Path(hush_client.__file__).parent / "py.typed").exists()
+
+
+def test_the_client_loads_no_third_party_until_it_is_used() -> None:
+    probe = "import sys; from hush_client import Client, Gateway, Policy, Receipt, SyncClient; "
+    probe += "sys.exit(' '.join({'aiomqtt', 'paho', 'pydantic', 'typer', 'numpy'} & set(sys.modules)) or 0)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_blocking_client_offers_what_the_other_one_does() -> None:
+    def names(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert names(SyncClient) == names(Client)
+    for name in [*names(Client), "__init__"]:
+        one, other = (inspect.signature(getattr(kind, name)).parameters for kind in (Client, SyncClient))
+        assert list(one.values()) == list(other.values()), name
 
 
 @pytest.mark.parametrize("name", modules())
