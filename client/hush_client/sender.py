@@ -109,10 +109,12 @@ class Sender:
                 group.create_task(self._delete_for_ever(), name="hush-delete")
                 group.create_task(self._connect_for_ever(), name="hush-connect")
         finally:
-            for waiter in self._waiters.values():
-                if not waiter.done():
-                    waiter.set_result(False)
-            await self._delete()
+            try:
+                await self._delete()
+            finally:
+                for waiter in self._waiters.values():
+                    if not waiter.done():
+                        waiter.set_result(False)
 
     async def _connect_for_ever(self) -> None:
         delay, loop = _FIRST_DELAY, asyncio.get_running_loop()
