@@ -229,7 +229,11 @@ def test_a_sticky_task_splits_its_epsilon_over_the_reports_of_its_memory() -> No
 
 def test_a_published_sticky_task_says_so_and_a_fresh_one_needs_no_word() -> None:
     sticky = make_task(STICKY)
-    assert json.loads(sticky.payload)["repeat"] == "sticky"
+    assert sticky.payload == (
+        b'{"domain":{"kind":"number","lower":120.0,"outside":"clamp","unit":"cm","upper":220.0},"epsilon":"1",'
+        b'"id":"heights","levels":1,"mechanism":"multilevel","opens":"2026-01-01T00:00:00Z","repeat":"sticky",'
+        b'"round_every":"1d","rounds":4}'
+    )
     assert decode_task(sticky.payload) == sticky
     assert make_task({**DAILY, "repeat": "fresh"}).payload == make_task(DAILY).payload
     assert sticky.digest != make_task({**DAILY, "mechanism": "multilevel", "levels": 1}).digest
