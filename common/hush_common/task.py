@@ -86,7 +86,7 @@ class Task:
         opens: when the first round opens (aware datetime); None is always open.
         closes: when the task stops counting reports; None is never.
         enrolled: how many devices were asked, where that is known; it bounds what silence may hide.
-        payload: the published bytes, exactly.
+        payload: the published bytes, exactly; without them no device can answer.
 
     Raises:
         TaskError: naming the field and the remedy.
@@ -202,7 +202,15 @@ class Task:
 
     @cached_property
     def digest(self) -> bytes:
-        """8 bytes that stand in every report: an answer to other bounds or another epsilon is never averaged in."""
+        """8 bytes that stand in every report: an answer to other bounds or another epsilon is never averaged in.
+
+        Raises:
+            TaskError: the task has no published bytes, and would be taken for any other that has none.
+        """
+        if not self.payload:
+            raise TaskError(
+                "payload", "is empty, so that no report could be bound to this task; read it by decode_task"
+            )
         return digest_of(self.payload)
 
     @property

@@ -174,3 +174,10 @@ def test_an_epsilon_in_floating_point_is_an_error_of_epsilon() -> None:
     inexact: Any = 0.5
     with pytest.raises(EpsilonError, match="not exact"):
         replace(TASK, epsilon=inexact)
+
+
+def test_a_task_without_published_bytes_binds_no_report() -> None:
+    with pytest.raises(TaskError, match="no report could be bound") as caught:
+        _ = TASK.digest
+    assert caught.value.field == "payload"
+    assert replace(TASK, payload=b"{}").digest
