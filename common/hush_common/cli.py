@@ -5,7 +5,7 @@ Nothing but typer is imported for `hush --help`, and a command whose extra is no
 
 import importlib
 import sys
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, cast
 
 import typer
 
@@ -78,21 +78,38 @@ def _forward(name: str, command: _Command) -> None:
             raise HushError(
                 f"hush {name} needs {error.name}, which is not installed; run: pip install 'hush[{command.extra}]'"
             ) from error
-        module.app(context.args, prog_name=f"hush {name}")
+        status = module.app(context.args, prog_name=f"hush {name}", standalone_mode=False)
+        raise typer.Exit(status if isinstance(status, int) else 0)
 
 
 for _name, _command in _COMMANDS.items():
     _forward(_name, _command)
 
 
+# typer exports this one kind of usage error, and not what all of them are.
+_UsageError = cast("type[Exception]", typer.BadParameter.__base__)
+
+
+def _usage(error: Exception) -> str:
+    """One line for an option or an argument that does not exist or cannot be read; the whole help for no command."""
+    context, message = getattr(error, "ctx", None), str(getattr(error, "message", error))
+    if "\n" in message:  # a bare `hush`: the help is the message
+        return message
+    remedy = f"; see {context.command_path} --help" if context is not None else ""
+    return f"hush: {getattr(error, 'format_message', lambda: message)().rstrip('.')}{remedy}"
+
+
 def main() -> None:
     """Entry point. A mistake of the user ends in one line on standard error, never in a traceback."""
     try:
-        app()
+        sys.exit(app(prog_name="hush", standalone_mode=False))
+    except _UsageError as error:
+        print(_usage(error), file=sys.stderr)
+        sys.exit(2)
     except HushError as error:
         print(f"hush: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         print("hush: stopped", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:

@@ -116,6 +116,9 @@ def test_planning_takes_less_than_a_second_even_where_nothing_helps() -> None:
     ("arguments", "words"),
     [
         ((), "give two of --people, --epsilon and --error"),
+        (("--nonsense",), "No such option: --nonsense"),
+        (("--people",), "Option '--people' requires an argument; see hush plan --help"),
+        (("--categories", "many"), "Invalid value for '--categories'"),
         (("--people", "10"), "--people: alone gives nothing; add --epsilon or --error"),
         (("--people", "10", "--epsilon", "1", "--error", "5%"), "two of them give the third; leave one out"),
         (("--people", "many", "--epsilon", "1"), "--people: 'many' is no number of people"),
@@ -197,6 +200,7 @@ def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        (("laplace", "gauss"), 2, "unexpected extra argument"),
         (("gauss",), 2, "MECHANISM: 'gauss' is none; there are laplace, multilevel, table"),
         (("table", "--epsilon", "0.7"), 2, "--epsilon: no table is shipped for 0.7; there are 1, 2, 4"),
         (("laplace", "--epsilon", "0"), 2, "--epsilon: 0 is outside"),

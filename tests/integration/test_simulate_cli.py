@@ -103,6 +103,8 @@ def test_a_persons_own_data_are_simulated_row_by_row(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("--clients", "0"), "--clients: 0 is outside"),
+        (("--clients",), "Option '--clients' requires an argument; see hush simulate --help"),
+        (("--client", "5"), "No such option: --client"),
         (("--clients", "-1"), "--clients: -1 is outside"),
         (("--epsilon", "nan"), "--epsilon: 'nan' is not a decimal number"),
         (("--confidence", "1"), "--confidence: 1 is not between 0 and 1"),
