@@ -1,11 +1,12 @@
 """Score: the truth of a simulation, which only a simulation knows, and whether the error bars cover it."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hush_aggregator.estimate import ANYTIME
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS
 from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_common.refusal import Refusal
 from hush_simulations.population import Value
@@ -50,12 +51,14 @@ def score(
     """
     match domain:
         case CategoryDomain(labels=labels):
-            columns: list[list[float]] = [[float(value == label) for value in values] for label in labels]
-            return _parts("categories", "label", labels, (result, columns, population_mean))
+            counts, n = Counter(values), len(values)
+            shares = [{REPORTERS: counts[label] / n} if n else {} for label in labels]
+            return _parts(("categories", "label"), labels, result, _with_population(shares, population_mean))
         case VectorDomain(coordinates=coordinates):
-            columns = [list(column) for column in zip(*_vectors(values), strict=True)] or [[] for _ in coordinates]
             names = [coordinate.name for coordinate in coordinates]
-            return _parts("coordinates", "name", names, (result, columns, population_mean))
+            columns = list(zip(*_vectors(values), strict=True)) or [()] * len(names)
+            means = [truth(column, None) for column in columns]
+            return _parts(("coordinates", "name"), names, result, _with_population(means, population_mean))
     mean = None if isinstance(population_mean, tuple) else population_mean
     truths = truth([value for value in values if isinstance(value, float | int)], mean)
     return Score(dict(truths), dict(covered(result, truths)), errors(result.get("mean"), truths))
@@ -71,8 +74,8 @@ def truth(values: Sequence[float], population_mean: float | None) -> dict[str, f
     Returns:
         `"reporters"`, the mean of the values (absent if nobody reported), and `"population"` if it is known.
     """
-    known = {} if population_mean is None else {"population": population_mean}
-    return ({"reporters": math.fsum(values) / len(values)} if values else {}) | known
+    known = {} if population_mean is None else {POPULATION: population_mean}
+    return ({REPORTERS: math.fsum(values) / len(values)} if values else {}) | known
 
 
 def covered(result: Mapping[str, Any], truths: Truth, kind: str = "intervals") -> dict[str, bool]:
@@ -107,15 +110,16 @@ def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) ->
     return accepted + sum(count for reason, count in refused.items() if reason != Refusal.DUPLICATE)
 
 
-def _parts(
-    many: str,
-    one: str,
-    names: Sequence[str],
-    known: tuple[Mapping[str, Any], Sequence[Sequence[float]], float | tuple[float, ...] | None],
-) -> Score:
-    result, columns, population = known
-    means = population if isinstance(population, tuple) else (None,) * len(names)
-    truths = [truth(column, mean) for column, mean in zip(columns, means, strict=True)]
+def _with_population(
+    truths: Sequence[dict[str, float]], population: float | tuple[float, ...] | None
+) -> list[dict[str, float]]:
+    if not isinstance(population, tuple):
+        return list(truths)
+    return [known | {POPULATION: mean} for known, mean in zip(truths, population, strict=True)]
+
+
+def _parts(words: tuple[str, str], names: Sequence[str], result: Mapping[str, Any], truths: Sequence[Truth]) -> Score:
+    many, one = words
     facts: Sequence[Mapping[str, Any]] = result.get(many) or [{}] * len(names)
     methods = result.get("methods", {})
     found = [

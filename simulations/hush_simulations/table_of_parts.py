@@ -13,6 +13,7 @@ __all__ = ["kind_of", "parts_table", "rounds_of_parts", "verdicts"]
 
 _DIGITS = 2  # of the standard error: a row has to fit into 80 columns
 _SHORTEST, _FIGURES = 12, 64  # columns of a terminal: for a name at least, and for what stands beside it
+_MOST_ROWS = 40
 _TARGETS = ("reporters", "population")
 _NAMES = {"categories": "label", "coordinates": "name"}
 
@@ -32,9 +33,11 @@ def parts_table(found: Mapping[str, Any], kind: str, width: int) -> Table:
     for name in ("true", "estimate", "off", f"{confidence} reporters", f"{confidence} population"):
         table.add_column(name, justify="right", no_wrap=True)
     facts = result.get(kind) or [{}] * len(found["truth"][kind])
-    rows = zip(facts, *(found[view][kind] for view in ("truth", "covered", "error")), strict=True)
-    for fact, truth, covered, error in rows:
-        table.add_row(*_cells(fact, truth, covered, error))
+    rows = list(zip(facts, *(found[view][kind] for view in ("truth", "covered", "error")), strict=True))
+    for place in _shown(rows):
+        table.add_row(*_cells(*rows[place]))
+    if len(rows) > _MOST_ROWS:
+        table.add_row(f"… {len(rows) - _MOST_ROWS} more")
     return table
 
 
@@ -68,6 +71,12 @@ def rounds_of_parts(rounds: Sequence[Mapping[str, Any]], kind: str) -> Table:
             *(_share(done["covered"][kind], target) for target in _TARGETS),
         )
     return table
+
+
+def _shown(rows: Sequence[tuple[Mapping[str, Any], ...]]) -> list[int]:
+    """The parts that get a row: all if they are few, else those of the largest estimates; coordinates as they come."""
+    places = sorted(range(len(rows)), key=lambda place: -float(rows[place][0].get("frequency", 0)))
+    return sorted(places[:_MOST_ROWS])
 
 
 def _cells(

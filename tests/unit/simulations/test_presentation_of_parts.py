@@ -57,6 +57,14 @@ async def test_a_table_of_categories_fits_into_80_columns_and_cuts_nothing_but_l
     assert any("joint, reporters" in line for line in lines)
 
 
+async def test_of_very_many_categories_the_largest_estimates_have_a_row() -> None:
+    found, _, outcome = await run(with_labels(100))
+    text = table(found, outcome)
+    assert "… 60 more" in text
+    largest = max(found["result"]["categories"], key=lambda fact: fact["frequency"])["label"]
+    assert largest[:12] in text
+
+
 async def test_an_interval_that_misses_is_marked() -> None:
     found, _, outcome = await run(with_labels(3))
     for target in ("reporters", "population"):
