@@ -3,12 +3,22 @@
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from servers import Mosquitto, need
 
 # A run that was started in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    """A directory in memory where there is one, for tests of thousands of commits that are not about the disk."""
+    memory = Path("/dev/shm")  # noqa: S108 - the directory in it is made safely
+    with TemporaryDirectory(prefix="hush-", dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)
 
 
 @pytest.fixture
