@@ -48,7 +48,7 @@ def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callab
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
             lambda counted: progress.update(bar, completed=counted),
-            lambda result: live.update(Group(progress, _table(result))),
+            lambda result: live.update(Group(progress, _table(result)) if bands(result) else progress),
         )
 
 
@@ -56,7 +56,7 @@ def caption(result: Mapping[str, Any]) -> str:
     """What the band is, so that nobody takes it for the final interval."""
     confidence = f"{100 * result['confidence']:g} %"
     if "categories" in result:
-        return f"so far; the {confidence} bands, all at once, may be watched; final intervals are narrower"
+        return f"so far; {confidence} bands that may be watched, all at once; final ones are narrower"
     if "coordinates" in result:
         return f"so far; each {confidence} band may be watched; the final intervals are narrower"
     return f"so far; the {confidence} band may be watched; the final intervals are narrower"

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -40,7 +41,7 @@ def print_table(found: Mapping[str, Any], outcome: Outcome, console: Console | N
         out.print(_rounds(found) if kind is None else rounds_of_parts(found["rounds"], kind))
         out.print(_grid(_costs(found)))
     elif kind is not None:
-        out.print(parts_table(found, kind, out.width))
+        out.print(Padding(parts_table(found, kind, out.width), (0, 0, 0, 1)))
         out.print(_grid(chain(verdicts(found, kind), _costs(found))))
     else:
         out.print(_grid(chain(_answer(found), _costs(found))))

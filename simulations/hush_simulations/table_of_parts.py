@@ -12,7 +12,7 @@ from hush_simulations.wording import Wording
 __all__ = ["kind_of", "parts_table", "rounds_of_parts", "verdicts"]
 
 _DIGITS = 2  # of the standard error: a row has to fit into 80 columns
-_SHORTEST, _FIGURES = 12, 64  # columns of a terminal: for a name at least, and for what stands beside it
+_SHORTEST, _FIGURES = 12, 63  # columns of a terminal: for a name at least, and for what stands beside it
 _MOST_ROWS = 40
 _TARGETS = ("reporters", "population")
 _NAMES = {"categories": "label", "coordinates": "name"}

@@ -146,6 +146,7 @@ def test_of_categories_the_most_frequent_are_seen_live_with_their_joint_bands() 
     assert [line.name for line in lines] == ["l1", "l3", "l4", "l0", "l5"]
     assert lines[0].band == "32.00 to 48.00 %"
     assert "all at once" in caption(CATEGORIES)
+    assert len(caption(CATEGORIES)) <= 80
 
 
 def test_of_coordinates_the_first_that_were_drawn_are_seen_live() -> None:
