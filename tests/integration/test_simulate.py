@@ -133,6 +133,7 @@ async def test_each_device_spends_the_epsilon_that_it_chose() -> None:
 async def test_who_looks_sees_the_estimate_grow_and_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_FIRST_LOOK_S", 0)
     monkeypatch.setattr(runner, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(runner, "_LOOK_SHARE", float("inf"))
     seen: list[int] = []
     await simulate(plan(count=3000, engine="memory"), None, lambda result: seen.append(result["n"]))
     assert seen == sorted(seen)
