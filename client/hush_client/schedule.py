@@ -3,7 +3,7 @@
 How long a draw takes depends on the noise that it draws, and a gateway asks its devices in some order: a report that
 left as soon as it was drawn would tell a watcher of the network a little of both. So every report gets a delay,
 uniform over a window and independent of value and noise, that runs from before the draw began; reports leave in the
-order in which their delays end.
+order in which their delays end. Only one whose delay ends before it is on the disk leaves as soon as it is.
 """
 
 import asyncio
