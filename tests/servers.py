@@ -90,7 +90,7 @@ class Mosquitto:
 
     def _wait_until_ready(self) -> None:
         ports = [self.port, *self.listeners]
-        for _ in range(200):
+        for _ in range(1000):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", ports[0])) == 0:
                     ports.pop(0)

@@ -102,8 +102,8 @@ class Gateway:
             lock.release()
             raise
         self._lock = lock
+        self._catalogue, self._background, self._sources = Catalogue(), Background(), set()
         self._sender = Sender(self._transport, self._state, self._catalogue.receive, self._clock)
-        self._background, self._sources = Background(), set()
         self._background.start(self._sender.run(), f"hush-sender-{self._name}")
         return self
 
@@ -141,7 +141,8 @@ class Gateway:
             device: whose answer and whose ledger; any text, never sent.
             task_id: id of a published task.
             value: the private value. It is perturbed here, and neither stored nor logged.
-            timeout: seconds to wait for the task and for the acknowledgement; None waits for ever, 0 not at all.
+            timeout: seconds to wait for the task and for the acknowledgement; None waits for ever, 0 not at all. Where
+                it is shorter than the spread, the receipt mostly says `"queued"`.
             epsilon: which total to take of those that the task offers; None takes the dearest that the limits of the
                 device admit. Choose it without regard to the value: which one it was is public.
 

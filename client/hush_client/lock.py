@@ -32,6 +32,7 @@ class Lock:
 
     def __init__(self, descriptor: int) -> None:
         self._close = weakref.finalize(self, os.close, descriptor)
+        _HELD.add(self)
 
     @classmethod
     async def acquire(cls, directory: Path) -> "Lock":
@@ -54,6 +55,19 @@ class Lock:
     def release(self) -> None:
         """Let the next one in."""
         self._close()
+
+
+_HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a process that was forked: its copies of our descriptors would keep the locks after we are gone."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _try(directory: Path) -> int | None:

@@ -145,9 +145,17 @@ def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> Non
 def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto, tmp_path: Path) -> None:
     hush("ledger")
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "HUSH_BROKER": mosquitto.url}
-    command = [str(HUSH), "report", "heights", "172", "--device", "d", "--json"]
-    children = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) for _ in range(3)]
-    receipts = [json.loads(child.communicate(timeout=60)[0]) for child in children]
+    arguments = ("report", "heights", "172", "--device", "d", "--json")
+    command = [str(HUSH), *arguments]
+    pipe = subprocess.PIPE
+    children = [subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment, text=True) for _ in range(3)]
+    receipts = []
+    for child in children:
+        said, complained = child.communicate(timeout=60)
+        if child.returncode:  # a busy machine may let one wait for its turn in vain: it may try again
+            assert_one_line(complained, "another client is sending from this state")
+            said = hush(*arguments).stdout
+        receipts.append(json.loads(said))
     assert sorted(receipt["status"] for receipt in receipts) == ["already_answered", "already_answered", "sent"]
     assert len({receipt["report_id"] for receipt in receipts}) == 1
 

@@ -23,7 +23,7 @@ async def main():
     broker = FakeTransport()
     async with Gateway(broker, name="g", state=directory, spread=0) as gateway:
         before = [await gateway.report(f"d{i}", "heights", 172.0) for i in range(3)]
-        limit(max(file.stat().st_size for file in directory.iterdir()) + 30_000)
+        limit(max(file.stat().st_size for file in directory.iterdir()) + 200_000)
         sent, error = 3, ""
         while not error and sent < 200:
             try:

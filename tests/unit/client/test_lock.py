@@ -36,10 +36,11 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hush_client.lock._PATIENCE_SECONDS", 0.1)
 
 
-def hold(directory: Path) -> subprocess.Popen[bytes]:
-    """A process that keeps a gateway open on `directory`."""
+def run(program: str, directory: Path) -> subprocess.Popen[bytes]:
+    """A process of its own that does something with the state in `directory`."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.Popen([sys.executable, "-c", HOLD, str(directory)], stdout=subprocess.PIPE, env=environment)
+    command = [sys.executable, "-W", "ignore", "-c", program, str(directory)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
 async def test_a_second_gateway_on_the_same_state_is_refused_with_the_directory_and_the_remedy(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ class _Release:
 
 
 async def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:
-    with hold(tmp_path) as holder:
+    with run(HOLD, tmp_path) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"holding\n"
         with pytest.raises(StateError, match="another client is sending"):
@@ -94,6 +95,27 @@ async def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:
         holder.wait(30)
     async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("d", "heights", 140.0)).status == "already_answered"
+
+
+FORK = """
+import asyncio, os, sys, time
+from pathlib import Path
+from hush_client.lock import Lock
+
+lock = asyncio.run(Lock.acquire(Path(sys.argv[1])))
+if os.fork():
+    os._exit(0)
+print("forked", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_process_that_was_forked_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with run(FORK, tmp_path) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"forked\n"
+        assert parent.wait(30) == 0  # the child lives on until its input ends
+        (await Lock.acquire(tmp_path)).release()
 
 
 async def test_a_gateway_whose_state_cannot_be_opened_keeps_no_lock(tmp_path: Path) -> None:

@@ -93,11 +93,13 @@ def test_one_that_cannot_open_its_state_leaves_no_thread_behind(tmp_path: Path) 
 
 
 def test_a_closed_one_says_so_and_can_be_opened_again(tmp_path: Path) -> None:
-    c = client(FakeTransport(), tmp_path)
+    broker = FakeTransport()
+    c = client(broker, tmp_path)
     with pytest.raises(RuntimeError, match="inside `with`"):
         c.report("heights", 172.0)
     for status in ("sent", "already_answered"):
         with c:
+            assert c.tasks() == {}  # what was learned before may have been withdrawn
             assert c.report("heights", 172.0).status == status
             with pytest.raises(RuntimeError, match="open already"):
                 c.__enter__()
