@@ -53,7 +53,7 @@ async def gateways() -> AsyncIterator[Gateways]:
         str(tests / "crash_child.py"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(tests)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tests), *sys.path))},
     )
     try:
         yield Gateways(process)
