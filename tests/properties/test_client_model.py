@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -49,16 +48,9 @@ _TASKS: dict[str, dict[str, object]] = {
     "dear": {"epsilon": "2"},  # with the others it exceeds the lifetime's limit
     "too-dear": {"epsilon": "3"},
 }
-_DEVICES = ("a", "b")
-
-
-class Wire(FakeTransport):
-    """The broker; what a faulty client would send is decided here."""
-
-    redraw = False
-
-    def __init__(self) -> None:
-        super().__init__(retained={task_topic(name): make_heights(id=name, **_TASKS[name]) for name in _TASKS})
+_SOME_TASK = st.sampled_from(tuple(_TASKS))
+_PAUSE = st.sampled_from([0.01, 0.1, 0.3, 1.0, 3.0, 40.0])
+_DEVICES = ("a", "b", "c", "d")
 
 
 def ids(payload: bytes) -> list[str]:
@@ -70,7 +62,9 @@ def ids(payload: bytes) -> list[str]:
 class Life:
     """One process of the gateway, with a loop of its own and a directory that the next life gets a copy of."""
 
-    def __init__(self, wire: Wire, directory: Path, clock: Any, fate: Any) -> None:  # noqa: ANN401 - callables
+    def __init__(
+        self, wire: FakeTransport, directory: Path, clock: Callable[[VirtualLoop], datetime], fate: Callable[[], Fate]
+    ) -> None:
         self.loop = VirtualLoop()
         self.directory = directory
         self.transport = FlakyTransport(wire, fate)
@@ -80,8 +74,8 @@ class Life:
             state=directory,
             policy=_LIMITS,
             clock=partial(clock, self.loop),
-            spread=2,
-            capacity=5,
+            spread=0.5,
+            capacity=8,
         )
         self.calls: deque[asyncio.Task[Receipt | None]] = deque()
         self.loop.run_until_complete(self.gateway.__aenter__())
@@ -94,6 +88,14 @@ class Life:
                 return None
 
         self.calls.append(self.loop.create_task(call()))
+
+    def ask_a_source(self, device: str, task: str, value: float | None) -> None:
+        async def source() -> float | None:
+            await asyncio.sleep(0.1)
+            return value
+
+        with suppress(ValueError):  # there is one already
+            self.gateway.answer(device, task, source)
 
     async def send_all(self) -> bool:
         """Let everybody who asks now be answered, and send what waits; False if some of it waits in the end."""
@@ -129,8 +131,8 @@ class GatewayModel(RuleBasedStateMachine):
         self.randomness.start()
         self.root = Path(tempfile.mkdtemp(dir=directory))
         self.lives = 0
-        self.wire = Wire()
-        self.wire.on_publish = self.on_publish
+        tasks = {task_topic(name): make_heights(id=name, **_TASKS[name]) for name in _TASKS}
+        self.wire = FakeTransport(retained=tasks, on_publish=self.on_publish)
         self.fates: deque[Fate] = deque()
         self.jumped = timedelta(0)
         self.charged: dict[Key, str] = {}
@@ -159,16 +161,27 @@ class GatewayModel(RuleBasedStateMachine):
 
     # What may happen
 
-    @rule(device=st.sampled_from(_DEVICES), task=st.sampled_from(tuple(_TASKS)), turns=st.integers(0, 40))
+    @rule(device=st.sampled_from(_DEVICES), task=_SOME_TASK, turns=st.integers(0, 40))
     def report(self, device: str, task: str, turns: int) -> None:
         self.life.ask(device, task, timeout=3)
         self.life.loop.turn(turns)
 
-    @rule(device=st.sampled_from(_DEVICES), task=st.sampled_from(tuple(_TASKS)), count=st.integers(2, 4))
-    def report_at_once(self, device: str, task: str, count: int) -> None:
-        for _ in range(count):
-            self.life.ask(device, task, timeout=0)
-        self.life.loop.turn(2)
+    @rule(
+        devices=st.lists(st.sampled_from(_DEVICES), min_size=2, max_size=6),
+        task=_SOME_TASK,
+        fates=st.lists(st.sampled_from(Fate), max_size=6),
+        seconds=_PAUSE,
+    )
+    def report_at_once(self, devices: list[str], task: str, fates: list[Fate], seconds: float) -> None:
+        self.fates.extend(fates)
+        for device in devices:
+            self.life.ask(device, task, timeout=3)
+        self.wait(seconds)
+
+    @rule(device=st.sampled_from(_DEVICES), task=_SOME_TASK, value=st.sampled_from([150.0, None]))
+    def answer_from_a_source(self, device: str, task: str, value: float | None) -> None:
+        self.life.loop.call_soon(self.life.ask_a_source, device, task, value)
+        self.life.loop.turn(5)
 
     @precondition(lambda self: self.life.calls)
     @rule(turns=st.integers(0, 20))
@@ -181,10 +194,6 @@ class GatewayModel(RuleBasedStateMachine):
         if self.planted == "refund":
             self.execute("DELETE FROM charge", "DELETE FROM account", "DELETE FROM outbox")
 
-    @rule(fates=st.lists(st.sampled_from(Fate), min_size=1, max_size=4))
-    def trouble(self, fates: list[Fate]) -> None:
-        self.fates.extend(fates)
-
     @rule()
     def drop(self) -> None:
         self.life.transport.drop()
@@ -193,7 +202,7 @@ class GatewayModel(RuleBasedStateMachine):
     def reach(self, reachable: bool) -> None:
         self.life.transport.reachable = reachable
 
-    @rule(seconds=st.sampled_from([0.01, 0.3, 3.0, 40.0]))
+    @rule(seconds=_PAUSE)
     def wait(self, seconds: float) -> None:
         self.life.loop.run_until_complete(asyncio.sleep(seconds))
 
@@ -201,7 +210,7 @@ class GatewayModel(RuleBasedStateMachine):
     def set_the_clock(self, days: float) -> None:
         self.jumped += timedelta(days=days)
 
-    @rule(task=st.sampled_from(tuple(_TASKS)), upper=st.sampled_from([220.0, 221.0]))
+    @rule(task=_SOME_TASK, upper=st.sampled_from([220.0, 221.0]))
     def change_a_task(self, task: str, upper: float) -> None:
         domain = {"kind": "number", "lower": 120.0, "upper": upper}
         self.wire.publish_task(task_topic(task), make_heights(id=task, **_TASKS[task], domain=domain))
@@ -212,9 +221,10 @@ class GatewayModel(RuleBasedStateMachine):
         self.life.end()
         self.life = self.begin(self.life.directory)
 
-    @rule()
-    def crash(self) -> None:
+    @rule(turns=st.integers(0, 40))
+    def crash(self, turns: int) -> None:
         """The files stay as they are at this very moment; nothing that the dead life still does reaches anybody."""
+        self.life.loop.turn(turns)
         dead = self.life
         birth = dead.directory.with_suffix(".birth")
         dead.transport.reachable = False
@@ -238,6 +248,9 @@ class GatewayModel(RuleBasedStateMachine):
         if self.planted == "forget":
             self.execute("DELETE FROM outbox")
 
+    def arrived(self) -> set[str]:
+        return {report_id for _, payload in self.wire.arrived for report_id in ids(payload)}
+
     def same_bytes(self, report_id: str, payload: bytes) -> None:
         if self.bytes.setdefault(report_id, payload) != payload:
             self.faults.append("a report changed its bytes")
@@ -257,13 +270,15 @@ class GatewayModel(RuleBasedStateMachine):
             assert receipt.status in ("sent", "queued", "already_answered")
             assert receipt.report_id in self.charged.values()
             if receipt.status == "sent":
-                assert receipt.report_id in {one for _, payload in self.wire.arrived for one in ids(payload)}
+                assert receipt.report_id in self.arrived()
 
     def look(self) -> None:
         """Compare the files with what was seen of them before."""
         file = self.life.directory / FILE_NAME
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as reader:
             charges = reader.execute("SELECT device, task, round, report_id, epsilon FROM charge").fetchall()
+            changed = reader.execute("SELECT 1 FROM charge GROUP BY device, task HAVING count(DISTINCT digest) > 1")
+            assert changed.fetchall() == [], "two tasks were answered under one id"
             accounts = dict(reader.execute("SELECT device, spent FROM account"))
             waiting = reader.execute("SELECT payload FROM outbox").fetchall()
         charged = {(device, task, round_): report_id.hex() for device, task, round_, report_id, _ in charges}
@@ -284,9 +299,12 @@ class GatewayModel(RuleBasedStateMachine):
         self.fates.clear()
         self.life.transport.reachable = True
         self.life.transport.drop()
-        assert self.life.loop.run_until_complete(self.life.send_all()), "reports wait for ever"
-        self.look()
-        assert {one for _, payload in self.wire.arrived for one in ids(payload)} == set(self.charged.values())
+        for _ in range(5):  # a source may answer while the others are being sent
+            assert self.life.loop.run_until_complete(self.life.send_all()), "reports wait for ever"
+            self.look()
+            if self.arrived() == set(self.charged.values()):
+                return
+        raise AssertionError("what was charged and what arrived are not the same")
 
     def teardown(self) -> None:
         try:
@@ -318,7 +336,7 @@ def run(machine: Callable[[], GatewayModel], how: settings) -> None:
     run_state_machine_as_test(machine, settings=how)  # type: ignore[arg-type]  # any factory will do
 
 
-@pytest.mark.parametrize("runs", [60, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("runs", [100, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_no_sequence_of_accidents_loses_doubles_or_changes_a_report(memory_path: Path, runs: int) -> None:
     run(lambda: GatewayModel(memory_path), settings(REPEATABLE, max_examples=runs))
 
@@ -327,7 +345,7 @@ def test_no_sequence_of_accidents_loses_doubles_or_changes_a_report(memory_path:
     ("planted", "words"),
     [
         ("redraw", "bytes"),
-        ("forget", "=="),
+        ("forget", "not the same"),
         ("refund", "a charge was forgotten"),
         ("backup", "a charge was forgotten"),
     ],
