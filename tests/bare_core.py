@@ -46,29 +46,33 @@ from hush_common.task import Task
 from hush_common.task_file import decode_task, make_task
 from hush_common.topics import report_topic
 
+NUMBER = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
+DAILY = {"rounds": 9, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "repeat": "sticky"}
+HABIT = {"id": "habit", "epsilon": "1", "domain": {"kind": "bit"}} | DAILY
+
 
 async def main(directory: Path) -> dict[str, object]:
-    domain = {"kind": "number", "lower": 120.0, "upper": 220.0}
-    task = decode_task(make_task({"id": "heights", "epsilon": "1", "domain": domain}).payload)
+    task, habit = (decode_task(make_task(document).payload) for document in (NUMBER, HABIT))
     by_hand = Task(id="heights", epsilon=Fraction(1), mechanism="laplace", domain=NumberDomain(120.0, 220.0))
     state = await State.open(directory)
     name = await state.run(device_name)
-    question = Question(name, task, 172.0, report_topic(task.id, name), Policy(), datetime.now(UTC))
-    receipt, _ = await state.run(partial(answer, question=question, rng=SystemRng()))
+    policy, topic = Policy(sticky=True), report_topic(task.id, name)
+    for asked, value, day in ((task, 172.0, 1), (habit, True, 1), (habit, True, 2)):
+        question = Question(name, asked, value, topic, policy, datetime(2026, 1, day, tzinfo=UTC))
+        await state.run(partial(answer, question=question, rng=SystemRng()))
     await state.close()
     state = await State.open(directory)
-    (entry,) = await state.run(partial(outbox.page, after=0, limit=10))
-    (charge,) = await state.run(partial(ledger.charges, device=name, purpose=task.purpose))
+    entries = await state.run(partial(outbox.page, after=0, limit=10))
+    charges = await state.run(partial(ledger.charges, device=name, purpose=""))
     await state.close()
-    frame = decode(entry.payload)
-    if not isinstance(frame, Frame) or not task.randomizer.admits(frame.reports[0].body):
-        raise SystemExit(f"{frame} is no report of this task")
+    reports = [frame.reports[0] for entry in entries if isinstance(frame := decode(entry.payload), Frame)]
     return {
-        "status": receipt.status,
-        "topic": entry.topic == report_topic(task.id, name),
-        "same report": receipt.report_id == charge.report_id.hex() == frame.reports[0].id.hex(),
+        "charged": [[charge.task, charge.kind, str(charge.epsilon)] for charge in charges],
+        "same reports": {charge.report_id for charge in charges} == {report.id for report in reports},
         "same task": replace(task, payload=b"") == by_hand,
-        "charged": str(charge.epsilon),
+        "admitted": task.randomizer.admits(reports[0].body),
+        "remembered": reports[1].body == reports[2].body,
+        "sent to": [entry.topic == topic for entry in entries],
     }
 
 

@@ -17,15 +17,16 @@ def bare(tmp_path: Path, *, script: Path = SCRIPT) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_task_is_answered_and_kept_where_nothing_is_installed(tmp_path: Path) -> None:
+def test_tasks_are_answered_and_kept_where_nothing_is_installed(tmp_path: Path) -> None:
     result = bare(tmp_path)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == {
-        "status": "queued",
-        "topic": True,
-        "same report": True,
+        "charged": [["habit", "draw", "1"], ["heights", "draw", "1"], ["habit", "memo", "0"]],
+        "same reports": True,
         "same task": True,
-        "charged": "1",
+        "admitted": True,
+        "remembered": True,
+        "sent to": [True, True, True],
     }
 
 
