@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from math import ceil, floor, log10
+from math import floor, log10
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from hush_common.epsilon import at_most_sure, percent_at_most
 
 __all__ = ["print_plan"]
 
@@ -128,9 +130,8 @@ def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
     if found.get("price_of_no_trust", 0) > 1:
         yield _price(found)
     if "observer_at_most_sure" in found:
-        sure = ceil(1000 * found["observer_at_most_sure"]) / 10  # rounded up: a promise must not beat the truth
-        limit = f"at most {sure:.1f} % sure" if sure < 100 else "all but certain"  # noqa: PLR2004 - per cent
-        yield f"Epsilon {found['epsilon']}: whoever was 50/50 about a person becomes {limit}."
+        sure = percent_at_most(at_most_sure(Fraction(found["epsilon"])))
+        yield f"Epsilon {found['epsilon']}: whoever was 50/50 about a person becomes at most {sure} sure."
     yield "reporters: of those who answer, noise alone. population: of those they are a random sample of."
     yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for the worst values."
     if _few(found):

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,11 +104,13 @@ def test_any_two_give_the_third_as_one_json_object(
     assert "null" not in ended.stdout
 
 
-def test_planning_takes_less_than_a_second_even_where_nothing_helps() -> None:
-    for domain in (("number",), ("vector", "--coordinates", "64"), ("category", "--categories", "1024")):
-        began = time.perf_counter()
-        assert hush("plan", "--people", "5", "--error", "0.01%", "--domain", *domain).returncode == 0
-        assert time.perf_counter() - began < 3  # one second on a machine that does nothing else
+@pytest.mark.parametrize(
+    "domain", [("number",), ("vector", "--coordinates", "64"), ("category", "--categories", "1024")]
+)
+def test_planning_ends_even_where_no_epsilon_helps(domain: tuple[str, ...]) -> None:
+    done = hush("plan", "--people", "5", "--error", "0.01%", "--domain", *domain)
+    assert done.returncode == 0
+    assert "No mechanism reaches this error" in done.stdout
 
 
 @pytest.mark.parametrize(
