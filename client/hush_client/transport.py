@@ -98,6 +98,7 @@ class _Client(aiomqtt.Client):
     def _on_disconnect(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
         self._loop.call_soon_threadsafe(_give_up, self, "it hung up before it said whether it lets us in")
         super()._on_disconnect(*arguments)
+        _look_at(self._disconnected)
 
 
 class _MqttLink:
@@ -152,9 +153,13 @@ async def _close(client: aiomqtt.Client) -> None:
         _abandon(client)
         raise
     finally:
-        lost = client._disconnected  # noqa: SLF001 - aiomqtt leaves the reason of a loss unread, and asyncio complains
-        if lost.done() and not lost.cancelled():
-            lost.exception()
+        _look_at(client._disconnected)  # noqa: SLF001 - aiomqtt has no public way
+
+
+def _look_at(lost: asyncio.Future[None]) -> None:
+    """Read why a connection was lost: where nobody does, as in aiomqtt, asyncio complains to the application."""
+    if lost.done() and not lost.cancelled():
+        lost.exception()
 
 
 def _give_up(client: aiomqtt.Client, why: str) -> None:
