@@ -108,17 +108,16 @@ class Matrix:
         self.job = replace(self.job, again=self.job.again + self.job.fresh)
         return end, seconds
 
-    async def finish(self) -> float:
+    async def finish(self) -> None:
         """A life that nobody ends: everybody is asked again."""
         receipts = self.directory / "receipts.json"
-        end, seconds = await self.gateways.live(replace(self.job, fresh=0, receipts=str(receipts)))
+        end, _ = await self.gateways.live(replace(self.job, fresh=0, receipts=str(receipts)))
         assert end == 0
         disk = self.disk()
         await self.verify(disk)
         answers = json.loads(receipts.read_text(encoding="utf-8"))
         assert {status for status, _ in answers} <= {"sent", "already_answered"}
         assert [[report_id] for _, report_id in answers] == [disk.charges[f"d{n}"] for n in range(self.job.again)]
-        return seconds
 
     async def verify(self, disk: Disk) -> None:
         """Every device is charged once; every charge was sent as one and the same bytes, and counted once."""
