@@ -1,10 +1,11 @@
-"""One answer: the decision, the charge, the draw and the stored report, in one transaction.
+"""Answers: the decision, the charge, the draw and the stored report, in one transaction.
 
 The order is the privacy argument. Everything that can refuse stands before the draw; the draw, its charge and the
 encoded report become durable together or not at all; the network sees only what is in the outbox.
 """
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
@@ -22,7 +23,10 @@ from hush_common.report import Report
 from hush_common.rng import Rng
 from hush_common.task import Task
 
-__all__ = ["Question", "answer", "preview"]
+__all__ = ["FRAME_REPORTS", "Question", "answer", "answer_all", "preview"]
+
+FRAME_REPORTS = 256
+"""Most reports of one frame: with the longest bodies it has 90 000 bytes, which every broker takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Question:
         epsilon: which of the task's offers to take; None takes the dearest that the limits admit.
         not_before: when the report may be sent, in milliseconds since 1970.
         delay: how far that is from `now`, in milliseconds; chosen without regard to the value.
-        capacity: most reports that the outbox may hold; None sets no bound.
+        capacity: most payloads that the outbox may hold; None sets no bound.
     """
 
     device: str
@@ -65,6 +69,50 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
         EpsilonError: the task does not offer the epsilon that was asked for; likewise.
         StateError: the ledger or the memory of a sticky task is damaged; likewise.
     """
+    return answer_all(connection, (question,), rng)[0]
+
+
+def answer_all(
+    connection: sqlite3.Connection, questions: Sequence[Question], rng: Rng
+) -> list[tuple[Receipt, int | None]]:
+    """Answer one round of one task for many devices, in frames of many reports, inside an open transaction.
+
+    The order of the reports is that of their random ids, so that it tells nothing of the order of the devices.
+
+    Args:
+        connection: inside a transaction.
+        questions: of different devices, the same in all but device and value.
+        rng: where the noise comes from.
+
+    Returns:
+        As `answer`, for each question; reports of one frame have one sequence number.
+
+    Raises:
+        DomainError: as `answer`, for the first device whose value it is; the caller undoes the transaction.
+    """
+    first = questions[0]
+    frames = -(-len(questions) // FRAME_REPORTS)
+    room = first.capacity is None or outbox.count(connection) + frames <= first.capacity
+    drawn = []
+    for question in questions:
+        try:
+            drawn.append(_draw(connection, question, rng, room=room))
+        except DomainError as error:
+            if len(questions) == 1:
+                raise
+            raise DomainError(f"device {question.device!r}: {error}") from error
+    reports = sorted((report for _, report in drawn if report is not None), key=lambda report: report.id)
+    sequences: dict[bytes, int] = {}
+    for start in range(0, len(reports), FRAME_REPORTS):
+        frame = reports[start : start + FRAME_REPORTS]
+        payload = encode_frame(frame)
+        sequence = outbox.put(connection, first.topic, payload, not_before=first.not_before, delay=first.delay)
+        sequences |= dict.fromkeys((report.id for report in frame), sequence)
+    return [(receipt, None if report is None else sequences[report.id]) for receipt, report in drawn]
+
+
+def _draw(connection: sqlite3.Connection, question: Question, rng: Rng, *, room: bool) -> tuple[Receipt, Report | None]:
+    """Decide, charge and draw; the report is yet to be stored."""
     task, device = question.task, question.device
     round_ = task.current_round(question.now)
     spent = ledger.spent(connection, device, task.purpose)
@@ -92,21 +140,14 @@ def answer(connection: sqlite3.Connection, question: Question, rng: Rng) -> tupl
         return known, None
     if reason is not None:
         return _refused(connection, question, replace(receipt, reason=reason)), None
-    if question.capacity is not None and outbox.count(connection) >= question.capacity:
+    if not room:
         return _refused(connection, question, replace(receipt, reason=Reason.OUTBOX_FULL)), None
     index = task.domain.index(question.value)
     body = _body(connection, question, index, rng, offer=offer, paid=paid)
     report = Report.new(task.digest, round_, body, rng)
     spent = ledger.charge(connection, _charge(question, report, cost, paid=paid))
-    sequence = outbox.put(
-        connection,
-        question.topic,
-        encode_frame((report,)),
-        not_before=question.not_before,
-        delay=question.delay,
-    )
     stored = replace(receipt, status="queued", spent=spent, report_id=report.id.hex(), clamped=index.clamped)
-    return stored, sequence
+    return stored, report
 
 
 def preview(connection: sqlite3.Connection, question: Question) -> Receipt | None:

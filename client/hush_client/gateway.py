@@ -2,16 +2,16 @@
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_client.answer import Question, answer, preview
+from hush_client.answer import answer_all, preview
 from hush_client.answering import Answering, Source
 from hush_client.background import Background
 from hush_client.catalogue import Catalogue
@@ -19,23 +19,17 @@ from hush_client.link import Transport
 from hush_client.lock import Lock
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
-from hush_client.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
+from hush_client.schedule import Clock, utc_now
 from hush_client.sender import Sender
 from hush_client.state import State
 from hush_client.statement import Statement, read_statement
+from hush_client.terms import CAPACITY, Terms
 from hush_common.errors import BrokerError, TaskError
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task, is_task_id
-from hush_common.topics import ALL_TASKS, is_sender, report_topic, task_topic
+from hush_common.topics import ALL_TASKS, task_topic
 
-__all__ = ["CAPACITY", "Gateway"]
-
-
-CAPACITY = 10_000
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+__all__ = ["Gateway"]
 
 
 class Gateway:
@@ -51,8 +45,8 @@ class Gateway:
             devices were asked. A draw takes less than a millisecond, so the default of one second hides it a
             thousand times over and does not try a person's patience; a gateway does well to take minutes. What
             waits is stored already: a restart does not lose it.
-        capacity: most reports that may wait for the broker. One more is refused as `Reason.OUTBOX_FULL` before
-            anything is drawn or spent; nothing that was stored is ever dropped.
+        capacity: most payloads that may wait for the broker, each a report or a frame of many. One more is refused as
+            `Reason.OUTBOX_FULL` before anything is drawn or spent; nothing that was stored is ever dropped.
         rng: where the noise comes from. Anything but the default is for experiments, and not private.
         clock: the current time, aware.
 
@@ -71,22 +65,12 @@ class Gateway:
         spread: float = 1.0,
         capacity: int = CAPACITY,
         rng: Rng | None = None,
-        clock: Clock = _utc_now,
+        clock: Clock = utc_now,
     ) -> None:
-        if not is_sender(name):
-            raise ValueError(f"{name!r} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")
-        if not 0 <= spread <= LONGEST_SPREAD:
-            raise ValueError(f"a spread of {spread} s is outside 0 to {LONGEST_SPREAD:.0f} s (a week); name one inside")
-        if capacity < 1:
-            raise ValueError(f"a capacity of {capacity} holds no report; name a positive number")
+        self._terms = Terms(name, policy or Policy(), spread, capacity, clock)
         self._transport = transport
-        self._name = name
         self._directory = Path(state)
-        self._policy = policy or Policy()
-        self._spread = spread
-        self._capacity = capacity
         self._rng = rng or SystemRng()
-        self._clock = clock
         self._catalogue = Catalogue()
         self._lock: Lock | None = None
         self._state: State | None = None
@@ -103,8 +87,8 @@ class Gateway:
             raise
         self._lock = lock
         self._catalogue, self._background, self._sources = Catalogue(), Background(), set()
-        self._sender = Sender(self._transport, self._state, self._catalogue.receive, self._clock)
-        self._background.start(self._sender.run(), f"hush-sender-{self._name}")
+        self._sender = Sender(self._transport, self._state, self._catalogue.receive, self._terms.clock)
+        self._background.start(self._sender.run(), f"hush-sender-{self._terms.name}")
         return self
 
     async def __aexit__(
@@ -153,19 +137,46 @@ class Gateway:
             DomainError: the domain of the task does not admit the value; nothing was drawn or spent.
             StateError: the disk is full, or the state damaged; nothing was spent or sent.
         """
-        _check_name(device)
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        sender, _ = self._running()
-        receipt, sequence = await self._store(device, await self.task(task_id, timeout=timeout), value, epsilon)
+        answers = self.report_many(task_id, {device: value}, timeout=timeout, epsilon=epsilon)
         del value  # what follows waits for the network, and does not need it
-        if sequence is None:
-            return receipt
-        try:
+        return (await answers)[device]
+
+    async def report_many(
+        self,
+        task_id: str,
+        values: Mapping[str, object],
+        *,
+        timeout: float | None = 30.0,
+        epsilon: Fraction | None = None,
+    ) -> dict[str, Receipt]:
+        """Answer the current round of a task for many devices, each at most once: as `report` in all else.
+
+        All is stored in one transaction and leaves in frames of up to 256 reports, each in a random order.
+
+        Args:
+            task_id: id of a published task.
+            values: the private value of each device, by its name.
+            timeout: as `report` has it.
+            epsilon: as `report` has it.
+
+        Raises:
+            DomainError: the domain does not admit one of the values; it names the device. Nobody has answered.
+        """
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        _check_names(values)
+        sender, _ = self._running()
+        stored = await self._store(await self.task(task_id, timeout=timeout), values, epsilon)
+        del values
+        sent = set[int]()
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                acknowledged = await sender.acknowledgement(sequence)
-        except TimeoutError:
-            return receipt
-        return replace(receipt, status="sent") if acknowledged else receipt
+                for sequence in {sequence for _, sequence in stored.values() if sequence is not None}:
+                    if await sender.acknowledgement(sequence):
+                        sent.add(sequence)
+        return {
+            device: replace(receipt, status="sent") if sequence in sent else receipt
+            for device, (receipt, sequence) in stored.items()
+        }
 
     def answer(self, device: str, task_id: str, source: Source) -> None:
         """Answer a task for one device from now on: once in each round that is open, until the gateway is closed.
@@ -183,7 +194,7 @@ class Gateway:
             TaskError: the id is none.
             ValueError: this device answers this task from a source already.
         """
-        _check_name(device)
+        _check_names((device,))
         sender, _ = self._running()
         topic = _topic(task_id)
         if (device, task_id) in self._sources:
@@ -192,9 +203,9 @@ class Gateway:
             task_id,
             source,
             preview=partial(self._preview, device),
-            store=partial(self._store, device),
+            store=partial(self._store_one, device),
             catalogue=self._catalogue,
-            clock=self._clock,
+            clock=self._terms.clock,
         )
         sender.want(topic)
         self._sources.add((device, task_id))
@@ -236,7 +247,7 @@ class Gateway:
             StateError: the state is damaged, or locked for long.
         """
         _, state = self._running()
-        return await state.run(partial(read_statement, device=device, policy=self._policy))
+        return await state.run(partial(read_statement, device=device, policy=self._terms.policy))
 
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
         """Wait until the broker has acknowledged all that is stored; False if some of it still waits in the end."""
@@ -249,33 +260,26 @@ class Gateway:
         return True
 
     async def _store(
-        self, device: str, task: Task, value: object, epsilon: Fraction | None = None
-    ) -> tuple[Receipt, int | None]:
+        self, task: Task, values: Mapping[str, object], epsilon: Fraction | None = None
+    ) -> dict[str, tuple[Receipt, int | None]]:
         sender, state = self._running()
-        question = self._question(device, task, value, epsilon)
-        due = sender.now() + question.delay / 1000  # counted from before the draw
-        job = partial(answer, question=question, rng=self._rng)
-        return await state.run(job, after=lambda result: sender.stored(result[1], due))
+        blank = self._terms.question(task, epsilon)
+        due = sender.now() + blank.delay / 1000  # counted from before the draw
+        questions = [replace(blank, device=device, value=value) for device, value in values.items()]
+
+        def send(answers: list[tuple[Receipt, int | None]]) -> None:
+            for sequence in {sequence for _, sequence in answers if sequence is not None}:
+                sender.stored(sequence, due)
+
+        answers = await state.run(partial(answer_all, questions=questions, rng=self._rng), after=send)
+        return dict(zip(values, answers, strict=True))
+
+    async def _store_one(self, device: str, task: Task, value: object) -> tuple[Receipt, int | None]:
+        return (await self._store(task, {device: value}))[device]
 
     async def _preview(self, device: str, task: Task) -> Receipt | None:
         _, state = self._running()
-        return await state.run(partial(preview, question=self._question(device, task, None)))
-
-    def _question(self, device: str, task: Task, value: object, epsilon: Fraction | None = None) -> Question:
-        now = self._clock()
-        delay = draw_delay(self._spread, task, now)
-        return Question(
-            device=device,
-            task=task,
-            value=value,
-            topic=report_topic(task.id, self._name),
-            policy=self._policy,
-            now=now,
-            epsilon=epsilon,
-            not_before=milliseconds(now) + delay,
-            delay=delay,
-            capacity=self._capacity,
-        )
+        return await state.run(partial(preview, question=self._terms.question(task, device=device)))
 
     def _running(self) -> tuple[Sender, State]:
         if self._sender is None or self._state is None:
@@ -283,13 +287,14 @@ class Gateway:
         return self._sender, self._state
 
     def _missing(self, task_id: str, sender: Sender) -> BrokerError:
+        why = f"no task {task_id!r} on this broker: publish it, or check the name"
         if not sender.ever_connected:
-            return BrokerError(self._transport.name, "no connection yet; check the address, or wait longer")
-        return BrokerError(self._transport.name, f"no task {task_id!r} on this broker: publish it, or check the name")
+            why = "no connection yet; check the address, or wait longer"
+        return BrokerError(self._transport.name, why)
 
 
-def _check_name(device: str) -> None:
-    if not device:
+def _check_names(devices: Iterable[str]) -> None:
+    if not all(devices):
         raise ValueError("a device needs a name")
 
 

@@ -10,12 +10,12 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from hush_common.rng import SystemRng
 from hush_common.task import Task
 
-__all__ = ["LONGEST_SPREAD", "Clock", "Schedule", "draw_delay", "milliseconds"]
+__all__ = ["LONGEST_SPREAD", "Clock", "Schedule", "draw_delay", "milliseconds", "utc_now"]
 
 Clock = Callable[[], datetime]
 """The current time, aware."""
@@ -24,6 +24,11 @@ LONGEST_SPREAD = 7 * 24 * 3600.0
 """Seconds."""
 
 _NAP = 60.0  # seconds; the loop's clock stands still while the machine sleeps, and that of the wall is looked at then
+
+
+def utc_now() -> datetime:
+    """By the clock of the machine."""
+    return datetime.now(UTC)
 
 
 def milliseconds(now: datetime) -> int:

@@ -12,11 +12,11 @@ from typing import Any, Self, TypeVar
 
 from hush_client.answering import Source
 from hush_client.client import Client
-from hush_client.gateway import CAPACITY
 from hush_client.link import Transport
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.statement import Statement
+from hush_client.terms import CAPACITY
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import Task
 

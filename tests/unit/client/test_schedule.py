@@ -58,7 +58,7 @@ def ids(broker: FakeTransport) -> list[str]:
 async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1200, 2400, 0))
+    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 1200, 2400, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -71,7 +71,7 @@ async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
 
 
 async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800, 0))
+    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 1800, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -88,7 +88,7 @@ async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeyp
 async def test_what_was_due_while_the_device_was_off_keeps_its_order(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800))
+    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 1800))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -102,7 +102,7 @@ async def test_what_was_due_while_the_device_was_off_keeps_its_order(
 async def test_a_clock_that_is_set_back_costs_a_report_its_own_delay_at_most_however_often_it_restarts(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 0, 0))
+    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 0, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
