@@ -191,10 +191,12 @@ class Sender:
             for entry in entries:
                 last = entry.sequence
                 self._schedule.add(last, now + (entry.not_before - wall) / 1000)
+                if entry.not_before <= wall and last not in self._waiters:  # an earlier run may have sent it
+                    self._attempted.add(last)
         self._loaded = True
 
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
-        if entry.sequence in self._attempted or entry.sequence not in self._waiters:  # or an earlier run has stored it
+        if entry.sequence in self._attempted:
             self._resent[entry.payload] += 1
         self._attempted.add(entry.sequence)
         await link.publish(entry.topic, entry.payload)

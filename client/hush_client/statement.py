@@ -3,11 +3,12 @@
 import sqlite3
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf, nextafter
 
 from hush_client import ledger
 from hush_client.ledger import Charge
 from hush_client.policy import Policy
-from hush_common.epsilon import posterior
+from hush_common.epsilon import at_most_sure
 
 __all__ = ["Budget", "Statement", "read_statement"]
 
@@ -35,10 +36,12 @@ class Statement:
 
     Args:
         device: its name.
+        cap: the most that may ever be spent on all purposes together; None where there is no such limit.
         budgets: one for each purpose, by name.
     """
 
     device: str
+    cap: Fraction | None
     budgets: tuple[Budget, ...]
 
     @property
@@ -48,8 +51,8 @@ class Statement:
 
     @property
     def certainty(self) -> float:
-        """How sure an observer of all reports, 50/50 about an answer before, can be at most: from 0.5 to 1."""
-        return posterior(self.spent)
+        """How sure an observer of all reports, 50/50 about an answer before, can be at most: 0.5 to 1, rounded up."""
+        return min(nextafter(float(at_most_sure(self.spent)), inf), 1.0)
 
 
 def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) -> Statement:
@@ -64,4 +67,4 @@ def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) 
         )
         for account in accounts
     ]
-    return Statement(device, tuple(budgets))
+    return Statement(device, policy.total, tuple(budgets))

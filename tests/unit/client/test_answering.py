@@ -320,8 +320,9 @@ async def test_the_ledger_tells_what_was_spent_and_what_it_means(tmp_path: Path)
     broker = FakeTransport()
     broker.retained[task_topic("second")] = make_heights(id="second", epsilon="0.5")
     broker.retained[task_topic("third")] = make_heights(id="third", purpose="health", epsilon="0.5")
-    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
-        assert (await client.ledger()).certainty == 0.5
+    policy = Policy(total=Fraction(5))
+    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker, policy=policy) as client:
+        assert (await client.ledger()).certainty == pytest.approx(0.5, abs=1e-15)
         for name in ("heights", "second", "third"):
             await client.report(name, 172.0)
         statement = await client.ledger()
@@ -331,4 +332,5 @@ async def test_the_ledger_tells_what_was_spent_and_what_it_means(tmp_path: Path)
     ]
     assert [charge.task for charge in statement.budgets[1].charges] == ["heights", "second"]
     assert statement.spent == 2
+    assert statement.cap == 5
     assert statement.certainty == pytest.approx(0.8808, abs=1e-3)
