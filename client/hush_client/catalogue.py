@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from hush_common.errors import TaskError
 from hush_common.task import Task
+from hush_common.task_file import decode_task
 from hush_common.topics import task_of_task_topic
 
 __all__ = ["Catalogue"]
@@ -80,8 +81,6 @@ class Catalogue:
         return task_id in self._asked
 
     def _decode(self, task_id: str, payload: bytes) -> None:
-        from hush_common.task_file import decode_task  # noqa: PLC0415 - half of the start is pydantic
-
         try:
             task = decode_task(payload)
         except TaskError as error:
