@@ -90,6 +90,8 @@ def answer_all(
     Raises:
         DomainError: as `answer`, for the first device whose value it is; the caller undoes the transaction.
     """
+    if not questions:
+        return []
     first = questions[0]
     frames = -(-len(questions) // FRAME_REPORTS)
     room = first.capacity is None or outbox.count(connection) + frames <= first.capacity
