@@ -105,7 +105,7 @@ async def run(*command: str, **environment: str) -> tuple[int, str]:
 
 
 async def senders(aggregator: aiomqtt.Client, count: int) -> list[str]:
-    """Task and sender of the next reports."""
+    """Task and sender of the next payloads."""
     async with asyncio.timeout(30):
         return [str((await anext(aggregator.messages)).topic).removeprefix("hush/v1/reports/") for _ in range(count)]
 
@@ -115,7 +115,7 @@ async def senders(aggregator: aiomqtt.Client, count: int) -> list[str]:
     [
         (0, "sent spent 1 of 4", ["heating/kitchen-7"]),
         (2, "sent; spent 1; an observer is at most 73.1% sure", ["heating/meter-3"]),
-        (3, "{'flat-1': 'sent', 'flat-2': 'sent', 'flat-3': 'sent'}\nall sent", ["heating/house-4"] * 3),
+        (3, "{'flat-1': 'sent', 'flat-2': 'sent', 'flat-3': 'sent'}\nall sent", ["heating/house-4"]),
     ],
 )
 async def test_the_programs_of_the_guide_report(house: House, number: int, printed: str, reports: list[str]) -> None:
