@@ -7,37 +7,20 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from old_state import VERSION_1
 
 from hush_client import identity, ledger, outbox
 from hush_client.state import FILE_NAME, State
 from hush_common.errors import StateError
 
-VERSION_1 = """
-BEGIN;
-CREATE TABLE charge (
-    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
-    digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
-    report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
-    PRIMARY KEY (device, task, round)
-) WITHOUT ROWID;
-CREATE TABLE account (
-    device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
-    PRIMARY KEY (device, purpose)
-) WITHOUT ROWID;
-CREATE TABLE outbox (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, payload BLOB NOT NULL
-);
-CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
+ONE_CHARGE = """
 INSERT INTO charge VALUES ('d', 'heights', 0, CAST('12345678' AS BLOB), 'workplaces', 'laplace', '1/1',
     zeroblob(16), '2026-01-01T00:00:00+00:00');
 INSERT INTO account VALUES ('d', 'workplaces', '1/1');
 INSERT INTO outbox VALUES (7, 'hush/v1/reports/heights/d', CAST('report' AS BLOB));
 INSERT INTO identity VALUES (1, 'device-1');
-PRAGMA application_id = 1752527720;
-PRAGMA user_version = 1;
-COMMIT;
 """
-"""A state as it was before reports had a moment to be sent at, with one charge and its report waiting."""
+"""With its report waiting."""
 
 
 async def open_and_close(directory: Path) -> None:
@@ -99,7 +82,7 @@ async def test_a_state_of_another_version_is_left_alone(tmp_path: Path) -> None:
 
 async def test_a_state_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.executescript(VERSION_1)
+        connection.executescript(VERSION_1 + ONE_CHARGE)
     connection.close()
     for _ in range(2):  # the second time it is one of today
         state = await State.open(tmp_path)
@@ -123,7 +106,7 @@ async def test_a_migration_that_fails_leaves_the_state_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.executescript(VERSION_1)
+        connection.executescript(VERSION_1 + ONE_CHARGE)
     before = list(connection.iterdump())
     connection.close()
     with monkeypatch.context() as patch:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from fake_transport import HEIGHTS
+from old_state import VERSION_1
 
 from hush_client import ledger
 from hush_client.answer import Question, answer
@@ -17,25 +18,6 @@ from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
 
 TASK = decode_task(HEIGHTS)
-VERSION_1 = """
-CREATE TABLE charge (
-    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
-    digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
-    report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
-    PRIMARY KEY (device, task, round)
-) WITHOUT ROWID;
-CREATE TABLE account (
-    device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
-    PRIMARY KEY (device, purpose)
-) WITHOUT ROWID;
-CREATE TABLE outbox (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, payload BLOB NOT NULL
-);
-CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
-INSERT INTO account VALUES ('d', 'workplaces', '1/1');
-PRAGMA application_id = 1752527720;
-PRAGMA user_version = 1;
-"""
 CHARGE = ("d", "heights", 0, TASK.digest, "workplaces", "laplace", "1/1", b"i" * 16, "2026-01-01T00:00:00+00:00")
 
 
@@ -43,6 +25,7 @@ async def test_a_ledger_of_version_1_keeps_its_charges_and_learns_the_new_kinds(
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         connection.executescript(VERSION_1)
         with connection:
+            connection.execute("INSERT INTO account VALUES ('d', 'workplaces', '1/1')")
             connection.execute("INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", CHARGE)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     for _ in range(2):
