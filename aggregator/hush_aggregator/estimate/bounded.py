@@ -39,8 +39,9 @@ multiaffine function of stable linear factors is real-rooted (Grace, Walsh and S
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import log, sqrt
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,28 +63,28 @@ _SCORE_FROM = 12
 _GRID = 2.0 ** (np.arange(-24, 33) / 4)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """The reports of one channel: how often each output came."""
 
     channel: Finite
     counts: tuple[int, ...]
 
-    @property
+    @cached_property
     def n(self) -> int:
         return sum(self.counts)
 
-    @property
+    @cached_property
     def total(self) -> Fraction:
         """The sum of the decoded positions."""
-        return sum((c * a for c, a in zip(self.counts, self.channel.positions, strict=True) if c), Fraction(0))
+        positions, unit = self.channel.scaled
+        return Fraction(sum(map(mul, self.counts, positions)), unit)
 
-    @property
+    @cached_property
     def squares(self) -> float:
         """The sum of squares of the decoded positions around their mean."""
-        a = np.array([float(self.channel.positions[y]) for y in self.channel.used])
         counts = np.array([self.counts[y] for y in self.channel.used], dtype=float)
-        return float(counts @ (a - float(self.total / self.n)) ** 2)
+        return float(counts @ (self.channel.a - float(self.total / self.n)) ** 2)
 
 
 _Pair = tuple[float, float]

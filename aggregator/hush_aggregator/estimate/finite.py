@@ -14,6 +14,7 @@ subset (named or not) are all of this kind. From it come, exactly or as certifie
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from math import lcm
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,12 @@ class Finite:
         """Outputs that occur at all, by ascending position."""
         some = [y for y in range(len(self.positions)) if any(row[y] for row in self.rows)]
         return tuple(sorted(some, key=lambda y: self.positions[y]))
+
+    @cached_property
+    def scaled(self) -> tuple[tuple[int, ...], int]:
+        """The positions as integers over one unit: sums of many are made of these."""
+        unit = lcm(*(a.denominator for a in self.positions))
+        return tuple(int(a * unit) for a in self.positions), unit
 
     @cached_property
     def a(self) -> Array:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from sys import float_info
 
 from hush_common.domain import NumberDomain
@@ -9,7 +10,7 @@ from hush_common.domain import NumberDomain
 __all__ = ["Span", "to_float"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """The range [lower, upper] of a domain, whose values were rounded by at most `rounding` (a share of the range)."""
 
@@ -21,19 +22,26 @@ class Span:
     def of(cls, domain: NumberDomain) -> "Span":
         return cls(Fraction(domain.lower), Fraction(domain.upper), Fraction(1, 2 * domain.steps))
 
+    @cached_property
+    def width(self) -> Fraction:
+        return self.upper - self.lower
+
     def value(self, position: Fraction) -> float:
         """The number at a position; not clipped."""
-        return to_float(self.lower + position * (self.upper - self.lower))
+        return to_float(self.lower + position * self.width)
 
     def length(self, share: float | Fraction) -> float:
         """A share of the range as a length."""
-        return to_float(Fraction(share) * (self.upper - self.lower))
+        return to_float(Fraction(share) * self.width)
 
     def interval(self, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         """The interval between two positions, wider by the rounding, clipped to the range."""
-        ends = Fraction(low) - self.rounding, Fraction(high) + self.rounding
-        low, high = (min(max(end, Fraction(0)), Fraction(1)) for end in ends)
-        return self.value(low), self.value(high)
+        return self._clipped(Fraction(low) - self.rounding), self._clipped(Fraction(high) + self.rounding)
+
+    def _clipped(self, position: Fraction) -> float:
+        if position.numerator <= 0:
+            return to_float(self.lower)
+        return to_float(self.upper) if position.numerator >= position.denominator else self.value(position)
 
 
 def to_float(x: Fraction) -> float:
