@@ -6,6 +6,10 @@ most 1, and exceeds 2/alpha with probability at most alpha/2 (Markov). All mu wh
 image gives the upper limit. (Waudby-Smith and Ramdas 2024, with constant bets: then the order of the reports does not
 matter, and counts are enough.)
 
+It holds as well for the mean of finitely many people of whom a random subset reports, as a coordinate of a vector is
+drawn: given who they are, the noise leaves the product of 1 + l·(x - mu) over the subset, and its mean over subsets is
+at most that of independent draws, which is 1 (Maclaurin's inequality; no factor is negative).
+
 The bets are those that were best if the variance of a report were one of K values spread evenly, on the scale of its
 logarithm, from the smallest that the noise allows to the largest that the values can add. So the interval adapts to
 the reports, which a bound by the largest variance cannot; what K costs is log K in the threshold. No bet stakes more
