@@ -43,8 +43,7 @@ class Gateway:
         spread: seconds, 0 to a week: each report waits a random time of up to so long before it is sent, so that the
             time of sending tells neither how long the draw took (which depends on the noise) nor in which order the
             devices were asked. A draw takes less than a millisecond, so the default of one second hides it a
-            thousand times over and does not try a person's patience; a gateway does well to take minutes. What
-            waits is stored already: a restart does not lose it.
+            thousand times over and does not try a person's patience; a gateway does well to take minutes.
         capacity: most payloads that may wait for the broker, each a report or a frame of many. One more is refused as
             `Reason.OUTBOX_FULL` before anything is drawn or spent; nothing that was stored is ever dropped.
         rng: where the noise comes from. Anything but the default is for experiments, and not private.
@@ -225,7 +224,11 @@ class Gateway:
             async with asyncio.timeout(timeout):
                 return await self._catalogue.wait(task_id)
         except TimeoutError:
-            raise sender.trouble or sender.forbidden.get(topic) or self._missing(task_id, sender) from None
+            why = f"no task {task_id!r} on this broker: publish it, or check the name"
+            if not sender.ever_connected:
+                why = "no connection yet; check the address, or wait longer"
+            missing = BrokerError(self._transport.name, why)
+            raise sender.trouble or sender.forbidden.get(topic) or missing from None
 
     def tasks(self) -> dict[str, Task]:
         """The tasks known now, by id: those that were asked for, and all of them where `on_task` was called."""
@@ -285,12 +288,6 @@ class Gateway:
         if self._sender is None or self._state is None:
             raise RuntimeError("the gateway is closed; use it inside `async with`")
         return self._sender, self._state
-
-    def _missing(self, task_id: str, sender: Sender) -> BrokerError:
-        why = f"no task {task_id!r} on this broker: publish it, or check the name"
-        if not sender.ever_connected:
-            why = "no connection yet; check the address, or wait longer"
-        return BrokerError(self._transport.name, why)
 
 
 def _check_names(devices: Iterable[str]) -> None:
