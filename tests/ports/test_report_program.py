@@ -108,7 +108,7 @@ def test_a_mistake_is_one_line_without_the_value_and_writes_nothing(
 
 
 def test_a_value_that_was_moved_is_told_to_the_person_alone(run: Run) -> None:
-    outcome = run("heights.json", "dev", "1000", "out")
+    outcome = run("heights.json", "dev", "999.25", "out")
     assert outcome.returncode == 0
     assert "moved to the nearer one" in outcome.stderr
-    assert "1000" not in outcome.stdout + outcome.stderr
+    assert "999.25" not in outcome.stdout + outcome.stderr

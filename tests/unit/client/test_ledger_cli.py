@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -111,7 +112,7 @@ def test_json_has_everything_exactly(directory: Path) -> None:
 
 def test_neither_value_nor_memory_is_ever_printed(directory: Path) -> None:
     text = run(directory) + run(directory, "--json")
-    assert "172" not in text
+    assert "172" not in re.sub("[0-9a-f]{32}", "", text)  # an id may happen to hold it
     assert "threshold" not in text
 
 
