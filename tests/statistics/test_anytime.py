@@ -147,6 +147,10 @@ def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs
     ones = [np.cumsum(named == place, axis=1) for place in range(3)]
     outside = [beta_outside(mine, float(chance), joint) for mine, chance in zip(ones, chances, strict=True)]
     assert ever(outside[0] | outside[1] | outside[2]) <= 0.05
+    error = [abs(mine / TIMES - chance) for mine, chance in zip(ones, chances, strict=True)]
+    fixed = [2.39 * np.sqrt(chance * (1 - chance) / TIMES) for chance in chances]  # 1 - 0.05/3, for one look
+    watched = [(one > half)[:, 9:] for one, half in zip(error, fixed, strict=True)]
+    assert ever(watched[0] | watched[1] | watched[2]) > 0.3
     counts = [int(mine[0, -1]) for mine in ones]
     given = estimate(asked, Tally(STEPS, tuple(counts)), NOMINAL)
     (low,), (high,) = beta_band(STEPS, np.array(counts), [1 - joint])
@@ -171,6 +175,9 @@ def test_reports_of_several_epsilons_add_their_exponents() -> None:
         bands.append(np.array([mixture_deviation(fastest * RATES, row, NOMINAL) for row in np.asarray(exponents)]))
     total = np.cumsum(errors, axis=1)
     assert ever((total > bands[0]) | (-total > bands[1])) <= 0.05
+    dearest = channels[1].mixture_exponents(fastest)  # planted wrong: as if all had chosen the least noise
+    narrow = [np.array([mixture_deviation(fastest * RATES, t * e, NOMINAL) for t in TIMES]) for e in dearest]
+    assert ever((total > narrow[0]) | (-total > narrow[1])) > 0.3
     groups = [Group(channels[0], (500, 500)), Group(channels[1], (200,) * 5)]
     given = bounded(groups, Span(Fraction(-9), Fraction(9)), NOMINAL)
     assert given.mean is not None
