@@ -268,10 +268,11 @@ def interval_of(task: Task, tally: Tally) -> Limits:
     mechanism = task.randomizer
     if isinstance(mechanism, Multilevel | Channel):
         group = bounded_intervals.Group(finite(mechanism), tally.moments)
-        center = group.total / group.n
+        sizes, center = ((group.channel, group.n),), group.total / group.n
+        spread = bounded_intervals._spread([group], sizes, center)
         ends = {
-            REPORTERS: bounded_intervals._reporters([group], center, NOMINAL)[0],
-            POPULATION: bounded_intervals._population([group], center, NOMINAL)[0],
+            REPORTERS: bounded_intervals._reporters([group], sizes, center, NOMINAL)[0],
+            POPULATION: bounded_intervals._population([group], sizes, center, spread, NOMINAL)[0],
         }
         return {k: GRID.interval(*bounded_intervals._kept(center, pair)) for k, pair in ends.items()}
     given = estimate(task, tally, NOMINAL)

@@ -50,7 +50,7 @@ from hush_aggregator.estimate.anytime import RATES, mixture_deviation
 from hush_aggregator.estimate.betting import betting_interval
 from hush_aggregator.estimate.binomial import clopper_pearson_share
 from hush_aggregator.estimate.finite import Finite
-from hush_aggregator.estimate.honesty import OK, finite_monitor, worst_case_bias
+from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.quantiles import normal_quantile, student_quantile
 from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.score import score_interval
@@ -105,16 +105,15 @@ def estimate(groups: Sequence[Group], span: Span, confidence: float, *, sampled:
     sizes = tuple((group.channel, group.n) for group in groups)
     n = sum(size for _, size in sizes)
     center = sum((group.total for group in groups), Fraction(0)) / n
+    spread = _spread(groups, sizes, center)
     noise: _Ends
-    people, method = _population(groups, center, confidence)
-    if sampled and method == "clopper-pearson":
-        noise, noise_method = _coins(groups[0], confidence, apart=True), "clopper-pearson-hoeffding"
-    elif sampled:
-        noise, noise_method = people, method
+    people: _Ends
+    if len(groups) == 1 and len(groups[0].channel.used) == 2:  # noqa: PLR2004 - two outputs are a coin
+        noise, people = _coins(groups[0], confidence)
+        noise_method, method = "clopper-pearson-hoeffding", "clopper-pearson"
     else:
-        noise, noise_method = _reporters(groups, center, confidence)
-    spread = _spread(groups, center)
-    monitors = [finite_monitor(group.channel, group.counts) for group in groups]
+        people, method = _population(groups, sizes, center, spread, confidence)
+        noise, noise_method = (people, method) if sampled else _reporters(groups, sizes, center, confidence)
     result = Estimate(
         n=n,
         mean=span.value(center),
@@ -128,7 +127,7 @@ def estimate(groups: Sequence[Group], span: Span, confidence: float, *, sampled:
         },
         methods={REPORTERS: noise_method, POPULATION: method},
         worst_case_bias=worst_case_bias(n, span.length(max(channel.reach for channel, _ in sizes))),
-        monitor=next((verdict for verdict in monitors if verdict not in (None, OK)), max(monitors, key=bool)),
+        monitor=worst_verdict(finite_monitor(group.channel, group.counts) for group in groups),
     )
     down, up = _band(sizes, confidence, sampled=sampled)
     result.intervals[ANYTIME] = span.interval(*_kept(center, (center - Fraction(down), center + Fraction(up))))
@@ -146,10 +145,7 @@ def _is_normal(sizes: _Sizes, which: int, enough: int) -> bool:
     return sum(size * channel.variances[which] for channel, size in sizes) >= enough * reach**2
 
 
-def _reporters(groups: Sequence[Group], center: Fraction, confidence: float) -> tuple[_Ends, str]:
-    sizes = tuple((group.channel, group.n) for group in groups)
-    if len(groups) == 1 and len(groups[0].channel.used) == 2:  # noqa: PLR2004 - two outputs are a coin
-        return _coins(groups[0], confidence, apart=True), "clopper-pearson-hoeffding"
+def _reporters(groups: Sequence[Group], sizes: _Sizes, center: Fraction, confidence: float) -> tuple[_Ends, str]:
     if len(groups) == 1 and _is_normal(sizes, 0, _SCORE_FROM):
         (group,) = groups
         variance = min(group.squares / (group.n - 1), group.channel.variances[1])
@@ -162,28 +158,26 @@ def _reporters(groups: Sequence[Group], center: Fraction, confidence: float) -> 
     return (center - Fraction(above), center + Fraction(below)), "chernoff"
 
 
-def _population(groups: Sequence[Group], center: Fraction, confidence: float) -> tuple[_Ends, str]:
-    sizes = tuple((group.channel, group.n) for group in groups)
-    if len(groups) > 1 and _is_normal(sizes, 0, _SCORE_FROM):
-        n = sum(group.n for group in groups)
-        half = Fraction(student_quantile(n - 1, confidence) * _spread(groups, center))
+def _population(
+    groups: Sequence[Group], sizes: _Sizes, center: Fraction, spread: float, confidence: float
+) -> tuple[_Ends, str]:
+    is_normal = _is_normal(sizes, 0, _SCORE_FROM)
+    if len(groups) > 1 and is_normal:
+        half = Fraction(student_quantile(sum(n for _, n in sizes) - 1, confidence) * spread)
         return (center - half, center + half), "student-t"
     if len(groups) > 1:
         above, below = _chernoff(sizes, confidence, sampling=True)
         return (center - Fraction(above), center + Fraction(below)), "chernoff-hoeffding"
     (group,) = groups
-    if len(group.channel.used) == 2:  # noqa: PLR2004 - two outputs are a coin
-        return _coins(group, confidence, apart=False), "clopper-pearson"
-    if _is_normal(sizes, 0, _SCORE_FROM):
+    if is_normal:
         variance = group.squares / (group.n - 1)
         ends = score_interval(group.channel, group.n, float(center), variance, confidence, noise_alone=False)
         return ends, "student-score"
     return betting_interval(group.channel, group.counts, confidence), "betting"
 
 
-def _spread(groups: Sequence[Group], center: Fraction) -> float:
+def _spread(groups: Sequence[Group], sizes: _Sizes, center: Fraction) -> float:
     """Standard error for the population: of the sample where it is large, else of the largest variance there can be."""
-    sizes = tuple((group.channel, group.n) for group in groups)
     n = sum(size for _, size in sizes)
     if not _is_normal(sizes, 0, _SCORE_FROM):
         return sqrt(sum(size * channel.second_moment for channel, size in sizes)) / n
@@ -191,15 +185,17 @@ def _spread(groups: Sequence[Group], center: Fraction) -> float:
     return sqrt(max(squares / (n - 1), sum(size * channel.variances[0] for channel, size in sizes) / n) / n)
 
 
-def _coins(group: Group, confidence: float, *, apart: bool) -> _Ends:
-    """Clopper and Pearson's limits; `apart` from the count by at least one report."""
+def _coins(group: Group, confidence: float) -> tuple[_Ends, _Ends]:
+    """Clopper and Pearson's limits: for the reporters apart from the count by at least one report, and as they are."""
     high = group.channel.used[1]
     p = (group.channel.rows[0][high], group.channel.rows[-1][high])
     n, k = group.n, group.counts[high]
     least, most = map(Fraction, clopper_pearson_share(n, k, confidence))
-    if apart:
-        least, most = min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))
-    return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
+
+    def means(low: Fraction, high: Fraction) -> _Ends:
+        return (low - p[0]) / (p[1] - p[0]), (high - p[0]) / (p[1] - p[0])
+
+    return means(min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))), means(least, most)
 
 
 def _kept(center: Fraction, ends: _Ends) -> _Ends:

@@ -24,7 +24,7 @@ from hush_aggregator.estimate.bits import Coins, coins
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as pooled_estimate
 from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.honesty import OK, finite_monitors, worst_case_bias
+from hush_aggregator.estimate.honesty import finite_monitors, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.result import Estimate
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.tally import Tally
@@ -81,7 +81,7 @@ def _monitor(parts: Sequence[_Part]) -> str | None:
     for mechanism, tally in parts:
         named = np.array(tally.moments)
         verdicts += finite_monitors(finite(mechanism), np.stack((tally.n - named, named), axis=1))
-    return next((verdict for verdict in verdicts if verdict != OK), OK if verdicts else None)
+    return worst_verdict(verdicts)
 
 
 def simplex(frequencies: Sequence[float]) -> list[float]:

@@ -1,6 +1,6 @@
 """Honesty: what liars could do, whether the noise is there, and what silence may hide."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import sqrt
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = [
     "manski",
     "variance_monitor",
     "worst_case_bias",
+    "worst_verdict",
 ]
 
 OK = "ok"
@@ -81,6 +82,12 @@ def finite_monitors(channel: Finite, counts: NDArray[np.int64]) -> list[str]:
     many = seen > n * most + deviations * np.sqrt(n * most * (1 - most)) + deviations
     verdicts = np.where(few.any(axis=1), TOO_LITTLE_NOISE, np.where(many.any(axis=1), OUTLIERS, OK))
     return [str(verdict) for verdict in verdicts.tolist()]
+
+
+def worst_verdict(verdicts: Iterable[str | None]) -> str | None:
+    """The first verdict that is not `OK`; else `OK` if any was said, and None if none was."""
+    said = [verdict for verdict in verdicts if verdict is not None]
+    return next((verdict for verdict in said if verdict != OK), OK if said else None)
 
 
 def manski(n: int, enrolled: int, interval: tuple[float, float], lower: float, upper: float) -> tuple[float, float]:

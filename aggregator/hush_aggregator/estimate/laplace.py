@@ -53,7 +53,7 @@ from typing import Any
 import numpy as np
 
 from hush_aggregator.estimate.anytime import RATES, mixture_deviation
-from hush_aggregator.estimate.honesty import OK, variance_monitor, worst_case_bias
+from hush_aggregator.estimate.honesty import variance_monitor, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.mixed import mixed_laplace_quantile
 from hush_aggregator.estimate.quantiles import (
     LAPLACE_SUM_LIMIT,
@@ -217,13 +217,11 @@ def _band(parts: Sequence[Part], confidence: float) -> float:
 
 
 def _monitor(parts: Sequence[Part]) -> str | None:
-    verdicts = [
+    return worst_verdict(
         variance_monitor(tally.n, _sample_variance(tally), mechanism.variance, mechanism.steps)
         for mechanism, tally in parts
         if tally.n > 1
-    ]
-    said = [verdict for verdict in verdicts if verdict is not None]
-    return next((verdict for verdict in said if verdict != OK), OK if said else None)
+    )
 
 
 def _winsorised(parts: Sequence[Part], span: Span) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as bounded_estimate
 from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.honesty import OK, manski, worst_case_bias
+from hush_aggregator.estimate.honesty import manski, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.result import REPORTERS, Estimate
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.tally import Tally
@@ -30,7 +30,7 @@ def estimate(
     parts = [part for part in parts if part[1].n]
     n = sum(tally.n for _, tally in parts)
     coordinates: list[dict[str, Any]] = []
-    monitors: list[str] = []
+    monitors: list[str | None] = []
     for place, coordinate in enumerate(domain.coordinates):
         groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
         fact: dict[str, Any] = {"name": coordinate.name}
@@ -45,14 +45,14 @@ def estimate(
             reach = span.length(max(finite(mechanism.part).reach for mechanism, _ in parts))
             fact |= {"mean": one.mean, "stderr": one.stderr, "intervals": one.intervals, "methods": one.methods}
             fact["worst_case_bias"] = worst_case_bias(drawn, reach, of=n)
-            monitors += [one.monitor] if one.monitor else []
+            monitors.append(one.monitor)
             if enrolled is not None:
                 fact["manski"] = manski(n, enrolled, one.intervals[REPORTERS], coordinate.lower, coordinate.upper)
         coordinates.append(fact)
     return Estimate(
         n=n,
         coordinates=coordinates,
-        monitor=next((verdict for verdict in monitors if verdict != OK), OK if monitors else None),
+        monitor=worst_verdict(monitors),
     )
 
 
