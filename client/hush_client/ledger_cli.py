@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from math import inf, nextafter
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from hush_client.ledger import Account, Charge, Refused
 from hush_client.places import state_directory
 from hush_client.receipt import Reason
 from hush_client.state import FILE_NAME, State
-from hush_common.epsilon import at_most_sure, decimal_text, parse_epsilon, percent_at_most
+from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon, percent_at_most
 from hush_common.errors import StateError
 
 __all__ = ["app"]
@@ -100,10 +99,7 @@ def _document(page: _Page, caps: _Caps) -> dict[str, object]:
                 "device": device,
                 "spent": decimal_text(total),
                 "cap": None if caps.total is None else decimal_text(caps.total),
-                "at_most_sure": {
-                    decimal_text(prior): min(nextafter(float(at_most_sure(total, prior)), inf), 1.0)
-                    for prior in _PRIORS
-                },
+                "at_most_sure": {decimal_text(prior): float_at_most(at_most_sure(total, prior)) for prior in _PRIORS},
             }
             for device, total in _totals(page).items()
         ],

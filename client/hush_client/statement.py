@@ -3,12 +3,11 @@
 import sqlite3
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, nextafter
 
 from hush_client import ledger
 from hush_client.ledger import Charge
 from hush_client.policy import Policy
-from hush_common.epsilon import at_most_sure
+from hush_common.epsilon import at_most_sure, float_at_most
 
 __all__ = ["Budget", "Statement", "read_statement"]
 
@@ -52,7 +51,7 @@ class Statement:
     @property
     def certainty(self) -> float:
         """How sure an observer of all reports, 50/50 about an answer before, can be at most: 0.5 to 1, rounded up."""
-        return min(nextafter(float(at_most_sure(self.spent)), inf), 1.0)
+        return float_at_most(at_most_sure(self.spent))
 
 
 def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) -> Statement:

@@ -8,7 +8,7 @@ never exceeds it.
 import re
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, floor
+from math import ceil, exp, floor, inf, nextafter
 
 from hush_common.errors import EpsilonError
 
@@ -20,6 +20,7 @@ __all__ = [
     "at_most_sure",
     "certified_exp",
     "decimal_text",
+    "float_at_most",
     "log_ceiling",
     "parse_epsilon",
     "percent_at_most",
@@ -89,6 +90,11 @@ def at_most_sure(epsilon: Fraction, prior: Fraction = Fraction(1, 2)) -> Fractio
         return Fraction(prior > 0)
     odds = prior * certified_exp(epsilon)[1]
     return odds / (odds + 1 - prior)
+
+
+def float_at_most(share: Fraction) -> float:
+    """A share of one as a float, rounded up, and never above 1."""
+    return min(nextafter(float(share), inf), 1.0)
 
 
 def percent_at_most(share: Fraction) -> str:
