@@ -20,9 +20,8 @@ from hush_simulations.auditing import audit, default_samples, highest_bound
 from hush_simulations.noise import SeededRng
 from hush_simulations.options import parse_confidence, parse_seed
 
-__all__ = ["DEFAULT_SAMPLES", "ViolationError", "app"]
+__all__ = ["ViolationError", "app"]
 
-DEFAULT_SAMPLES = 200_000
 _FEWEST, _MOST = 100, 100_000_000
 _BLOCK = 2000
 _COINS = 1  # the stream of a seed that tosses the coins; the mechanism draws from another
