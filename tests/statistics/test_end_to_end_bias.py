@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coverage_grid import law
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS, Estimate, estimate
@@ -106,9 +107,8 @@ def decoded(task: Task, value: Any, bodies: NDArray[np.int64]) -> tuple[NDArray[
     assert isinstance(one, RandomizedResponse | Multilevel | Channel)
     of = finite(one)
     x = float(place) if isinstance(one, RandomizedResponse) else place / one.steps
-    law = np.array([np.interp(x, of.nodes, of.p[:, y]) for y in range(len(of.used))])
     a = np.array([float(position) for position in of.positions])
-    return np.asarray(a[outputs]), x, float(law @ (of.a - x) ** 2)
+    return np.asarray(a[outputs]), x, float(law(of, x) @ (of.a - x) ** 2)
 
 
 @pytest.mark.soak

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coverage_grid import law
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, estimate
@@ -51,11 +52,6 @@ VALUES: dict[str, Values] = {
     "spread": ((0.0, 0.2), (0.2, 0.2), (0.45, 0.2), (0.7, 0.2), (1.0, 0.2)),
 }
 """Distributions: (value, probability)."""
-
-
-def law(of: Finite, value: float) -> Array:
-    """P(y | value), by interpolation between the rows."""
-    return np.array([np.interp(value, of.nodes, of.p[:, y]) for y in range(of.p.shape[1])])
 
 
 def intervals(
