@@ -231,9 +231,13 @@ def refusals(connection: sqlite3.Connection) -> list[Refused]:
     ]
 
 
-def accounts(connection: sqlite3.Connection) -> list[Account]:
-    """All accounts, by device and purpose."""
-    rows = connection.execute("SELECT device, purpose, spent FROM account ORDER BY device, purpose")
+def accounts(connection: sqlite3.Connection, device: str | None = None) -> list[Account]:
+    """All accounts, or those of one device, by device and purpose."""
+    select, order = "SELECT device, purpose, spent FROM account", "ORDER BY device, purpose"
+    if device is None:
+        rows = connection.execute(f"{select} {order}")
+    else:
+        rows = connection.execute(f"{select} WHERE device = ? {order}", (device,))
     return [Account(device, purpose, _amount(total)) for device, purpose, total in rows]
 
 

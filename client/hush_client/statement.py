@@ -56,7 +56,6 @@ class Statement:
 
 def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) -> Statement:
     """The statement of a device, inside an open transaction."""
-    accounts = [account for account in ledger.accounts(connection) if account.device == device]
     budgets = [
         Budget(
             account.purpose,
@@ -64,6 +63,6 @@ def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) 
             policy.lifetime,
             tuple(ledger.charges(connection, device, account.purpose)),
         )
-        for account in accounts
+        for account in ledger.accounts(connection, device)
     ]
     return Statement(device, policy.total, tuple(budgets))
