@@ -26,7 +26,7 @@ from hush_common.task import Task
 __all__ = ["FRAME_REPORTS", "Question", "answer", "answer_all", "preview"]
 
 FRAME_REPORTS = 256
-"""Most reports of one frame: with the longest bodies it has 90 000 bytes, which every broker takes."""
+"""Most reports of one frame: of one integer each it has 6160 bytes, and with the longest legal bodies 2.1 million."""
 
 
 @dataclass(frozen=True, slots=True)
