@@ -58,9 +58,14 @@ def _domain(domain: Mapping[str, Any]) -> str:
 
 
 def _bounds(domain: Mapping[str, Any]) -> str:
-    if (domain["lower"], domain["upper"], domain["unit"]) == (0, 1, ""):
+    if _is_share(domain):
         return ", in per cent of its range"
     return f" from {domain['lower']:g} to {domain['upper']:g} {domain['unit']}".rstrip()
+
+
+def _is_share(domain: Mapping[str, Any]) -> bool:
+    """Whether nobody gave bounds, so that an error is one of the range."""
+    return (domain["lower"], domain["upper"], domain["unit"]) == (0, 1, "")
 
 
 def _table(found: Mapping[str, Any]) -> Table:
@@ -103,7 +108,7 @@ def _error(found: Mapping[str, Any], value: float) -> str:
     if domain["kind"] in ("bit", "category"):
         return "1 point" if value == 0.01 else f"{_number(100 * value)} points"  # noqa: PLR2004 - one per cent
     width = domain["upper"] - domain["lower"]
-    if (domain["lower"], domain["upper"], domain["unit"]) == (0, 1, ""):
+    if _is_share(domain):
         return f"{_number(100 * value)} %"
     return f"{_number(value)} {domain['unit']}".rstrip() + f" ({_number(100 * value / width)} %)"
 
