@@ -49,7 +49,7 @@ async def lose_a_connection(*, cancel: bool) -> asyncio.Task[None]:
             async with asyncio.TaskGroup() as group:
                 group.create_task(use())
                 await asyncio.Event().wait()
-        except* BrokerError as errors:
+        except ExceptionGroup as errors:  # not except*: before Python 3.11.4 that wraps what it raises
             raise errors.exceptions[0] from None
 
     task = asyncio.create_task(cancellable(serve()))

@@ -40,7 +40,8 @@ async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> tuple[dic
 
 def table(found: dict[str, Any], outcome: Outcome, width: int = 80) -> str:
     stream = io.StringIO()
-    print_table(found, outcome, Console(file=stream, width=width, force_terminal=True, color_system=None))
+    # The height, too: of a "dumb" terminal rich otherwise takes its own idea of the size.
+    print_table(found, outcome, Console(file=stream, width=width, height=50, force_terminal=True, color_system=None))
     return stream.getvalue()
 
 
