@@ -36,6 +36,7 @@ class Estimate:
         consistent: the frequencies projected on the simplex: a second view, biased near 0, without error bars.
         coordinates: name and estimate of each number of a vector.
         manski: bounds of the mean of all enrolled devices, whatever the silent ones would have said.
+        failures: intervals that could not be made, by target, with the reason (`guard`); they are absent.
     """
 
     n: int
@@ -51,3 +52,4 @@ class Estimate:
     consistent: list[float] = field(default_factory=list)
     coordinates: list[dict[str, Any]] = field(default_factory=list)
     manski: tuple[float, float] | None = None
+    failures: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,66 @@
+"""Guard: what floating-point arithmetic may do in an estimate, and what becomes of an interval that fails.
+
+An overflow, a division by zero and an invalid operation are errors here, never warnings: an interval made of their
+results would look like any other. Underflow is one too, but where `underflow` says that a zero is the right answer,
+and why.
+
+An interval that fails, or has an end that is no finite number, is absent. `failures` of the result names it, and
+everything else of the estimate stays.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["ACCEPTED_UNDERFLOWS", "FAILED", "NOT_FINITE", "attempt", "guarded", "underflow"]
+
+NOT_FINITE = "not_finite"
+"""The interval came out as NaN or infinite, or its arithmetic overflowed."""
+
+FAILED = "failed"
+"""Making the interval failed in another way: an error of hush."""
+
+ACCEPTED_UNDERFLOWS: dict[str, str] = {}
+"""Where a number too small for a float may become 0, and why that is right."""
+
+T = TypeVar("T")
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Run numpy with overflow, division by zero, invalid operations and underflow raised."""
+    with np.errstate(over="raise", divide="raise", invalid="raise", under="raise"):
+        yield
+
+
+@contextmanager
+def underflow(place: str) -> Iterator[None]:
+    """Accept underflow within, for the reason that `ACCEPTED_UNDERFLOWS` gives for `place`."""
+    if place not in ACCEPTED_UNDERFLOWS:
+        raise LookupError(f"no reason is listed why numbers may underflow in {place!r}")
+    with np.errstate(under="ignore"):
+        yield
+
+
+def attempt(failures: dict[str, str], target: str, make: Callable[[], T], ends: Callable[[T], ArrayLike]) -> T | None:
+    """What `make` gives, or None and an entry in `failures`.
+
+    Args:
+        failures: reasons by target; a failure is added.
+        target: name of the interval, or of the intervals if many are made at once.
+        make: makes it.
+        ends: the numbers in what was made, all of which must be finite.
+    """
+    try:
+        made = make()
+        if np.isfinite(np.asarray(ends(made), dtype=float)).all():
+            return made
+        failures[target] = NOT_FINITE
+    except ArithmeticError:  # overflow, division by zero, numpy's FloatingPointError
+        failures[target] = NOT_FINITE
+    except Exception:  # noqa: BLE001 - one interval must never take the others with it
+        failures[target] = FAILED
+    return None
