@@ -3,7 +3,6 @@
 After a `?`, an address with TLS may name files: `ca=FILE`, `cert=FILE` and `key=FILE`.
 """
 
-import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
@@ -14,7 +13,7 @@ __all__ = ["BrokerUrl"]
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 _FILES = ("ca", "cert", "key")
 _PATH = "/mqtt"  # where brokers expect WebSockets unless told otherwise
-_PASSWORD = re.compile(r"//([^:@]*):.*@")  # greedy: a password may hold any character, an @ or / typed raw among them
+_ENCODE = "write / as %2F, ? as %3F, # as %23 and @ as %40 in a user, a password or a path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +62,27 @@ class BrokerUrl:
         """Read an address. User and password may be percent-encoded.
 
         Raises:
-            BrokerError: not such an address; the message repeats it without the password.
+            BrokerError: not such an address. The message repeats its scheme and nothing else: where an address cannot
+                be read, nobody knows which part of it is the password.
         """
-        shown = _PASSWORD.sub(r"//\1@", text)
+        scheme = next((name for name in _PORTS if text.lower().startswith(f"{name}://")), None)
         try:
-            return cls._of(urlsplit(text), text)
+            return cls._of(scheme, text)
         except ValueError as error:
+            shown = "broker" if scheme is None else f"{scheme}://…"
             raise BrokerError(shown, f"{error}; write for example mqtt://localhost:1883") from None
 
     @classmethod
-    def _of(cls, parts: SplitResult, text: str) -> "BrokerUrl":
+    def _of(cls, scheme: str | None, text: str) -> "BrokerUrl":
         if not text.isprintable() or " " in text:
             raise ValueError("a space or control character cannot be part of an address")
-        if parts.scheme not in _PORTS or not text.lower().startswith(f"{parts.scheme}://"):
+        if scheme is None:
             raise ValueError("the address of a broker starts with mqtt://, mqtts://, ws:// or wss://")
+        parts = _split(text)
         if not parts.hostname:
             raise ValueError("the address names no host")
+        if "@" in parts.path + parts.query + parts.fragment:
+            raise ValueError(f"an @ follows the host: {_ENCODE}")
         socket = parts.scheme.startswith("ws")
         if parts.fragment or (not socket and parts.path not in ("", "/")):
             raise ValueError("nothing may follow the port")
@@ -106,13 +110,21 @@ class BrokerUrl:
         return f"{self._scheme}://{login}{host}:{self.port}{self.path or ''}{'?' if files else ''}{files}"
 
 
+def _split(text: str) -> SplitResult:
+    """The parts of an address; an error of `urlsplit` would repeat the login."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        raise ValueError("the host is no name and no address in brackets") from None
+
+
 def _port(parts: SplitResult) -> int:
     try:
         port = _PORTS[parts.scheme] if parts.port is None else parts.port
     except ValueError:
         port = 0
     if port == 0:
-        raise ValueError("the port is no number from 1 to 65535")
+        raise ValueError(f"the port is no number from 1 to 65535, or a character is not encoded: {_ENCODE}")
     return port
 
 
@@ -123,5 +135,5 @@ def _files(parts: SplitResult) -> dict[str, str]:
         raise ValueError("an option stands twice after the ?")
     for name in files:
         if name not in _FILES:
-            raise ValueError(f"the options of an address are ca, cert and key, not {name}")
+            raise ValueError("the options of an address are ca, cert and key")
     return files

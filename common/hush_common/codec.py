@@ -145,11 +145,11 @@ def unique_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     Raises:
         ValueError: a key stands twice.
     """
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:40]!r} stands twice")
+    document: dict[str, object] = {}
+    for name, value in pairs:
+        if name in document:
+            raise ValueError(f"the key {name[:40]!r} stands twice")
+        document[name] = value
     return document
 
 

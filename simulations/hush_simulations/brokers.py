@@ -43,7 +43,7 @@ def parse_broker(text: str) -> str:
     if text in BROKERS:
         return text
     if "://" not in text:
-        raise OptionError("--broker", f"{text[:60]!r} is not a broker; write embedded, mosquitto or mqtt://host:port")
+        raise OptionError("--broker", "is not a broker; write embedded, mosquitto or mqtt://host:port")
     try:
         BrokerUrl.parse(text)
     except BrokerError as error:

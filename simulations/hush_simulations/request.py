@@ -56,7 +56,7 @@ def plan_of(request: Request) -> tuple[Plan, int | None]:
         TaskError: the question is no legal task.
     """
     if request.engine == "memory" and request.broker is not None:
-        raise OptionError("--broker", f"{request.broker} is not used with --engine memory; leave one of them out")
+        raise OptionError("--broker", "a broker is not used with --engine memory; leave one of them out")
     scenario = _changed(_scenario(request), request)
     task = scenario.task()  # its mistakes come before the work of drawing a population
     shares = check_shares("--shares", request.shares, task) or scenario.shares

@@ -78,11 +78,33 @@ def test_anything_else_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["mqtt://alice:s3cret@h:x", "mqtt://alice:s3/cret@h", "x://a:s3cret@h", "mqtt://a:s3cret@"]
+    "text",
+    [
+        "mqtt://alice:s3cret@h:x",
+        "mqtt://alice:s3/cret@h",
+        "x://a:s3cret@h",
+        "mqtt://a:s3cret@",
+        "kitchen:s3cret@host",
+        "mqtt:/kitchen:s3cret@host",
+        "mqtt:kitchen:s3cret@host",
+        "mqtt://kitchen:s3cret",
+        "mqtt://kit@chen:s3cret@host:x",
+        "mqtt://kitchen:s3?cret@host",
+        "mqtt://kitchen:80?cret@host",
+        "mqtts://kitchen:80?cret=@host",
+        "ws://kitchen:80/s3cret@host",
+        "ws://kitchen:80/s3#cret@host",
+        "mqtt://kitchen:s3\ncret@host",
+        "mqtt://kitchen:s3cret@[host]",
+        "mqtt://kitchen:s3cret@h\u2100st",  # urlsplit's own message repeats all of it
+        "mqtt://[s3cret",
+    ],
 )
 def test_a_password_is_never_shown(text: str) -> None:
     with pytest.raises(BrokerError) as caught:
         BrokerUrl.parse(text)
-    assert "cret" not in str(caught.value)
+    error: BaseException | None = caught.value
+    assert error.__cause__ is None
+    assert "cret" not in str(error)
     good = BrokerUrl.parse("mqtt://alice:s3cret@h")
     assert "s3cret" not in f"{good} {good!r}"
