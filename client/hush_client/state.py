@@ -181,12 +181,14 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Build the file aside and link it into place: under its name it is always whole, and never replaced."""
+    """Build the file aside and link it into place: under its name it is always whole, and never replaced.
+
+    Without a write-ahead log: closing one may fail to bring it into the file, silently, where the disk is full.
+    """
     draft = path.with_name(f"{FILE_NAME}.{secrets.token_hex(6)}")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.executescript(_SCHEMA)
         with suppress(FileExistsError):  # another process was first; its file is as good
@@ -196,6 +198,7 @@ def _create(path: Path) -> None:
         os.close(directory)
     finally:
         draft.unlink(missing_ok=True)
+        draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
