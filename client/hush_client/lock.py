@@ -10,7 +10,7 @@ import sys
 import weakref
 from pathlib import Path
 
-from hush_client.state import unusable
+from hush_client.places import make_private, unusable
 from hush_common.errors import StateError
 
 if sys.platform == "win32":
@@ -25,6 +25,7 @@ LOCK_NAME = "hush.lock"
 
 _PATIENCE_SECONDS = 5.0  # two commands of cron at the same minute take turns
 _PAUSE_SECONDS = 0.05
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a link would make or lock a file somewhere else
 
 
 class Lock:
@@ -72,10 +73,10 @@ if sys.platform != "win32":
 
 def _try(directory: Path) -> int | None:
     """An open descriptor that holds the lock, or None while another does. It never waits."""
+    make_private(directory)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Python opens it so that no program that is started inherits it: that one would keep the lock after us.
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
     except OSError as error:
         raise unusable(directory, error) from error
     try:

@@ -1,9 +1,13 @@
-"""Where the state of a person's device lies, by the convention of the XDG base directories."""
+"""Where the state of a person's device lies, by the convention of the XDG base directories, and whose it is."""
 
 import os
+import stat
+import sys
 from pathlib import Path
 
-__all__ = ["state_directory"]
+from hush_common.errors import StateError
+
+__all__ = ["make_private", "state_directory", "unusable"]
 
 
 def state_directory(given: Path | None) -> Path:
@@ -13,3 +17,33 @@ def state_directory(given: Path | None) -> Path:
     base = os.environ.get("XDG_STATE_HOME", "")
     home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
     return home / "hush"
+
+
+def make_private(directory: Path) -> None:
+    """Make `directory`, and what is missing above it, for the owner alone; one that is there must be nobody else's.
+
+    Whoever may write to it can replace the ledger by one that has spent nothing.
+
+    Raises:
+        StateError: it cannot be made, is no directory, or others may write to it.
+    """
+    try:
+        for missing in reversed([place for place in (directory, *directory.parents) if not place.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        found = directory.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(0, "it is no directory")
+    except OSError as error:
+        raise unusable(directory, error) from error
+    if sys.platform != "win32" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise StateError(
+            f"{directory}: others may write to it, and so replace the ledger; name a directory of your own, "
+            "or take their rights away (chmod 700)"
+        )
+
+
+def unusable(directory: Path, error: OSError) -> StateError:
+    """What to tell a person whose state directory cannot be made, read or written."""
+    return StateError(
+        f"{directory}: cannot hold the state of a device ({error.strerror}); name a directory that is writable"
+    )

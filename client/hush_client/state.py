@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hush_client import identity, ledger, memory, outbox
+from hush_client.places import make_private, unusable
 from hush_common.errors import StateError
 
-__all__ = ["FILE_NAME", "Job", "State", "unusable"]
+__all__ = ["FILE_NAME", "Job", "State"]
 
 FILE_NAME = "hush.sqlite3"
 
@@ -156,13 +157,6 @@ def _deliver(call: _Call, result: Any) -> None:  # noqa: ANN401 - whatever the j
         call.future.set_result(result)
 
 
-def unusable(directory: Path, error: OSError) -> StateError:
-    """What to tell a person whose state directory cannot be made, read or written."""
-    return StateError(
-        f"{directory}: cannot hold the state of a device ({error.strerror}); name a directory that is writable"
-    )
-
-
 def _close_late(opening: asyncio.Future[sqlite3.Connection]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
@@ -170,7 +164,7 @@ def _close_late(opening: asyncio.Future[sqlite3.Connection]) -> None:
 
 def _open(path: Path) -> sqlite3.Connection:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         if not path.exists():
             _create(path)
         return _connect(path)

@@ -1,6 +1,7 @@
 """MQTT: the way to the broker that devices use. The only module of a device that imports aiomqtt."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,8 @@ from hush_common.errors import BrokerError
 from hush_common.tls import tls_context
 
 __all__ = ["MqttTransport"]
+
+_LOG = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT = 10.0
 _ACKNOWLEDGE_TIMEOUT = 30.0
@@ -93,7 +96,17 @@ class MqttTransport:
 
 
 class _Client(aiomqtt.Client):
-    """aiomqtt's client, which would wait out the whole timeout for the welcome of a broker that has hung up."""
+    """aiomqtt's client, for brokers that misbehave.
+
+    It would wait out the whole timeout for the welcome of a broker that has hung up; and a message whose topic is no
+    text, or has a wildcard in it, would be read for ever, for paho keeps a packet whose handling fails.
+    """
+
+    def _on_message(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
+        try:
+            super()._on_message(*arguments)
+        except ValueError:
+            _LOG.warning("ignored a message on a topic that cannot be")
 
     def _on_disconnect(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
         self._loop.call_soon_threadsafe(_give_up, self, "it hung up before it said whether it lets us in")

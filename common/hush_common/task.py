@@ -186,6 +186,8 @@ class Task:
             moment = getattr(self, name)
             if moment is not None and moment.utcoffset() is None:
                 raise TaskError(name, f"{moment.isoformat()} has no time zone; append Z or an offset")
+            if moment is not None:
+                _utc(name, moment)
         if self.opens is not None and self.closes is not None and self.closes <= self.opens:
             raise TaskError("closes", f"{self.closes.isoformat()} is not after opens = {self.opens.isoformat()}")
         if self.rounds > 1 and (self.round_every is None or self.opens is None):
@@ -256,3 +258,10 @@ class Task:
         if self.opens is None or self.round_every is None or self.rounds == 1:
             return 0
         return min((now.astimezone(UTC) - self.opens) // self.round_every, self.rounds - 1)
+
+
+def _utc(name: str, moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise TaskError(name, f"{moment.isoformat()} lies outside the years 1 to 9999 of UTC; move it") from error

@@ -242,3 +242,18 @@ async def test_a_broker_that_vanishes_and_returns_gets_every_report(mosquitto: M
     async with aggregator() as listener:
         payloads = {bytes((await anext(listener.messages)).payload) for _ in range(100)}
     assert len(payloads) == 100
+
+
+@pytest.mark.parametrize("topic", [b"\xff\xfe", b"hush/v1/tasks/+", b"#"])
+async def test_a_topic_that_cannot_be_is_passed_over(
+    tmp_path: Path, topic: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def impossible(writer: asyncio.StreamWriter, reply: bytes) -> None:
+        body = len(topic).to_bytes(2, "big") + topic + b"x"
+        writer.write(reply[:5] + b"\x30" + bytes([len(body)]) + body + reply[5:])
+
+    async with ScriptedBroker((Packet.SUBSCRIBE, impossible)).running() as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
+            assert (await client.report("heights", 172.0, timeout=10)).status == "sent"
+        assert broker.connections == 1
+    assert [record.message for record in caplog.records] == ["ignored a message on a topic that cannot be"]
