@@ -13,35 +13,17 @@ import numpy as np
 
 from hush_aggregator.moments import moments
 from hush_aggregator.store.base import Accepted, CommitOutcome
+from hush_aggregator.store.schema import damaged, make_private, prepare, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
 from hush_common.refusal import Refusal
-from hush_common.task import Task
+from hush_common.task import Task, digest_of
 
 __all__ = ["SqliteStore"]
 
-_VERSION = 1
-_APPLICATION = 0x68757368  # "hush" in ASCII: tells our file from another program's
-# No time and no sender: who reported when is nobody's business, so it is never written down.
-_SCHEMA = """
-CREATE TABLE task (
-    id TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL
-) WITHOUT ROWID, STRICT;
-CREATE TABLE report (  -- body: the integers, 8 bytes each, big-endian
-    digest BLOB NOT NULL, round INTEGER NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (digest, round, id)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE tally (  -- moments: a JSON list of integers, which outgrow 64 bits
-    digest BLOB NOT NULL, round INTEGER NOT NULL, n INTEGER NOT NULL, moments TEXT NOT NULL,
-    PRIMARY KEY (digest, round)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE refusal (
-    task TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL,
-    PRIMARY KEY (task, reason)
-) WITHOUT ROWID, STRICT;
-"""
+_REASONS = frozenset(reason.value for reason in Refusal)
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
-_SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?)"
+_SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
 """
@@ -79,6 +61,23 @@ class SqliteStore:
         self._connection.close()
         self._lock.close()
 
+    @property
+    def identity(self) -> str:
+        """A random name of this store, made once: 32 hexadecimal digits that nobody can guess."""
+        with self._reading() as run:
+            return str(run.execute("SELECT id FROM identity").fetchone()[0])
+
+    @property
+    def has_former_session(self) -> bool:
+        """Whether a broker may keep reports under the name that its aggregator had before the store had an identity."""
+        with self._reading() as run:
+            return bool(run.execute("SELECT former FROM identity").fetchone()[0])
+
+    def former_session_ended(self) -> None:
+        """Note that nothing waits there any more."""
+        with self._transaction() as run:
+            run.execute("UPDATE identity SET former = 0")
+
     def add_task(self, task: Task) -> bytes:
         with self._transaction() as run:
             run.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (task.id, task.digest, task.payload))
@@ -90,7 +89,10 @@ class SqliteStore:
 
     def tasks(self) -> list[bytes]:
         with self._reading() as run:
-            return [payload for (payload,) in run.execute("SELECT payload FROM task ORDER BY id")]
+            rows = run.execute("SELECT payload, digest FROM task ORDER BY id").fetchall()
+            if any(digest_of(payload) != digest for payload, digest in rows):
+                raise damaged("a task")
+            return [payload for payload, _ in rows]
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
         counted = 0
@@ -120,7 +122,10 @@ class SqliteStore:
     def refusals(self, task_id: str) -> dict[Refusal, int]:
         with self._reading() as run:
             rows = run.execute("SELECT reason, count FROM refusal WHERE task = ? ORDER BY reason", (task_id,))
-            return {Refusal(reason): count for reason, count in rows}
+            found = dict(rows.fetchall())
+            if not found.keys() <= _REASONS:
+                raise damaged("a reason of refusals")
+            return {Refusal(reason): count for reason, count in found.items()}
 
     def _take_lock(self) -> sqlite3.Connection:
         """Hold an exclusive lock on a side file until closed. SQLite's own lock: it works on every platform."""
@@ -139,35 +144,21 @@ class SqliteStore:
 
     def _connect(self, path: Path, timeout: float) -> sqlite3.Connection:
         try:
+            make_private(path)
             return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise StoreError(f"{path}: {error}; name a file in a directory that may be written") from error
+        except (sqlite3.Error, OSError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise StoreError(f"{path}: {reason}; name a file in a directory that may be written") from error
 
     def _open(self) -> sqlite3.Connection:
         connection = self._connect(self._path, timeout=10)
         try:
             with _translated(self._path):
-                self._prepare(connection)
+                prepare(self._path, connection)
         except BaseException:
             connection.close()
             raise
         return connection
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if application != _APPLICATION and (objects or application or version):
-            raise StoreError(f"{self._path}: is a database of another program; name another file")
-        if version > _VERSION:
-            raise StoreError(f"{self._path}: was written by a later hush (schema {version}); update hush")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA cache_size = -32768")  # KiB: memory stays the same however large the file grows
-        if version == 0:
-            connection.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
-            )
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -203,13 +194,19 @@ def _insert(run: sqlite3.Connection, reports: Accepted) -> int:
     if not new.any():
         return 0
     folded = _tally(run, digest, round_).merge(moments(reports.task.randomizer, reports.bodies[new]))
-    run.execute(_SET_TALLY, (digest, round_, folded.n, json.dumps(folded.moments)))
+    row = (digest, round_, folded.n, json.dumps(folded.moments))
+    run.execute(_SET_TALLY, (*row, seal(*row)))
     return int(new.sum())
 
 
 def _tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
-    row = run.execute("SELECT n, moments FROM tally WHERE digest = ? AND round = ?", (digest, round_)).fetchone()
-    return Tally() if row is None else Tally(row[0], tuple(json.loads(row[1])))
+    row = run.execute("SELECT n, moments, seal FROM tally WHERE digest = ? AND round = ?", (digest, round_)).fetchone()
+    if row is None:
+        return Tally()
+    n, moments_, sealed = row
+    if sealed != seal(digest, round_, n, moments_):
+        raise damaged("a tally")
+    return Tally(n, tuple(json.loads(moments_)))
 
 
 @contextmanager
@@ -220,6 +217,8 @@ def _translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "see that it may be read and written")
         raise StoreError(f"{path}: {error}; {remedy}") from error
+    except UnicodeDecodeError as error:  # SQLite believes that a text is one
+        raise StoreError(f"{path}: a text in it is none; {_REMEDIES[sqlite3.SQLITE_CORRUPT]}") from error
 
 
 _REMEDIES = {

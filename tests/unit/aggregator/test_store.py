@@ -158,12 +158,12 @@ def test_the_first_task_under_an_id_stays(path: Path) -> None:
         assert store.tasks() == [HEIGHTS.payload]
 
 
-def test_a_digest_that_is_taken_refuses_the_task_alone(store: SqliteStore) -> None:
+def test_a_digest_that_is_taken_refuses_the_task_alone(store: SqliteStore, path: Path) -> None:
     store.add_task(HEIGHTS)
     store._connection.execute("UPDATE task SET digest = ?", (WEIGHTS.digest,))
     with pytest.raises(TaskError, match="another task has the digest"):
         store.add_task(WEIGHTS)
-    assert store.tasks() == [HEIGHTS.payload]
+    assert [row[0] for row in contents(path)["task"]] == ["heights"]
 
 
 def test_what_was_never_counted_is_empty(store: SqliteStore) -> None:

@@ -1,0 +1,110 @@
+"""The tables of a store in SQLite: how they are made, brought up to date, and checked."""
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import stat
+import sys
+from functools import partial
+from pathlib import Path
+
+from hush_common.errors import StoreError
+
+__all__ = ["damaged", "make_private", "prepare", "seal"]
+
+_APPLICATION = 0x68757368  # "hush" in ASCII: tells our file from another program's
+# No time and no sender: who reported when is nobody's business, so it is never written down.
+_VERSION_1 = """
+CREATE TABLE task (
+    id TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL
+) WITHOUT ROWID, STRICT;
+CREATE TABLE report (  -- body: the integers, 8 bytes each, big-endian
+    digest BLOB NOT NULL, round INTEGER NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (digest, round, id)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE tally (  -- moments: a JSON list of integers, which outgrow 64 bits
+    digest BLOB NOT NULL, round INTEGER NOT NULL, n INTEGER NOT NULL, moments TEXT NOT NULL,
+    PRIMARY KEY (digest, round)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE refusal (
+    task TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL,
+    PRIMARY KEY (task, reason)
+) WITHOUT ROWID, STRICT;
+"""
+_VERSION_2 = """
+CREATE TABLE identity (  -- one row; former: whether a session of the time before there was one may wait at a broker
+    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, former INTEGER NOT NULL
+) STRICT;
+INSERT INTO identity VALUES (1, new_identity(), was_there());
+ALTER TABLE tally ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+UPDATE tally SET seal = seal(digest, round, n, moments);
+"""
+_MIGRATIONS = (_VERSION_1, _VERSION_2)
+
+
+def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:
+    """What a row of the table of tallies is checked by: a sum that is damaged would look like any other."""
+    return hashlib.sha256(b"%b %d %d %b" % (digest, round_, n, moments.encode())).digest()[:8]
+
+
+def damaged(what: str) -> sqlite3.DatabaseError:
+    """What to raise, as SQLite does where it finds damage itself."""
+    error = sqlite3.DatabaseError(f"{what} is not what was written")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def make_private(path: Path) -> None:
+    """Make the file if it is missing, for its owner alone; take an existing one away from everybody else's eyes.
+
+    SQLite gives its side files the mode of the main one. A group that was let in by hand stays.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        found = path.stat()
+        if sys.platform != "win32" and found.st_mode & stat.S_IRWXO and found.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & ~stat.S_IRWXO)
+
+
+def prepare(path: Path, connection: sqlite3.Connection) -> None:
+    """Make the tables, or bring older ones up to date, wholly or not at all.
+
+    Raises:
+        StoreError: the file is another program's, or of a later version.
+        sqlite3.Error: it cannot be read or written.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != _APPLICATION and (objects or application or version):
+        raise StoreError(f"{path}: is a database of another program; name another file")
+    if version > len(_MIGRATIONS):
+        raise StoreError(f"{path}: was written by a later hush (schema {version}); update hush")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -32768")  # KiB: memory stays the same however large the file grows
+    connection.create_function("seal", 4, seal, deterministic=True)
+    if version == len(_MIGRATIONS):
+        _check(connection)
+        return
+    connection.create_function("new_identity", 0, partial(secrets.token_hex, 16))
+    connection.create_function("was_there", 0, lambda: int(version > 0))
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {''.join(_MIGRATIONS[version:])} "
+        f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {len(_MIGRATIONS)}; COMMIT;"
+    )
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Whatever an estimate is made of is as it was written; reports are many, and each has been counted."""
+    for table in ("task", "tally", "refusal", "identity"):
+        (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
+        if verdict != "ok":
+            raise damaged(f"the table {table}")
+    if connection.execute("SELECT 1 FROM tally WHERE seal IS NOT seal(digest, round, n, moments)").fetchone():
+        raise damaged("a tally")
