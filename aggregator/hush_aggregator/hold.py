@@ -14,19 +14,22 @@ from hush_common.topics import task_of_report_topic
 __all__ = ["Hold"]
 
 _LIMIT = 2 * BATCH_LIMIT
+_LONGEST = 10
 
 
 class Hold:
     """The reports of one connection that wait for their task.
 
     Args:
-        patience: seconds from now, and from each task that arrives until then, during which unknown is not refused.
+        patience: seconds from now, and from each new task that arrives until then, during which unknown is not refused;
+            `_LONGEST` times as long at most, whoever publishes tasks meanwhile.
     """
 
     def __init__(self, patience: float) -> None:
         self._clock = asyncio.get_running_loop().time
         self._patience = patience
         self._settles_at = self._clock() + patience
+        self._latest = self._clock() + _LONGEST * patience
         self._held: list[Delivery] = []
         self.overflowed = False
 
@@ -46,14 +49,15 @@ class Hold:
         Args:
             reports: those that came now.
             known: ids of the tasks known now.
-            extend: whether tasks came with them.
+            extend: whether new, legal tasks came with them. (Anything else on their topics must not make honest
+                reports wait: anybody may be able to publish there.)
         """
         waiting = self._held + reports
         self._held = []
         if self.settled:
             return waiting
         if extend:
-            self._settles_at = self._clock() + self._patience
+            self._settles_at = min(self._clock() + self._patience, self._latest)
         ready = [delivery for delivery in waiting if task_of_report_topic(delivery.topic) in known]
         if len(ready) < len(waiting):
             self._held = [delivery for delivery in waiting if task_of_report_topic(delivery.topic) not in known]
