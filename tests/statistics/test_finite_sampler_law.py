@@ -17,9 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import (
     Channel,
+    Laplace,
     Mechanism,
     Multilevel,
     Offers,
+    RandomizedResponse,
     SubsetSelection,
     Vector,
     multilevel,
@@ -29,6 +31,7 @@ from hush_common.mechanisms import (
 from hush_common.mechanisms.subset_selection import _by_coins, _Coins, draw_subset
 from hush_common.mechanisms.tables import SHIPPED, shipped
 from hush_common.rng import Rng, SystemRng
+from hush_common.task_file import make_task
 
 Body = tuple[int, ...]
 Law = dict[Body, Fraction]
@@ -255,8 +258,17 @@ def test_every_path_under_an_offer_gives_the_table_of_that_offer(enumerate_law: 
 def test_an_index_outside_the_domain_draws_nothing(index: int) -> None:
     made = shipped("epsilon-1")
     channel = Channel(Fraction(1), 8, made.positions, made.unit, made.weights)
-    for mechanism in (Multilevel(Fraction(1), 8, 2), channel, SubsetSelection(Fraction(1), 9, 2)):
-        with pytest.raises(ValueError, match="outside"):
+    coin = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "bit"}}).randomizer
+    assert isinstance(coin, RandomizedResponse)
+    several = (
+        Multilevel(Fraction(1), 8, 2),
+        channel,
+        SubsetSelection(Fraction(1), 9, 2),
+        Laplace(Fraction(1), 8),
+        coin,
+    )
+    for mechanism in several:
+        with pytest.raises(ValueError, match=r"outside|neither 0 nor 1"):
             mechanism.perturb(index, Untouched())
     for values in ((0, index), (index, 0), (0,), (0, 0, 0)):
         with pytest.raises(ValueError, match="no vector"):

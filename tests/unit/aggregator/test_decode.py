@@ -108,3 +108,11 @@ def test_a_frame_above_the_limit_is_malformed() -> None:
     decoded = decode([Delivery(TOPIC, frame), Delivery(TOPIC, more)])
     assert [len(block.ids) for block in decoded.blocks] == [4096]
     assert decoded.refused == {("heights", Refusal.MALFORMED): 1}
+
+
+def test_the_widest_body_is_read_and_a_wider_one_refused() -> None:
+    frame = encode_frame([Report(b"8 bytes!", 0, bytes(16), (7,) * codec.BODY_LIMIT)])
+    assert decode([Delivery(TOPIC, frame)]).refused == {}
+    wider = bytearray(frame + bytes(8))
+    wider[2:4] = (8 * (codec.BODY_LIMIT + 1)).to_bytes(2, "big")
+    assert sum(decode([Delivery(TOPIC, bytes(wider))]).refused.values()) == 1

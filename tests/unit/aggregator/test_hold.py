@@ -51,7 +51,8 @@ def test_a_new_task_extends_the_wait_by_as_much_again(run: Callable[..., None]) 
 
 def test_whoever_publishes_tasks_for_ever_cannot_extend_it_for_ever(run: Callable[..., None]) -> None:
     async def story() -> None:
-        hold, judged, turns = Hold(1), [], 0
+        hold, turns = Hold(1), 0
+        judged: list[Delivery] = []
         while not judged and turns < 40:
             await asyncio.sleep(0.5)
             turns += 1

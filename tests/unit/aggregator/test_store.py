@@ -86,6 +86,9 @@ def test_the_same_id_in_another_round_or_task_is_another_report(store: SqliteSto
     assert totals(store, HEIGHTS, 7) == (1, 20, 400)
     assert store.latest_round(HEIGHTS.digest) == 7
     assert store.latest_round(WEIGHTS.digest) == 0
+    for other in (b"\0" * 8, b"\xff" * 8):
+        assert store.latest_round(other) == 0
+        assert store.tally(other, 7) == Tally()
 
 
 def test_sums_beyond_64_bits_stay_exact(path: Path) -> None:

@@ -52,7 +52,10 @@ def test_deep_nesting_is_refused_and_does_not_exhaust_the_stack() -> None:
 
 
 def test_a_payload_longer_than_any_json_report_is_refused_unread() -> None:
-    assert decode(b'{"v":1' + b" " * 40_000 + b"}") is Refusal.MALFORMED
+    text = encode_json("heights", report())
+    limit = 32 * 1024
+    assert isinstance(decode(text[:-1] + b" " * (limit - len(text)) + b"}"), Frame)
+    assert decode(text[:-1] + b" " * (limit + 1 - len(text)) + b"}") is Refusal.MALFORMED
 
 
 @given(INT64, INT64)

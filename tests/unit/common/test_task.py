@@ -239,3 +239,20 @@ def test_a_published_sticky_task_says_so_and_a_fresh_one_needs_no_word() -> None
     assert decode_task(sticky.payload) == sticky
     assert make_task({**DAILY, "repeat": "fresh"}).payload == make_task(DAILY).payload
     assert sticky.digest != make_task({**DAILY, "mechanism": "multilevel", "levels": 1}).digest
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        NUMBER,
+        {"kind": "bit"},
+        {"kind": "category", "labels": ["a", "b"]},
+        {"kind": "vector", "coordinates": [{"name": "a", "lower": 0.0, "upper": 1.0}]},
+    ],
+    ids=lambda domain: str(domain["kind"]),
+)
+def test_no_kind_of_domain_has_a_field_that_is_not_its_own(domain: dict[str, Any]) -> None:
+    good = {"id": "t", "epsilon": "1", "domain": domain}
+    make_task(good)
+    with pytest.raises(TaskError, match=r"^domain\.clip: no task has this field"):
+        make_task({**good, "domain": {**domain, "clip": 1}})
