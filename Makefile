@@ -1,37 +1,54 @@
 # Two commands do all the set-up: `make demo` and `make test`. Each works alone in a fresh clone.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV := .venv
+BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench clean
+# An environment stays with the Python that made it: rather than test another than was asked for, say so.
+MINOR = -c 'import sys; print(sys.version_info[:2])'
+ifneq ($(origin PYTHON),file)
+ifneq ($(wildcard $(BIN)/python),)
+ifneq ($(MAKECMDGOALS),clean)
+ifneq ($(shell $(PYTHON) $(MINOR)),$(shell $(BIN)/python $(MINOR)))
+$(error $(VENV) was made by another Python than $(PYTHON); run make clean first)
+endif
+endif
+endif
+endif
 
-demo: .venv/demo
+.PHONY: demo test short lint format bench clean
+
+demo: $(VENV)/demo
 	$(BIN)/hush simulate
 
-test: .venv/dev lint
+test: $(VENV)/dev lint
 	$(BIN)/pytest
 
-lint: .venv/dev
+# What .ci/run asks of every further Python.
+short: $(VENV)/dev lint
+	$(BIN)/pytest -m "not soak and not slow"
+
+lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: .venv/dev
+format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hush needs Python 3.11 or newer; set PYTHON=...")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' # for dependency groups
 
-.venv/demo: pyproject.toml | $(BIN)/python
+$(VENV)/demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[simulations]'
 	touch $@
 
-.venv/dev: pyproject.toml | $(BIN)/python
+$(VENV)/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[simulations]' --group dev
-	touch $@ .venv/demo
+	touch $@ $(VENV)/demo

@@ -5,33 +5,52 @@ from pathlib import Path
 
 from servers import need
 
-__all__ = ["Authority"]
+__all__ = ["AUTHORITY", "BROKER", "Authority"]
 
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+AUTHORITY = {
+    "basicConstraints": "critical, CA:TRUE",
+    "keyUsage": "critical, keyCertSign, cRLSign",
+    "subjectKeyIdentifier": "hash",
+}
+BROKER = {"subjectKeyIdentifier": "hash", "authorityKeyIdentifier": "keyid"}
 
 
 class Authority:
-    """A certificate authority in a directory: `pem` is what others trust."""
+    """A certificate authority in a directory: `pem` is what others trust, `key` what it signs with.
 
-    def __init__(self, directory: Path, name: str = "authority") -> None:
+    Args:
+        extensions: of its own certificate; fewer than `AUTHORITY` break RFC 5280.
+    """
+
+    def __init__(self, directory: Path, name: str = "authority", extensions: dict[str, str] = AUTHORITY) -> None:
         self._directory = directory
         self._name = name
         self.pem = directory / f"{name}.pem"
-        self._run("req", "-x509", *_CURVE, "-keyout", str(self._key(name)), "-out", str(self.pem), *self._subject(name))
+        self.key = self._key(name)
+        given = ["-config", str(self._section(name, extensions)), "-extensions", "given"]
+        self._run(
+            "req", "-x509", *given, *_CURVE, "-keyout", str(self.key), "-out", str(self.pem), *self._subject(name)
+        )
 
-    def issue(self, name: str, *, host: str = "") -> tuple[Path, Path]:
+    def issue(self, name: str, *, host: str = "", extensions: dict[str, str] = BROKER) -> tuple[Path, Path]:
         """A certificate and its key for `name`; `host` is the address it is good for as a server's."""
         request, certificate = self._directory / f"{name}.csr", self._directory / f"{name}.crt"
         self._run("req", "-new", *_CURVE, "-keyout", str(self._key(name)), "-out", str(request), *self._subject(name))
-        extensions = self._directory / f"{name}.ext"
-        extensions.write_text(f"subjectAltName = IP:{host}\n" if host else "basicConstraints = CA:FALSE\n", "utf-8")
+        use = {"subjectAltName": f"IP:{host}"} if host else {"basicConstraints": "CA:FALSE"}
+        given = ["-extfile", str(self._section(name, use | extensions)), "-extensions", "given"]
         sign = ["x509", "-req", "-in", str(request), "-out", str(certificate), "-days", "2", "-CAcreateserial"]
-        sign += ["-CA", str(self.pem), "-CAkey", str(self._key(self._name)), "-extfile", str(extensions)]
-        self._run(*sign)
+        self._run(*sign, "-CA", str(self.pem), "-CAkey", str(self.key), *given)
         return certificate, self._key(name)
 
     def _key(self, name: str) -> Path:
         return self._directory / f"{name}.key"
+
+    def _section(self, name: str, extensions: dict[str, str]) -> Path:
+        file = self._directory / f"{name}.cnf"
+        lines = ["[req]", "distinguished_name = subject", "[subject]", "[given]"]
+        file.write_text("\n".join([*lines, *(f"{key} = {value}" for key, value in extensions.items()), ""]), "utf-8")
+        return file
 
     def _subject(self, name: str) -> tuple[str, str]:
         return "-subj", f"/O=hush {self._name}/CN={name}"

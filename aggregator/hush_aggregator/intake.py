@@ -13,7 +13,7 @@ from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Inbox, Session
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
-from hush_common.tls import tls_context
+from hush_common.tls import remedy, tls_context
 from hush_common.topics import ALL_TASKS
 
 __all__ = ["Bus", "Delivery", "MqttBus", "Session"]
@@ -96,9 +96,7 @@ class MqttBus:
         except aiomqtt.MqttCodeError as error:
             raise BrokerError(self.name, f"refuses the login ({_explain(error)}); check user and password") from error
         except (aiomqtt.MqttError, OSError, ValueError) as error:
-            raise BrokerError(
-                self.name, f"cannot connect ({_explain(error)}); start the broker, or correct the address"
-            ) from error
+            raise BrokerError(self.name, f"cannot connect ({_explain(error)}); {remedy(error)}") from error
 
 
 class _Client(aiomqtt.Client):

@@ -14,7 +14,7 @@ from hush_client.link import Link, SubscriptionRefusedError
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
-from hush_common.tls import tls_context
+from hush_common.tls import remedy, tls_context
 
 __all__ = ["MqttTransport"]
 
@@ -91,7 +91,7 @@ class MqttTransport:
         except (aiomqtt.MqttError, OSError, ValueError) as error:
             _abandon(client)
             reason = str(error).partition("] ")[2] or str(error)
-            return f"cannot connect ({reason}); start the broker, or correct the address"
+            return f"cannot connect ({reason}); {remedy(error)}"
         return None
 
 

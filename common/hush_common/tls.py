@@ -5,7 +5,18 @@ import ssl
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 
-__all__ = ["tls_context"]
+__all__ = ["remedy", "tls_context"]
+
+# What OpenSSL misses in certificates that break RFC 5280, by the number of its error (X509_V_ERR_... in x509_vfy.h).
+# Python asks for all of it from 3.13 on (VERIFY_X509_STRICT), and always that an authority may sign.
+_MISSED = {
+    79: "basicConstraints = critical, CA:TRUE and keyUsage = critical, keyCertSign, cRLSign in the authority's",
+    85: "authorityKeyIdentifier = keyid in the broker's, or subjectKeyIdentifier = hash in the authority's",
+    86: "subjectKeyIdentifier = hash in the authority's",
+    89: "basicConstraints = critical, CA:TRUE in the authority's",
+    92: "keyUsage = critical, keyCertSign, cRLSign in the authority's",
+}
+_RULES = range(79, 94)
 
 
 def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
@@ -24,6 +35,24 @@ def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
     if url.cert is not None:
         _show(context, url, url.cert)
     return context
+
+
+def remedy(error: BaseException) -> str:
+    """What to do about a connection that did not come about.
+
+    Args:
+        error: why. That of the socket may be in its context, where aiomqtt leaves it.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None or cause.verify_code not in _RULES:
+        return "start the broker, or correct the address"
+    missed = _MISSED.get(cause.verify_code, "what RFC 5280 asks for")
+    return (
+        f"the certificates lack {missed}, on which Python 3.13 and later insist; make them as docs/device.md shows"
+        ' with openssl under "Certificates of your own"'
+    )
 
 
 def _show(context: ssl.SSLContext, url: BrokerUrl, cert: str) -> None:

@@ -361,7 +361,7 @@ def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None
             continue
         counts = tuple(np.bincount(draw(of, x[drawn], rng), minlength=2).tolist())
         low, high = bounded([Group(of, counts)], Span(), NOMINAL, sampled=True).intervals[REPORTERS]
-        covered += low <= x.mean() <= high
+        covered += bool(low <= x.mean() <= high)
     assert covered / runs > NOMINAL - 4 * sqrt(0.0475 / runs)
 
 
