@@ -8,7 +8,8 @@ from statistics import NormalDist
 from typing import Any
 
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
-from hush_common.epsilon import WEAK_ABOVE, at_most_sure, decimal_text, percent_at_most, posterior
+from hush_common.epsilon import WEAK_ABOVE, at_most_sure, decimal_text, posterior
+from hush_common.figures import exact, percent_at_most, significant, whole
 from hush_common.mechanisms import (
     Channel,
     Laplace,
@@ -103,7 +104,7 @@ def text(task: Task) -> str:
     ]
     lines = [f"{label:<12} {text}" for label, text in rows if text]
     lines += ["", "error to expect in the mean (95 %, one round; noise alone, normal approximation):"]
-    lines += [f"{people:>12,} people  ± {_amount(task, expected_error(task, people))}" for people in _PEOPLE]
+    lines += [f"{whole(people):>12} people  ± {_amount(task, expected_error(task, people))}" for people in _PEOPLE]
     return "\n".join(lines)
 
 
@@ -118,13 +119,12 @@ def _question(task: Task) -> str:
         case _:
             return "yes or no"
     outside = "moved to the nearer bound" if domain.outside == "clamp" else "refused"
-    return (
-        f"a number from {domain.lower:g} to {domain.upper:g} {domain.unit}".rstrip() + f"; outside values are {outside}"
-    )
+    bounds = f"{exact(domain.lower)} to {exact(domain.upper)} {domain.unit}".rstrip()
+    return f"a number from {bounds}; outside values are {outside}"
 
 
 def _instead(task: Task) -> str:
-    needs = [f"{name} {ratio:.3g} times" for name, ratio in alternatives(task).items()]
+    needs = [f"{name} {significant(ratio)} times" for name, ratio in alternatives(task).items()]
     return f"for the same error {', '.join(needs)} as many people" if needs else ""
 
 
@@ -171,7 +171,10 @@ def _rounds(task: Task) -> str:
 def _amount(task: Task, error: float) -> str:
     if isinstance(task.domain, NumberDomain):
         share = error / (task.domain.upper - task.domain.lower)
-        return f"{error:.3g} {task.domain.unit}".rstrip() + f"  ({100 * share:.2g} % of the range)"
+        return (
+            f"{significant(error)} {task.domain.unit}".rstrip()
+            + f"  ({significant(share, 2, scale=100)} % of the range)"
+        )
     if isinstance(task.domain, VectorDomain):
-        return f"{100 * error:.2g} % of the range of each number"
-    return f"{100 * error:.2g} percentage points"
+        return f"{significant(error, 2, scale=100)} % of the range of each number"
+    return f"{significant(error, 2, scale=100)} percentage points"

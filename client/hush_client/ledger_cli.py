@@ -17,8 +17,9 @@ from hush_client.ledger import Account, Charge, Refused
 from hush_client.places import state_directory
 from hush_client.receipt import Reason
 from hush_client.state import FILE_NAME, State
-from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon, percent_at_most
+from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import StateError
+from hush_common.figures import percent_at_most
 
 __all__ = ["app"]
 

@@ -25,6 +25,7 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import DomainError, OptionError
+from hush_common.figures import exact
 from hush_common.task import Task
 from hush_common.topics import is_sender
 
@@ -238,8 +239,8 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
 
 def _cause(order: _Order) -> str:
     if order.spread > order.timeout:
-        return f"within {order.timeout:g} s its moment did not come, or the broker did not acknowledge it"
-    return f"the broker did not acknowledge it within {order.timeout:g} s"
+        return f"within {exact(order.timeout)} s its moment did not come, or the broker did not acknowledge it"
+    return f"the broker did not acknowledge it within {exact(order.timeout)} s"
 
 
 def _clamped(task: Task) -> str:

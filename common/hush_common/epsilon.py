@@ -23,7 +23,6 @@ __all__ = [
     "float_at_most",
     "log_ceiling",
     "parse_epsilon",
-    "percent_at_most",
     "posterior",
     "weight_of_lie",
 ]
@@ -95,16 +94,6 @@ def at_most_sure(epsilon: Fraction, prior: Fraction = Fraction(1, 2)) -> Fractio
 def float_at_most(share: Fraction) -> float:
     """A share of one as a float, rounded up, and never above 1."""
     return min(nextafter(float(share), inf), 1.0)
-
-
-def percent_at_most(share: Fraction) -> str:
-    """A share of one in per cent, rounded up and never to 100 %: a promise must not be better than the truth."""
-    for places in range(1, 12):
-        unit = 10**places
-        percent = ceil(share * 100 * unit)
-        if percent < 100 * unit:
-            return f"{percent // unit}.{percent % unit:0{places}d} %"
-    return "more than 99.99999999 %"
 
 
 def certified_exp(x: Fraction) -> tuple[Fraction, Fraction]:

@@ -5,6 +5,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_common.figures import significant
+
 __all__ = ["ATOM", "Cells", "cells_of"]
 
 _Floats = NDArray[np.float64]
@@ -13,6 +15,7 @@ _Ints = NDArray[np.int64]
 ATOM = 30
 """Reports of one value, among those that make the cells, for it to be a cell of its own."""
 _CELLS = 64
+_DIGITS = 12
 
 
 class Cells:
@@ -57,19 +60,23 @@ class _Intervals(Cells):
         return _listed([self._interval(int(place)) for place in sorted(chosen)], self.count)
 
     def _interval(self, place: int) -> str:
-        low = "-inf" if place == 0 else f"{self._edges[place - 1]:.6g}"
-        high = "inf" if place == len(self._edges) else f"{self._edges[place]:.6g}"
+        low = "-inf" if place == 0 else significant(float(self._edges[place - 1]), 6)
+        high = "inf" if place == len(self._edges) else significant(float(self._edges[place]), 6)
         return f"({low}, {high}]"
 
     def beyond(self, chosen: _Ints) -> str:
         if len(chosen) in {0, self.count}:
             return "is any" if len(chosen) else ""
         lowest, highest = int(chosen.min()), int(chosen.max())
-        return f"≤ {self._edges[highest]:.12g}" if lowest == 0 else f"> {self._edges[lowest - 1]:.12g}"
+        return f"≤ {_edge(self._edges[highest])}" if lowest == 0 else f"> {_edge(self._edges[lowest - 1])}"
+
+
+def _edge(value: float) -> str:
+    return significant(float(value), _DIGITS)
 
 
 def _name(name: Hashable) -> str:
-    return f"{name:.12g}" if isinstance(name, float) else repr(name)
+    return _edge(name) if isinstance(name, float) else repr(name)
 
 
 def _listed(names: Sequence[str], of: int) -> str:

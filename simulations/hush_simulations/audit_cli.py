@@ -1,8 +1,8 @@
 """`hush audit`: how much a mechanism gives away, measured on samples of the code that runs on a device."""
 
 import json
-import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hush_common.epsilon import decimal_text, parse_epsilon
+from hush_common.epsilon import decimal_text, parse_epsilon, posterior
 from hush_common.errors import HushError, OptionError
+from hush_common.figures import at_least, significant, whole
 from hush_common.rng import Rng, SystemRng
 from hush_common.task_file import read_task
 from hush_simulations.audit_subjects import NAMES, Subject, mechanism_subject, own_subject, task_subjects
@@ -159,7 +160,7 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
 
 
 def _text(found: dict[str, Any]) -> str:
-    chance = f"{100 * (1 - found['confidence']):.2g} %"
+    chance = f"{significant(1 - Decimal(repr(found['confidence'])), 2, scale=100)} %"
     remarks = (
         f"The honest are accused with a probability of at most {chance}. Consistent is no proof: it means that these\n"
         f"reports show no more than what is declared."
@@ -171,9 +172,8 @@ def _lines(one: dict[str, Any]) -> Iterator[str]:
     yield one["name"]
     if "declared" in one:
         yield f"  declared    epsilon {one['declared']}"
-    most = math.floor(100 * one["highest_bound"]) / 100
-    measured = math.floor(10_000 * one["epsilon_at_least"]) / 10_000
-    yield f"  measured    epsilon ≥ {measured:.4f}   (so many reports show at most {most:g})"
+    measured, most = at_least(one["epsilon_at_least"], 4), at_least(one["highest_bound"], 2)
+    yield f"  measured    epsilon ≥ {measured}   (so many reports show at most {most})"
     if "verdict" in one:
         yield f"  verdict     {one['verdict'].upper() if one['verdict'] == 'violation' else one['verdict']}"
     yield from _because(one)
@@ -188,8 +188,10 @@ def _because(one: dict[str, Any]) -> Iterator[str]:
     for rule in one["rule"]:
         yield f"  {label:<12}guess {rule['guess']} if {rule['if']}"
         label = ""
-    share = 100 * one["right"] / one["guesses"]
+    share = significant(Fraction(one["right"], one["guesses"]), 6, scale=100)
     allowed = ""
     if "declared" in one:
-        allowed = f"; epsilon {one['declared']} allows {100 / (1 + math.exp(-float(Fraction(one['declared'])))):.6g} %"
-    yield f"              {share:.6g} % of {one['guesses']} guesses on {one['shown']} reports are right{allowed}"
+        most = significant(posterior(Fraction(one["declared"])), 6, scale=100)
+        allowed = f"; epsilon {one['declared']} allows {most} %"
+    of = f"{whole(one['guesses'])} guesses on {whole(one['shown'])} reports"
+    yield f"              {share} % of {of} are right{allowed}"

@@ -14,6 +14,7 @@ from fractions import Fraction
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, Index, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError
+from hush_common.figures import exact
 from hush_common.mechanisms import Offers, Single, perturb
 from hush_common.mechanisms.build import assemble, complete
 from hush_common.mechanisms.parameters import MechanismName, Parameters, Table
@@ -126,7 +127,7 @@ def _extreme(domain: Domain, side: int) -> tuple[str, Index]:
             return repr(label), domain.index(label)
         case NumberDomain(lower=lower, upper=upper, unit=unit):
             value = (lower, upper)[side]
-            return f"{value:g} {unit}".rstrip(), domain.index(value)
+            return f"{exact(value)} {unit}".rstrip(), domain.index(value)
         case VectorDomain(coordinates=coordinates):
             values = [(part.lower, part.upper)[side] for part in coordinates]
             return ("all at lower", "all at upper")[side], domain.index(values)

@@ -1,8 +1,10 @@
 """Options of a simulation, checked one by one: each mistake is one line that names the value and the remedy."""
 
 import math
+from fractions import Fraction
 
 from hush_common.errors import OptionError
+from hush_common.figures import significant
 
 __all__ = [
     "MOST_CLIENTS",
@@ -61,7 +63,8 @@ def parse_confidence(text: str) -> float:
     """The confidence of an error bar, strictly between 0 and 1."""
     value = _number("--confidence", text, "write a number between 0 and 1, as in --confidence 0.95")
     if not 0 < value < 1:
-        remedy = f"for {text.strip()} % write {value / 100:g}" if 1 < value < 100 else "write for example 0.95"  # noqa: PLR2004 - per cent
+        share = significant(Fraction(value) / 100, 12)
+        remedy = f"for {text.strip()} % write {share}" if 1 < value < 100 else "write for example 0.95"  # noqa: PLR2004 - per cent
         raise OptionError("--confidence", f"{text[:40]} is not between 0 and 1; {remedy}")
     return value
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
+from hush_common.figures import significant
 from hush_simulations.options import parse_bound, parse_confidence
 from hush_simulations.planner import MOST_PEOPLE
 from hush_simulations.planner_result import Question, answer
@@ -99,7 +100,9 @@ def _people(text: str) -> int:
         raise OptionError("--people", f"{text[:40]!r} is no number of people; write for example --people 5000")
     count = int(Fraction(text.strip().replace("_", "").replace(" ", "")))
     if not 1 <= count <= MOST_PEOPLE:
-        raise OptionError("--people", f"{text[:40]} is outside 1 to {MOST_PEOPLE:.0e}; write how many people answer")
+        raise OptionError(
+            "--people", f"{text[:40]} is outside 1 to {significant(MOST_PEOPLE, 1)}; write how many people answer"
+        )
     return count
 
 
@@ -116,7 +119,9 @@ def _error(text: str, domain: Domain, *, bounded: bool) -> float:
         return value / 100
     if isinstance(domain, BitDomain | CategoryDomain):
         if value >= 1:
-            raise OptionError("--error", f"{text} is no error of a share; write {text}%, or {value / 100:g}")
+            raise OptionError(
+                "--error", f"{text} is no error of a share; write {text}%, or {significant(Fraction(value) / 100, 12)}"
+            )
         return value
     if not bounded:
         raise OptionError("--error", f"{text} is in the unit of the value: add --lower and --upper, or write it as 5%")

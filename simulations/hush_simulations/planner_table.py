@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from math import floor, log10
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hush_common.epsilon import at_most_sure, percent_at_most
+from hush_common.epsilon import at_most_sure
+from hush_common.figures import exact, percent_at_most, ratio, significant, whole
 
 __all__ = ["print_plan"]
 
@@ -33,7 +33,7 @@ def print_plan(found: Mapping[str, Any], console: Console) -> None:
 def _heading(found: Mapping[str, Any]) -> str:
     known = []
     if "people" in found:
-        known.append(f"{_count(found['people'])} people")
+        known.append(f"{whole(found['people'])} people")
     if "epsilon" in found:
         known.append(f"epsilon {found['epsilon']}")
     if "error" in found:
@@ -43,7 +43,7 @@ def _heading(found: Mapping[str, Any]) -> str:
 
 
 def _error_kind(found: Mapping[str, Any]) -> str:
-    return f"at {100 * found['confidence']:g} %" if "confidence" in found else "(root mean square)"
+    return f"at {exact(found['confidence'], scale=100)} %" if "confidence" in found else "(root mean square)"
 
 
 def _domain(domain: Mapping[str, Any]) -> str:
@@ -60,7 +60,7 @@ def _domain(domain: Mapping[str, Any]) -> str:
 def _bounds(domain: Mapping[str, Any]) -> str:
     if _is_share(domain):
         return ", in per cent of its range"
-    return f" from {domain['lower']:g} to {domain['upper']:g} {domain['unit']}".rstrip()
+    return f" from {exact(domain['lower'])} to {exact(domain['upper'])} {domain['unit']}".rstrip()
 
 
 def _is_share(domain: Mapping[str, Any]) -> bool:
@@ -93,12 +93,12 @@ def _cells(found: Mapping[str, Any], line: Mapping[str, Any]) -> Iterator[str]:
     for target in ("reporters", "population"):
         yield _value(found, line[target]) if target in line else "out of reach"
     comparable = "relative" in line and not (line is found["trusted_collector"] and found["unknown"] == "error")
-    yield _times(line["relative"]) if comparable else ""
+    yield ratio(line["relative"]) if comparable else ""
 
 
 def _value(found: Mapping[str, Any], value: Any) -> str:  # noqa: ANN401 - a count, a decimal text or an error
     if found["unknown"] == "people":
-        return _count(value)
+        return whole(value)
     return str(value) if found["unknown"] == "epsilon" else f"± {_error(found, value)}"
 
 
@@ -106,28 +106,12 @@ def _error(found: Mapping[str, Any], value: float) -> str:
     """An error in the unit of the value, and in per cent of its range where that is another number."""
     domain = found["domain"]
     if domain["kind"] in ("bit", "category"):
-        return "1 point" if value == 0.01 else f"{_number(100 * value)} points"  # noqa: PLR2004 - one per cent
-    width = domain["upper"] - domain["lower"]
+        points = significant(value, scale=100)
+        return f"{points} {'point' if points == '1' else 'points'}"
     if _is_share(domain):
-        return f"{_number(100 * value)} %"
-    return f"{_number(value)} {domain['unit']}".rstrip() + f" ({_number(100 * value / width)} %)"
-
-
-def _number(value: float) -> str:
-    """Three digits, without an exponent where that is readable."""
-    if not 1e-6 < value < 1e9:  # noqa: PLR2004 - readable
-        return f"{value:.3g}"
-    return f"{value:.{max(0, 2 - floor(log10(value)))}f}".rstrip("0").rstrip(".") if value < 1000 else _count(value)  # noqa: PLR2004
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}".replace(",", " ")
-
-
-def _times(ratio: float) -> str:
-    if ratio < 1:
-        return f"1/{_times(1 / ratio)}"
-    return _count(ratio) if ratio >= 100 else f"{ratio:.3g}"  # noqa: PLR2004 - three digits
+        return f"{significant(value, scale=100)} %"
+    share = Fraction(value) / (Fraction(domain["upper"]) - Fraction(domain["lower"]))
+    return f"{significant(value)} {domain['unit']}".rstrip() + f" ({significant(share, scale=100)} %)"
 
 
 def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
@@ -152,7 +136,7 @@ def _choice(found: Mapping[str, Any]) -> Iterator[str]:
         for line in (*found["mechanisms"], *found["for_comparison"])
         if line["mechanism"] != found["auto"] and line.get("relative", 1) > 1.005  # noqa: PLR2004 - visible
     ]
-    costs = [f"{line['mechanism']} {_times(line['relative'])} times" for line in dearer]
+    costs = [f"{line['mechanism']} {ratio(line['relative'])} times" for line in dearer]
     if costs:
         much = "the epsilon" if found["unknown"] == "epsilon" else "as many people"
         same = " for the same error" if found["unknown"] == "error" else ""
@@ -161,7 +145,7 @@ def _choice(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _price(found: Mapping[str, Any]) -> str:
-    price = _times(found["price_of_no_trust"])
+    price = ratio(found["price_of_no_trust"])
     match found["unknown"]:
         case "people":
             return f"The price of not having to trust the collector: {price} times as many people."

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text
+from hush_common.figures import exact, whole
 from hush_simulations.noise import NOT_PRIVATE
 from hush_simulations.plan import Outcome, Plan
 from hush_simulations.plots_of_parts import FAINT, INK, NOISY, TRUE, draw_parts
@@ -98,7 +99,7 @@ def _finding(found: Mapping[str, Any], wording: Wording) -> str:
     kind = kind_of(found)
     if result["n"] == 0 or (kind is None and "reporters" not in truths):
         return "No report was counted"
-    reports = "One noisy report" if result["n"] == 1 else f"{result['n']:,} noisy reports".replace(",", " ")
+    reports = "One noisy report" if result["n"] == 1 else f"{whole(result['n'])} noisy reports"
     if kind is not None:
         singles = [fact["intervals"]["reporters"] for fact in found["covered"][kind] if "intervals" in fact]
         return f"{reports}: {sum(singles)} of {len(singles)} error bars cover the truth"
@@ -168,7 +169,7 @@ def _reports(axes: "Axes", reports: NDArray[np.float64], domain: NumberDomain, w
         inside = reports[(reports >= low) & (reports <= high)]
         _histogram(axes, inside, NOISY, domain)
     unit = f" {wording.unit}" if wording.unit else ""
-    label = f"legal values, {domain.lower:g} to {domain.upper:g}{unit}"
+    label = f"legal values, {exact(domain.lower)} to {exact(domain.upper)}{unit}"
     axes.axvspan(domain.lower, domain.upper, color=TRUE, alpha=0.2, lw=0, label=label, zorder=0)
     _legend(axes)
     axes.set_ylabel("reports")
@@ -222,7 +223,9 @@ def _estimate_of_rounds(axes: "Axes", found: Mapping[str, Any], wording: Wording
 
 def _title_and_legend(axes: "Axes", found: Mapping[str, Any], wording: Wording) -> None:
     result = found["result"]
-    axes.set_title(f"What follows: {wording.value(result['mean'])}, with {100 * result['confidence']:g} % error bars")
+    axes.set_title(
+        f"What follows: {wording.value(result['mean'])}, with {exact(result['confidence'], scale=100)} % error bars"
+    )
     _legend(axes, columns=2)
 
 

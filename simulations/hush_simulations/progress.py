@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hush_common.figures import exact
 from hush_simulations.wording import Wording
 
 __all__ = ["Line", "bands", "caption", "following"]
@@ -54,7 +55,7 @@ def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callab
 
 def caption(result: Mapping[str, Any]) -> str:
     """What the band is, so that nobody takes it for the final interval."""
-    confidence = f"{100 * result['confidence']:g} %"
+    confidence = f"{exact(result['confidence'], scale=100)} %"
     if "categories" in result:
         return f"so far; {confidence} bands that may be watched, all at once; final ones are narrower"
     if "coordinates" in result:

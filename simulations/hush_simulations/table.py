@@ -12,6 +12,7 @@ from rich.text import Text
 
 from hush_aggregator.estimate import ANYTIME
 from hush_common.epsilon import decimal_text
+from hush_common.figures import exact, fixed, whole
 from hush_common.refusal import Refusal
 from hush_simulations.plan import Outcome
 from hush_simulations.table_of_parts import kind_of, parts_table, rounds_of_parts, verdicts
@@ -52,7 +53,7 @@ def heading(found: Mapping[str, Any], outcome: Outcome) -> str:
     """One line: the question, who was asked, and how."""
     task = outcome.task
     ways = "in memory" if found["engine"] == "memory" else f"over MQTT ({found['broker']})"
-    devices = "1 device" if found["clients"] == 1 else f"{found['clients']} devices"
+    devices = "1 device" if found["clients"] == 1 else f"{whole(found['clients'])} devices"
     *others, last = [decimal_text(epsilon) for epsilon in task.offers] or [found["result"]["epsilon"]]
     epsilon = f"{', '.join(others)} or {last}" if others else last
     return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon}, {ways}"
@@ -83,7 +84,7 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for target, interval in result["intervals"].items():
         what = "band, watched live" if target == ANYTIME else f"interval, {target}"
         verdict = _verdict(found["covered"].get(target))
-        yield f"{100 * result['confidence']:g} % {what}", wording.interval(*interval), verdict
+        yield f"{exact(result['confidence'], scale=100)} % {what}", wording.interval(*interval), verdict
 
 
 def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Wording) -> str:
@@ -104,7 +105,7 @@ def _coloured(remark: str) -> Text:
 
 def _rounds(found: Mapping[str, Any]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=True)
-    confidence = f"{100 * found['result']['confidence']:g} %"
+    confidence = f"{exact(found['result']['confidence'], scale=100)} %"
     for name in ("round", "true mean", "estimate", f"{confidence} reporters", f"{confidence} population", "accepted"):
         table.add_column(name, justify="right")
     wording = Wording.of(found["result"])
@@ -123,25 +124,29 @@ def _round_cells(done: Mapping[str, Any], wording: Wording) -> Iterator[Renderab
         style = "red" if done["covered"].get(target) is False else ""
         missed = " (misses)" if style else ""
         yield Text(wording.interval(*interval) + missed if interval else "", style=style)
-    yield str(result["n"])
+    yield whole(result["n"])
 
 
 def _costs(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     done = found.get("rounds", (found,))
     accepted, refused = sum(one["result"]["n"] for one in done), found["result"]["refused"]
-    yield "reports", f"{accepted} accepted, {sum(refused.values())} refused", f"{found['lost']} lost"
+    yield (
+        "reports",
+        f"{whole(accepted)} accepted, {whole(sum(refused.values()))} refused",
+        f"{whole(found['lost'])} lost",
+    )
     for reason, count in refused.items():
-        yield "", f"{count} {reason}", Refusal(reason).meaning
+        yield "", f"{whole(count)} {reason}", Refusal(reason).meaning
     for reason, count in found["declined"].items():
-        yield "", f"{count} not sent", f"the device declined: {reason}"
+        yield "", f"{whole(count)} not sent", f"the device declined: {reason}"
     rounds = len(found.get("rounds", ()))
     for epsilon, count in found.get("chosen", {}).items():
-        yield f"chose epsilon {epsilon}", f"{count} devices", ""
+        yield f"chose epsilon {epsilon}", f"{whole(count)} devices", ""
     most = "at most " if "chosen" in found else ""
     yield "epsilon spent by each device", most + found["epsilon_spent"], f"over {rounds} rounds" if rounds else ""
     clamped = found["clamped"]
-    yield "values clamped to the bounds", str(clamped), "which no error bar knows of" if clamped else ""
-    yield "time", f"{found['elapsed_s']:.2f} s", f"{found['reports_per_s']:.0f} reports/s"
+    yield "values clamped to the bounds", whole(clamped), "which no error bar knows of" if clamped else ""
+    yield "time", f"{fixed(found['elapsed_s'], 2)} s", f"{whole(found['reports_per_s'])} reports/s"
     yield "noise", found["noise"], ""
     if "seed" in found:
         yield "seed of the population", str(found["seed"]), ""

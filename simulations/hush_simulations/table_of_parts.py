@@ -7,6 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from hush_common.figures import exact, whole
 from hush_simulations.wording import Wording
 
 __all__ = ["kind_of", "parts_table", "rounds_of_parts", "verdicts"]
@@ -29,7 +30,7 @@ def parts_table(found: Mapping[str, Any], kind: str, width: int) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     what = "share in %" if kind == "categories" else "mean of"
     table.add_column(what, no_wrap=True, overflow="ellipsis", max_width=max(_SHORTEST, width - _FIGURES))
-    confidence = f"{100 * result['confidence']:g} %"
+    confidence = f"{exact(result['confidence'], scale=100)} %"
     for name in ("true", "estimate", "off", f"{confidence} reporters", f"{confidence} population"):
         table.add_column(name, justify="right", no_wrap=True)
     facts = result.get(kind) or [{}] * len(found["truth"][kind])
@@ -43,7 +44,7 @@ def parts_table(found: Mapping[str, Any], kind: str, width: int) -> Table:
 
 def verdicts(found: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, str]]:
     """How many of the intervals cover, each by itself; whether the joint ones do; and the bands watched live."""
-    confidence = f"{100 * found['result']['confidence']:g} %"
+    confidence = f"{exact(found['result']['confidence'], scale=100)} %"
     singles = [fact.get("intervals", {}) for fact in found["covered"][kind]]
     for target, label in (
         *((target, f"{confidence} intervals, {target}") for target in _TARGETS),
@@ -66,7 +67,7 @@ def rounds_of_parts(rounds: Sequence[Mapping[str, Any]], kind: str) -> Table:
     for done in rounds:
         table.add_row(
             str(done["result"]["round"]),
-            str(done["result"]["n"]),
+            whole(done["result"]["n"]),
             _largest_error(done, kind),
             *(_share(done["covered"][kind], target) for target in _TARGETS),
         )
@@ -91,7 +92,7 @@ def _cells(
     estimate = fact.get("frequency", fact.get("mean"))
     yield Text("none" if estimate is None else wording.number(estimate))
     off = error.get("reporters")
-    yield Text("" if off is None else f"{wording.factor * off:+.{wording.decimals}f}")
+    yield Text("" if off is None else wording.off(off))
     for target in _TARGETS:
         interval = fact.get("intervals", {}).get(target)
         missed = covered.get("intervals", {}).get(target) is False
@@ -121,4 +122,4 @@ def _largest_error(done: Mapping[str, Any], kind: str) -> str:
     wording = _wording(fact, part)
     unit = "points" if "label" in part else fact.get("unit", "")
     name = part.get("label", part.get("name"))
-    return f"{wording.factor * part['reporters']:+.{wording.decimals}f} {unit}".rstrip() + f" ({name})"
+    return f"{wording.off(part['reporters'])} {unit}".rstrip() + f" ({name})"

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hush_common.figures import fixed, significant
+
 __all__ = ["Wording"]
 
 _MOST_DECIMALS = 12
-_LARGEST_PLAIN = 1e9
+_LARGEST_PLAIN, _DIGITS = 1e9, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Wording:
     """
 
     unit: str
-    factor: float
+    factor: int
     decimals: int
 
     @classmethod
@@ -35,19 +37,22 @@ class Wording:
     @classmethod
     def share(cls, error: float | None, digits: int = 3) -> "Wording":
         """Of a share, in per cent, with so many digits of its standard error."""
-        return cls("%", 100.0, _decimals(1.0 if error is None else 100 * error, digits))
+        return cls("%", 100, _decimals(1.0 if error is None else 100 * error, digits))
 
     @classmethod
     def measured(cls, unit: str, error: float | None, digits: int = 3) -> "Wording":
         """Of a number with a unit, likewise."""
-        return cls(unit, 1.0, _decimals(1.0 if error is None else error, digits))
+        return cls(unit, 1, _decimals(1.0 if error is None else error, digits))
 
     def number(self, value: float) -> str:
         """The bare number."""
-        scaled = value * self.factor
-        if abs(scaled) >= _LARGEST_PLAIN:
-            return f"{scaled:.6g}"
-        return f"{scaled:.{self.decimals}f}"
+        if abs(value * self.factor) >= _LARGEST_PLAIN:
+            return significant(value, _DIGITS, scale=self.factor)
+        return fixed(value, self.decimals, scale=self.factor)
+
+    def off(self, value: float) -> str:
+        """How far off an estimate is, with its sign."""
+        return fixed(value, self.decimals, scale=self.factor, sign=True)
 
     def value(self, value: float) -> str:
         """The number with its unit."""

@@ -171,7 +171,7 @@ def test_one_mechanism_by_name_prints_why() -> None:
     assert "declared    epsilon 2\n  measured    epsilon ≥ 1.9" in ended.stdout
     assert "verdict     consistent" in ended.stdout
     assert "because     guess no if the report is 0\n              guess yes if the report is 1\n" in ended.stdout
-    assert "guesses on 30000 reports are right; epsilon 2 allows 88.0797 %" in ended.stdout
+    assert "guesses on 30 000 reports are right; epsilon 2 allows 88.0797 %" in ended.stdout
 
 
 def test_a_task_file_is_audited_as_its_devices_would_answer_it(tmp_path: Path) -> None:

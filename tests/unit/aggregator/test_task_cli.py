@@ -31,7 +31,7 @@ def test_check_says_what_a_task_costs_and_brings(tmp_path: Path) -> None:
         "asks for     a number from 120 to 220 cm; outside values are moved to the nearer bound",
         "an observer  who was 50/50 between two values becomes at most 73.2 % sure",
         "     100 people  ± 27.7 cm",
-        "  10,000 people  ± 2.77 cm",
+        "  10 000 people  ± 2.77 cm",
         f"digest       {make_task(HEIGHTS).digest.hex()}",
     ):
         assert line in result.stdout

@@ -14,11 +14,11 @@ from hush_common.epsilon import (
     decimal_text,
     log_ceiling,
     parse_epsilon,
-    percent_at_most,
     posterior,
     weight_of_lie,
 )
 from hush_common.errors import EpsilonError
+from hush_common.figures import percent_at_most
 
 EPSILONS = st.decimals("0.000001", "50", places=6).map(Fraction)
 

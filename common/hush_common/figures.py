@@ -1,0 +1,147 @@
+"""Figures: how a number is written for a person, wherever hush prints one.
+
+Every figure is rounded once, from the exact value of what it is given, half to even; so what is read back lies within
+half a unit of the last digit. Thousands are grouped by a space. `at_least`, `at_most` and `percent_at_most` round in
+one direction only, for bounds and promises: what is read back is never better than the truth.
+"""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+__all__ = ["Figure", "at_least", "at_most", "exact", "fixed", "percent_at_most", "ratio", "significant", "whole"]
+
+Figure: TypeAlias = int | float | Fraction | Decimal
+_Quotient: TypeAlias = tuple[int, int]
+
+_SMALLEST_PLAIN, _LARGEST_PLAIN = -6, 8
+"""Powers of ten of the first digit between which no exponent is needed."""
+_LARGEST_EXACT = 15
+_MOST_PLACES = 12
+
+
+def significant(value: Figure, digits: int = 3, *, scale: int = 1) -> str:
+    """`value`·`scale` with so many significant digits, and no fewer than all before the point.
+
+    Zeros at the end of a fraction are left out, those of a whole number never: 200 is `"200"`, 0.1999 is `"0.2"`. Below
+    1e-6 and from 1e9 on it has an exponent: `"1.23e-07"`.
+
+    Args:
+        value: any number.
+        digits: at least 1.
+        scale: what it is multiplied with first, exactly; 100 for per cent.
+    """
+    if _is_endless(value):
+        return str(value)
+    x = _scaled(value, scale)
+    if x[0] == 0:
+        return "0"
+    power = _power(x, digits)
+    if _SMALLEST_PLAIN <= power <= _LARGEST_PLAIN:
+        places = max(digits - 1 - power, 0)
+        return _short(_pointed(_rounded(x, places), places))
+    mantissa = _pointed(_rounded(x, digits - 1 - power), digits - 1)
+    return f"{_short(mantissa)}e{power:+03d}"
+
+
+def fixed(value: Figure, places: int, *, scale: int = 1, sign: bool = False) -> str:
+    """`value`·`scale` with so many digits after the point; with `sign`, a + before what is not negative."""
+    if _is_endless(value):
+        return str(value)
+    text = _pointed(_rounded(_scaled(value, scale), places), places)
+    return f"+{text}" if sign and not text.startswith("-") else text
+
+
+def whole(value: Figure) -> str:
+    """A whole number: `"12 293"`."""
+    return fixed(value, 0)
+
+
+def ratio(value: Figure) -> str:
+    """How many times: `"1.17"`, and below one its inverse, `"1/25.6"`."""
+    if not _is_endless(value) and 0 < value < 1:
+        return f"1/{significant(1 / Fraction(value))}"
+    return significant(value)
+
+
+def exact(value: float, *, scale: int = 1) -> str:
+    """The shortest text that reads back as `value`, times `scale`: for what a person typed, as a bound."""
+    if isinstance(value, int):
+        return str(value * scale)
+    if _is_endless(value):
+        return str(value)
+    scaled = Decimal(repr(value)) * scale  # exact: 17 digits and those of the scale
+    if not scaled:
+        return "0"
+    if _SMALLEST_PLAIN <= scaled.adjusted() <= _LARGEST_EXACT:
+        return _short(f"{scaled:f}")
+    mantissa, _, power = f"{scaled:e}".partition("e")
+    return f"{_short(mantissa)}e{int(power):+03d}"
+
+
+def at_least(value: Figure, places: int) -> str:
+    """Rounded down: a lower bound that stays one."""
+    return _directed(value, places, math.floor)
+
+
+def at_most(value: Figure, places: int) -> str:
+    """Rounded up: an upper bound that stays one."""
+    return _directed(value, places, math.ceil)
+
+
+def percent_at_most(share: Fraction) -> str:
+    """A share of one in per cent, rounded up and never to 100 %: a promise must not be better than the truth."""
+    for places in range(1, _MOST_PLACES):
+        text = at_most(100 * share, places)
+        if Fraction(text) < 100:  # noqa: PLR2004 - per cent
+            return f"{text} %"
+    return "more than 99.99999999 %"
+
+
+def _is_endless(value: Figure) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _scaled(value: Figure, scale: int) -> _Quotient:
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * scale, denominator
+
+
+def _rounded(x: _Quotient, places: int) -> int:
+    """In units of the last of so many places (before the point if negative), half to even."""
+    numerator, denominator = x
+    if places < 0:
+        denominator *= 10**-places
+    else:
+        numerator *= 10**places
+    units, rest = divmod(numerator, denominator)
+    return units + (2 * rest > denominator or (2 * rest == denominator and units % 2))
+
+
+def _power(x: _Quotient, digits: int) -> int:
+    """The power of ten of the first digit of x ≠ 0, once it is rounded to so many."""
+    size = abs(x[0]), x[1]
+    power = math.floor((size[0].bit_length() - size[1].bit_length() - 1) * math.log10(2))  # or one more
+    while _rounded(size, digits - 1 - power) >= 10**digits:
+        power += 1
+    return power
+
+
+def _directed(value: Figure, places: int, direction: Callable[[Fraction], int]) -> str:
+    if _is_endless(value):
+        return str(value)
+    return _pointed(direction(Fraction(value) * 10**places), places)
+
+
+def _pointed(units: int, places: int) -> str:
+    """An integer of units of the last place, with its point; the thousands before it grouped."""
+    before, after = divmod(abs(units), 10**places)
+    text = f"{before:,}".replace(",", " ") + (f".{after:0{places}d}" if places else "")
+    return f"-{text}" if units < 0 else text
+
+
+def _short(text: str) -> str:
+    """Without zeros at the end of a fraction."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
