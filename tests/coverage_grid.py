@@ -26,6 +26,7 @@ from hush_aggregator.estimate import bounded as bounded_intervals
 from hush_aggregator.estimate import laplace as laplace_intervals
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.quantiles import laplace_mean_quantile
+from hush_aggregator.estimate.sampling import is_many
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import _sum_of_squares as sum_of_squares
 from hush_aggregator.moments import columns, moments
@@ -205,8 +206,9 @@ def zero(task: Task, n: int) -> Tally:
 
 def half_width(mechanism: Laplace, tally: Tally) -> float:
     """Of the interval for the population, as a share of the range, before it is clipped to the domain."""
-    noise = sqrt(mechanism.variance / 2) * laplace_mean_quantile(tally.n, NOMINAL)
-    return laplace_intervals._population(mechanism, tally, noise, NOMINAL)[1] / mechanism.steps
+    mean = laplace_intervals._Mean([(mechanism, tally)], [Fraction(1)])
+    many = is_many([(mechanism, tally.n)], NOMINAL)
+    return laplace_intervals._population(mean, NOMINAL, many=many, several=False)[0] / mechanism.steps
 
 
 def sampled(mechanism: Laplace, n: int, values: dict[float, float]) -> float:

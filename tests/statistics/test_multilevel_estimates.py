@@ -14,8 +14,6 @@ from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.mixed import mixed_laplace_quantile, mixed_laplace_tail
-from hush_aggregator.estimate.quantiles import laplace_mean_quantile, laplace_sum_tail
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import moments
 from hush_aggregator.tally import Tally
@@ -205,29 +203,6 @@ def offers(mechanism: str, domain: dict[str, object] = NUMBER, epsilons: tuple[s
     return make_task(
         {"id": "t", "epsilon": epsilons[1], "offers": list(epsilons), "mechanism": mechanism, "domain": domain}
     )
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 15])
-def test_the_inverted_transform_is_the_exact_law_where_scales_agree(n: int) -> None:
-    for s in (0.01, 0.5, 3.0, 20.0):
-        assert mixed_laplace_tail(((2.0, n),), 2 * s) == pytest.approx(laplace_sum_tail(n, s), rel=1e-9)
-    quantile, exact = mixed_laplace_quantile(((0.5, n),), NOMINAL)
-    assert exact
-    assert quantile == pytest.approx(n * laplace_mean_quantile(n, NOMINAL) / 2, rel=1e-8)
-
-
-def test_two_scales_have_the_closed_tail() -> None:
-    a, b, h = 1.0, 0.25, 1.5  # partial fractions of 1/((1 - a²s²)(1 - b²s²))
-    expected = (a**2 * exp(-h / a) - b**2 * exp(-h / b)) / (2 * (a**2 - b**2))
-    assert mixed_laplace_tail(((a, 1), (b, 1)), h) == pytest.approx(expected, rel=1e-10)
-
-
-def test_cornish_fisher_meets_the_exact_quantile_where_it_takes_over() -> None:
-    scales = ((1.0, 12), (0.3, 90))
-    rough, exact = mixed_laplace_quantile(scales, NOMINAL)
-    tail = mixed_laplace_tail(scales, rough)
-    assert not exact or tail == pytest.approx(0.025, rel=1e-8)
-    assert tail == pytest.approx(0.025, rel=2e-3)
 
 
 def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:

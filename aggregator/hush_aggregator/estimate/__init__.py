@@ -1,8 +1,13 @@
 """Estimate: from the tally of one round to an unbiased value with error bars.
 
-Two targets, two questions. `reporters`: what is the mean of those who answered? `population`: what is the mean of
-the people they are a sample of? Those intervals are for one look at a fixed n: looking again and again until it
-pleases voids them. The `anytime` interval may be watched; its method says which of the two it is about.
+Two targets, two questions. `reporters`: what is the mean of those who answered? `population`: what is the mean of the
+people they are a sample of? For numbers with Laplace noise also `enrolled`, between the two: what is the mean of all
+who were asked? Those intervals are for one look at a fixed n: looking again and again until it pleases voids them. The
+`anytime` interval may be watched; its method says which of the two it is about. `anytime_population`, of numbers with
+Laplace noise, may be watched too.
+
+All arithmetic is guarded: an interval whose making overflows, or fails in another way, is absent, and `failures` names
+it.
 """
 
 from dataclasses import replace
@@ -10,8 +15,9 @@ from typing import cast
 
 from hush_aggregator.estimate import bits, bounded, categories, laplace, vectors
 from hush_aggregator.estimate.finite import finite
+from hush_aggregator.estimate.guard import guarded, underflow
 from hush_aggregator.estimate.honesty import manski
-from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import check, split
 from hush_aggregator.tally import Tally
@@ -19,7 +25,7 @@ from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
 from hush_common.task import Task
 
-__all__ = ["ANYTIME", "POPULATION", "REPORTERS", "Estimate", "estimate"]
+__all__ = ["ANYTIME", "ANYTIME_POPULATION", "ENROLLED", "POPULATION", "REPORTERS", "Estimate", "estimate"]
 
 
 def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
@@ -38,29 +44,34 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
     if tally.n == 0:
         return Estimate(0)
     check(task.randomizer, tally)
-    result = _dispatch(task, tally, confidence)
-    if task.enrolled is None:
-        return result
-    return _with_silence(result, task, task.enrolled)
+    with guarded():
+        result = _dispatch(task, tally, confidence)
+        if task.enrolled is None:
+            return result
+        return _with_silence(result, task, task.enrolled)
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
-    mechanism, domain = task.randomizer, task.domain
+    mechanism = task.randomizer
     parts: list[tuple[Single, Tally]] = [(mechanism, tally)] if not isinstance(mechanism, Offers) else []
     if isinstance(mechanism, Offers):
         parts = list(zip(mechanism.parts, split(mechanism, tally), strict=True))
-    match parts[0][0], domain:
+    match parts[0][0], task.domain:
+        case Laplace(), NumberDomain() as domain:
+            return laplace.estimate(cast("list[laplace.Part]", parts), domain, confidence, task.enrolled)
+    with underflow("bounded"):
+        return _bounded(parts, task, confidence)
+
+
+def _bounded(parts: list[tuple[Single, Tally]], task: Task, confidence: float) -> Estimate:
+    match parts[0][0], task.domain:
         case _, CategoryDomain(labels=labels):
             return categories.estimate(cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence)
-        case _, VectorDomain():
+        case _, VectorDomain() as domain:
             return vectors.estimate(cast("list[tuple[Vector, Tally]]", parts), domain, confidence, task.enrolled)
-        case Laplace() as one, NumberDomain() if len(parts) == 1:
-            return laplace.estimate(one, domain, tally, confidence)
-        case Laplace(), NumberDomain():
-            return laplace.estimate_offers(cast("list[laplace.Part]", parts), domain, confidence)
         case RandomizedResponse() as one, _ if len(parts) == 1:
-            return bits.estimate(one, tally, confidence)
-    span = Span.of(domain) if isinstance(domain, NumberDomain) else Span()
+            return bits.estimate(one, parts[0][1], confidence)
+    span = Span.of(task.domain) if isinstance(task.domain, NumberDomain) else Span()
     return bounded.estimate([_group(part, share) for part, share in parts], span, confidence)
 
 
@@ -77,6 +88,8 @@ def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:
     domain = task.domain
     lower, upper = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
     if result.mean is not None:
+        if REPORTERS not in result.intervals:
+            return result
         return replace(result, manski=manski(result.n, enrolled, result.intervals[REPORTERS], lower, upper))
     return replace(
         result,

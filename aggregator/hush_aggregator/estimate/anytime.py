@@ -1,12 +1,20 @@
 """Bands that may be watched: P(the target is outside at *any* time) ≤ alpha, from running sums only.
 
-**Mixture** (target: the reporters). Let psi_i(l) bound the log of E e^(l·e_i) for the error e_i of report i, whatever
-its value. With D_t the sum of the first t errors, e^(l·D_t - Σ psi_i(l)) is a nonnegative supermartingale of mean at
-most 1, and so is its average over fixed l_k. By Ville's inequality the average ever reaches 2/alpha with probability
-at most alpha/2. On either side the band ends where it does: at the d with Σ_k w_k·exp(l_k·d - Σ psi_i(l_k)) =
-2/alpha, over t. The order of reports does not matter, several epsilons only add their psi, and merged tallies give
-the same band. (Robbins 1970; Howard, Ramdas, McAuliffe and Sekhon 2021. The grid of l is geometric: a constant factor
-from the fixed-n interval over six orders of magnitude in t.)
+**Mixture** (target: the reporters, or the population). Let psi_i(l) bound the log of E e^(l·e_i) for the error e_i of
+report i, whatever its value. With D_t the sum of the first t errors, e^(l·D_t - Σ psi_i(l)) is a nonnegative
+supermartingale of mean at most 1, and so is its average over fixed l_k. By Ville's inequality the average ever reaches
+2/alpha with probability at most alpha/2. On either side the band ends where it does: at the d with Σ_k w_k·exp(l_k·d -
+Σ psi_i(l_k)) = 2/alpha, over t. The order of reports does not matter, several epsilons only add their psi, and merged
+tallies give the same band. (Robbins 1970; Howard, Ramdas, McAuliffe and Sekhon 2021. The grid of l is geometric: a
+constant factor from the fixed-n interval over six orders of magnitude in t.)
+
+Where psi_i bounds the error on both sides, as of symmetric noise, the mean of the two supermartingales for l and -l is
+one too: the average of cosh(l_k·d)·exp(-Σ psi_i(l_k)) over k reaches 1/alpha with probability at most alpha, and the
+band ends on either side where it does. That is shorter than two sides at alpha/2: at most one of them can be far out.
+
+For the population the error of report i is its noise and x_i - mu, the value of a random person less the mean. In a
+range of width R the latter adds at most l^2 R^2/8 to psi_i(l) (Hoeffding 1963), on both sides, and whatever the
+epsilon that a device of that value prefers: psi_i is subtracted for the one it took.
 
 **Beta mixture** (target: the population; bits and categories: `binomial.beta_band`). Of t independent reports K are
 ones, each with probability c. The likelihood ratio of the Beta(1/2, 1/2) mixture, B(K + 1/2, t - K + 1/2)/(B(1/2,
@@ -21,7 +29,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RATES", "mixture_deviation"]
+__all__ = ["RATES", "mixture_deviation", "symmetric_mixture_deviation"]
 
 Array = NDArray[np.float64]
 
@@ -29,7 +37,9 @@ RATES: Array = 2.0 ** (-np.arange(25) / 2)
 """The grid of l, relative to the largest."""
 
 _STEPS = 60
+_CLOSE = 1e-9
 _LEAST = 1e-300
+_FAR = -700.0  # the exponential of less would underflow, and is nothing beside 1
 
 
 def mixture_deviation(rates: Array, exponents: Array, confidence: float) -> float:
@@ -43,14 +53,34 @@ def mixture_deviation(rates: Array, exponents: Array, confidence: float) -> floa
         confidence: 1 - alpha.
     """
     target = log(2 * len(rates) / max(1 - confidence, _LEAST))
-    d = float(((target + exponents) / rates).min())
+    return _reached(rates, -exponents, target, two_sided=False)
+
+
+def symmetric_mixture_deviation(rates: Array, exponents: Array, confidence: float) -> float:
+    """The same where the exponents bound the error on both sides: where the mixture of cosh reaches 1/alpha.
+
+    Args:
+        rates: l_k > 0.
+        exponents: Σ psi_i(l_k), an upper bound at -l_k too.
+        confidence: 1 - alpha.
+    """
+    target = log(2 * len(rates) / max(1 - confidence, _LEAST))
+    return _reached(rates, -exponents, target, two_sided=True)
+
+
+def _reached(rates: Array, offsets: Array, target: float, *, two_sided: bool) -> float:
+    """The d ≥ 0 where log Σ exp(offsets)·(exp(rates·d), or 2·cosh(rates·d)) is `target`."""
+    d = float(((target - offsets) / rates).min())
     for _ in range(_STEPS):
-        logs = rates * d - exponents
+        # exp(l·d)·(1 + mirrored) is 2·cosh(l·d), and l·(1 - mirrored)/(1 + mirrored) the slope of its logarithm.
+        mirrored = np.exp(np.maximum(-2 * rates * d, _FAR)) if two_sided else np.zeros_like(rates)
+        logs = rates * d + offsets + np.log1p(mirrored)
         top = float(logs.max())
-        weights = np.exp(logs - top)
+        weights = np.exp(np.maximum(logs - top, _FAR))
         total = float(weights.sum())
-        step = (top + log(total) - target) / (float(weights @ rates) / total)
+        slope = float(weights @ (rates * (1 - mirrored) / (1 + mirrored))) / total
+        step = (top + log(total) - target) / slope
         d -= max(step, 0.0)
-        if step <= 1e-9 * d:
+        if step <= _CLOSE * d:
             break
     return d

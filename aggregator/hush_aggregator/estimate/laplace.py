@@ -4,64 +4,62 @@ A report is k = i + Z in grid steps, i in {0, …, m} the index of the value and
 v = 1/(2·sinh(epsilon/2m)^2). Everything here is in steps, as exact fractions where it matters, and becomes a number of
 the domain once, at the end: neither a huge nor a tiny range overflows or underflows on the way.
 
-Mean. lower + step·(Σk)/n: unbiased for both targets, exact, rounded once. With several epsilons too: every person
+Mean. lower + step·(Σk)/n: unbiased for every target, exact, rounded once. With several epsilons too: every person
 weighs the same, because the mean of *those who answered* allows no other weights, and because it stays unbiased even
 if the choice of an epsilon has to do with the value.
 
-`reporters`. The error is the mean of n independent Z. Their law is that of Laplace noise of the scale b = sqrt(v/2)
-up to a relative 1/m^2, so the half-width is b·h(n, confidence) with the quantile of
-`quantiles.laplace_mean_quantile`: "laplace-exact" up to n = 1000, "laplace-cornish-fisher" above. No assumption about
-the values, none about n. Standard error sqrt(v/n). With several epsilons the scales are mixed:
-`mixed.mixed_laplace_quantile` inverts the characteristic function, "laplace-mixed-exact", where n_eff = (Σ n_c
-b_c^2)^2/(Σ n_c b_c^4) is below 20, and takes Cornish-Fisher with the fourth cumulant above.
+`reporters`. The error is the mean of n independent Z. Their law is that of Laplace noise of the scale b = sqrt(v/2) up
+to a relative 1/m^2, so the half-width is the exact quantile of a sum of Laplace variables (`mixed`): "laplace-exact",
+with several epsilons "laplace-mixed-exact". No assumption about the values, none about n. Standard error sqrt(v/n).
 
 `population`. The reporting devices are an independent sample of a distribution on [lower, upper] (values outside are
-counted as the bound they were clamped to).
-- n < 100 or n < 3·epsilon^2 (that is n·v < 6·m^2): "laplace-popoviciu". Half-width sqrt((b·h)^2 + (z·m/2)^2/n): the
-  exact quantile of the noise, and for the values the largest variance that a bounded variable can have, (m/2)^2
-  (Popoviciu 1935). The sample variance is no guide there: few reports of a skewed value look alike. Standard error
+counted as the bound they were clamped to). `sampling` has the theorems and the rules, which look at n, epsilon and
+confidence alone: choosing the shorter interval would void both.
+- "student-t" where the mean of the reports is close to normal: half-width t(n-1, confidence)·s/sqrt(n), s^2 = (nΣk^2 -
+  (Σk)^2)/(n(n-1)) exactly, or v where that is larger: reports vary at least as much as their noise, so a smaller s^2
+  is known to be too small. (It happens in half of all draws if the values hardly differ; the floor can only add
+  coverage.) Standard error s/sqrt(n).
+- Below, "laplace-popoviciu" or "laplace-hoeffding": the exact law of the noise, and for the values the most that the
+  bounds allow. The sample variance is no guide there: few reports of a skewed value look alike. Standard error
   sqrt((v + m^2/4)/n).
-- Above: "student-t". Half-width t(n-1, confidence)·s/sqrt(n), s^2 = (nΣk^2 - (Σk)^2)/(n(n-1)) exactly, or v where
-  that is larger: reports vary at least as much as their noise, so a smaller s^2 is known to be too small. (It happens
-  in half of all draws if the values hardly differ; the floor can only add coverage.) Assumes that the mean of n
-  reports is close to normal: no values give a report a squared skewness above 4m^2/(27v), and the rule leaves at most
-  1/40 of it in the mean. Standard error s/sqrt(n).
-- Several epsilons: around the mean of weights proportional to n_c/(v_c + m^2/12): inverse variances, were values
-  spread evenly; public, so that the weights never look at the data. "pooled-student-t" where every epsilon has as
-  many reports as that (the sample variance of each, degrees of freedom those of the smallest), else
-  "pooled-popoviciu". It answers for the population only if the choice of an epsilon is unrelated to the value.
-  `pooled` holds that mean and says so.
-The switch depends on n and epsilon alone: choosing the shorter interval would void both.
+- Several epsilons: "pooled-student-t", "pooled-popoviciu", "pooled-hoeffding" around the mean of weights proportional
+  to n_c/(v_c + m^2/12): inverse variances, were values spread evenly; public, so that the weights never look at the
+  data. (The sample variance of each, degrees of freedom those of the smallest.) It answers for the population only if
+  the choice of an epsilon is unrelated to the value. `pooled` holds that mean and says so.
 
-`anytime`. "reporters-laplace-mixture" of `anytime`, with the exact exponent of discrete Laplace noise,
-psi(l) = -log(1 - (sinh(l/2)/sinh(h/2))^2), h = epsilon/m, l < h.
+`enrolled`, where the task says how many devices N ≥ n were asked: the mean of all of them, if those that answered are
+a random subset. Around the plain mean, so that the choice of an epsilon may have to do with the value.
+"finite-student-t": s^2 estimates noise and values together, and of the values only the part 1 - n/N is uncertain, so
+the variance of the mean is (s^2·(1 - n/N) + v·n/N)/n. "finite-popoviciu" and "laplace-serfling" below. At n = N
+nothing but the noise is left.
+
+`anytime`, "reporters-laplace-mixture", and `anytime_population`, "population-laplace-hoeffding-mixture" (`anytime`),
+with the exact exponent of discrete Laplace noise, psi(l) = -log(1 - (sinh(l/2)/sinh(h/2))^2), h = epsilon/m, l < h.
 
 Beside them: the winsorised mean, its threshold the smallest rung of `moments.LADDER` that is at least ln n scales.
 Honest noise loses at most e^(-t·h)/(2·sinh h) steps by it.
 
 Half a step is added to every half-width, for the values were rounded to the grid: at m = 2^20 a millionth of the
-range. Then the interval is clipped to the domain, where both targets lie, so that no coverage is lost; around an
+range. Then the interval is clipped to the domain, where all targets lie, so that no coverage is lost; around an
 estimate outside the domain it keeps the length of its inner arm (`Span.around`).
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import exp, sinh, sqrt
 from typing import Any
 
 import numpy as np
 
-from hush_aggregator.estimate.anytime import RATES, mixture_deviation
+from hush_aggregator.estimate.anytime import RATES, symmetric_mixture_deviation
+from hush_aggregator.estimate.guard import attempt
 from hush_aggregator.estimate.honesty import variance_monitor, worst_case_bias, worst_verdict
-from hush_aggregator.estimate.mixed import mixed_laplace_quantile
-from hush_aggregator.estimate.quantiles import (
-    LAPLACE_SUM_LIMIT,
-    laplace_mean_quantile,
-    normal_quantile,
-    student_quantile,
-)
-from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.mixed import Scales, mixed_laplace_quantile
+from hush_aggregator.estimate.quantiles import student_quantile
+from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.sampling import HOEFFDING, finite_spread, is_many, noise_and_sampling
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import rung, threshold
 from hush_aggregator.tally import Tally
@@ -69,156 +67,172 @@ from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text
 from hush_common.mechanisms import Laplace
 
-__all__ = ["Part", "estimate", "estimate_offers"]
+__all__ = ["Part", "estimate"]
 
 Part = tuple[Laplace, Tally]
+_Half = tuple[float, str]
+"""A half-width in steps, and how it was made."""
 
-_STUDENT_FROM = 100
-_NOISE_FROM = 3
 _FASTEST = 0.95
 
 
-def estimate(mechanism: Laplace, domain: NumberDomain, tally: Tally, confidence: float) -> Estimate:
-    """The mean and its error bars of n ≥ 1 reports; this module's docstring specifies them."""
-    noise = sqrt(mechanism.variance / 2) * laplace_mean_quantile(tally.n, confidence)
-    spread, half, method = _population(mechanism, tally, noise, confidence)
-    return _result(
-        [(mechanism, tally)],
-        domain,
-        confidence,
-        reporters=(noise, "laplace-exact" if tally.n <= LAPLACE_SUM_LIMIT else "laplace-cornish-fisher"),
-        population=(Fraction(tally.moments[0], tally.n), half, method),
-        spread=spread,
-    )
+@dataclass(frozen=True)
+class _Mean:
+    """A mean of reports: those of group c, n_c ≥ 1 of them, weigh w_c/n_c each, Σ w_c = 1."""
+
+    parts: Sequence[Part]
+    weights: Sequence[Fraction]
+
+    @cached_property
+    def center(self) -> Fraction:
+        """In steps."""
+        means = (Fraction(tally.moments[0], tally.n) for _, tally in self.parts)
+        return sum((w * mean for w, mean in zip(self.weights, means, strict=True)), Fraction(0))
+
+    @cached_property
+    def shares(self) -> list[float]:
+        return [float(weight / tally.n) for weight, (_, tally) in zip(self.weights, self.parts, strict=True)]
+
+    @cached_property
+    def scales(self) -> Scales:
+        """Of the noise in it, in steps."""
+        return tuple((sqrt(m.variance / 2) * a, t.n) for a, (m, t) in zip(self.shares, self.parts, strict=True))
+
+    @cached_property
+    def noise(self) -> float:
+        """Variance of the noise in it."""
+        return sum(2 * n * b**2 for b, n in self.scales)
+
+    @cached_property
+    def values(self) -> float:
+        """Largest variance of the values in it, were they independent; in squares of the range."""
+        return sum(a**2 * tally.n for a, (_, tally) in zip(self.shares, self.parts, strict=True)) / 4
 
 
-def estimate_offers(parts: Sequence[Part], domain: NumberDomain, confidence: float) -> Estimate:
-    """The same from reports under several epsilons, of which at least one is there."""
-    parts = [part for part in parts if part[1].n]
-    n = sum(tally.n for _, tally in parts)
-    scales = tuple((sqrt(mechanism.variance / 2) / n, tally.n) for mechanism, tally in parts)
-    noise, exact = mixed_laplace_quantile(scales, confidence)
-    steps = parts[0][0].steps
-    raw = [tally.n / (mechanism.variance + steps**2 / 12) for mechanism, tally in parts]
-    weights = [Fraction(weight / sum(raw)) for weight in raw]
-    weights = [weight / sum(weights) for weight in weights]  # exactly 1 in sum: else the mean is biased
-    pooled = sum((w * Fraction(t.moments[0], t.n) for w, (_, t) in zip(weights, parts, strict=True)), Fraction(0))
-    shares = [float(weight) / tally.n for weight, (_, tally) in zip(weights, parts, strict=True)]
-    spread, half, pooled_method = _pooled(parts, shares, confidence)
-    method = "laplace-mixed-exact" if exact else "laplace-mixed-cornish-fisher"
-    result = _result(
-        parts,
-        domain,
-        confidence,
-        reporters=(noise, method),
-        population=(pooled, half, pooled_method),
-        spread=spread,
-    )
-    weight_of = {decimal_text(m.epsilon): float(w) for w, (m, _) in zip(weights, parts, strict=True)}
-    about: dict[str, Any] = {
-        "mean": Span.of(domain).value(pooled / steps),
-        "weights": weight_of,
-        "assumes": "the choice of an epsilon is unrelated to the value",
-    }
-    return replace(result, pooled=about)
-
-
-def _pooled(parts: Sequence[Part], shares: Sequence[float], confidence: float) -> tuple[float, float, str]:
-    """Standard error and half-width in steps of Σ shares·reports for the population, and the method."""
-    fewest = min(tally.n for _, tally in parts)
-    if all(_is_many(mechanism, tally.n) for mechanism, tally in parts):
-        squares = [
-            share**2 * t.n * max(_sample_variance(t), m.variance) for share, (m, t) in zip(shares, parts, strict=True)
-        ]
-        spread = sqrt(sum(squares))
-        return spread, student_quantile(fewest - 1, confidence) * spread, "pooled-student-t"
-    mixed = tuple((sqrt(m.variance / 2) * share, t.n) for share, (m, t) in zip(shares, parts, strict=True))
-    values = sum(share**2 * t.n for share, (_, t) in zip(shares, parts, strict=True)) * parts[0][0].steps ** 2 / 4
-    half = sqrt(mixed_laplace_quantile(mixed, confidence)[0] ** 2 + normal_quantile(confidence) ** 2 * values)
-    return sqrt(sum(2 * scale**2 * count for scale, count in mixed) + values), half, "pooled-popoviciu"
-
-
-def _result(
-    parts: Sequence[Part],
-    domain: NumberDomain,
-    confidence: float,
-    *,
-    reporters: tuple[float, str],
-    population: tuple[Fraction, float, str],
-    spread: float,
-) -> Estimate:
-    """Everything in steps, as numbers of the domain.
+def estimate(parts: Sequence[Part], domain: NumberDomain, confidence: float, enrolled: int | None = None) -> Estimate:
+    """The mean and its error bars; this module's docstring specifies them.
 
     Args:
-        parts: mechanisms and their tallies.
-        domain: the domain.
-        confidence: of the intervals.
-        reporters: half-width and method.
-        population: center, half-width and method.
-        spread: standard error for the population.
+        parts: mechanism and tally of each epsilon that the task offers; at least one has a report.
+        domain: what a step is.
+        confidence: of each interval.
+        enrolled: devices asked, if that is known.
     """
+    several = len(parts) > 1
+    parts = [part for part in parts if part[1].n]
     n, steps, span = sum(tally.n for _, tally in parts), parts[0][0].steps, Span.of(domain)
-    center = Fraction(sum(tally.moments[0] for _, tally in parts), n)
-    variance = sum(mechanism.variance * tally.n for mechanism, tally in parts)
-    window = max(mechanism.window for mechanism, _ in parts)
-
-    def interval(middle: Fraction, half: float) -> tuple[float, float]:
-        return span.around(middle / steps, (middle - Fraction(half)) / steps, (middle + Fraction(half)) / steps)
-
-    return Estimate(
+    plain = _Mean(parts, [Fraction(tally.n, n) for _, tally in parts])
+    people = _Mean(parts, _pooling_weights(parts)) if several else plain
+    many = is_many([(mechanism, tally.n) for mechanism, tally in parts], confidence)
+    reach = float(Fraction(steps + max(mechanism.window for mechanism, _ in parts), steps))
+    spreads = {REPORTERS: plain.noise, POPULATION: _population_variance(people, many=many)}
+    makers: dict[str, tuple[_Mean, Callable[[], _Half]]] = {
+        REPORTERS: (plain, lambda: _reporters(plain, confidence, several=several)),
+        POPULATION: (people, lambda: _population(people, confidence, many=many, several=several)),
+        ANYTIME: (plain, lambda: (_band(parts, confidence, values=0) / n, f"{REPORTERS}-laplace-mixture")),
+        ANYTIME_POPULATION: (
+            plain,
+            lambda: (_band(parts, confidence, values=steps) / n, f"{POPULATION}-laplace-hoeffding-mixture"),
+        ),
+    }
+    if enrolled is not None and enrolled >= n:
+        spreads[ENROLLED] = _enrolled_variance(plain, enrolled, many=many)
+        makers[ENROLLED] = (plain, lambda: _enrolled(plain, enrolled, confidence, many=many))
+    result = Estimate(
         n=n,
-        mean=span.value(center / steps),
-        stderr={
-            REPORTERS: span.length(Fraction(sqrt(variance) / n) / steps),
-            POPULATION: span.length(Fraction(spread) / steps),
-        },
-        intervals={
-            REPORTERS: interval(center, reporters[0]),
-            POPULATION: interval(population[0], population[1]),
-            ANYTIME: interval(center, _band(parts, confidence) / n),
-        },
-        methods={REPORTERS: reporters[1], POPULATION: population[2], ANYTIME: f"{REPORTERS}-laplace-mixture"},
-        worst_case_bias=worst_case_bias(n, span.length(Fraction(steps + window, steps))),
+        mean=span.value(plain.center / steps),
+        stderr={target: span.length(Fraction(sqrt(variance)) / steps) for target, variance in spreads.items()},
+        worst_case_bias={lies: span.length(share) for lies, share in worst_case_bias(n, reach).items()},
         monitor=_monitor(parts),
         winsorised=_winsorised(parts, span),
+        pooled=_about(people, span) if several else None,
+    )
+    for target, (mean, make) in makers.items():
+        made = attempt(result.failures, target, make, lambda made: made[0])
+        if made is not None:
+            ends = ((mean.center - Fraction(made[0])) / steps, (mean.center + Fraction(made[0])) / steps)
+            result.intervals[target] = span.around(mean.center / steps, *ends)
+            result.methods[target] = made[1]
+    return result
+
+
+def _pooling_weights(parts: Sequence[Part]) -> list[Fraction]:
+    raw = [tally.n / (mechanism.variance + mechanism.steps**2 / 12) for mechanism, tally in parts]
+    weights = [Fraction(weight / sum(raw)) for weight in raw]
+    return [weight / sum(weights) for weight in weights]  # exactly 1 in sum: else the mean is biased
+
+
+def _about(pooled: _Mean, span: Span) -> dict[str, Any]:
+    named = zip(pooled.weights, pooled.parts, strict=True)
+    return {
+        "mean": span.value(pooled.center / pooled.parts[0][0].steps),
+        "weights": {decimal_text(mechanism.epsilon): float(weight) for weight, (mechanism, _) in named},
+        "assumes": "the choice of an epsilon is unrelated to the value",
+    }
+
+
+def _reporters(mean: _Mean, confidence: float, *, several: bool) -> _Half:
+    return mixed_laplace_quantile(mean.scales, confidence), "laplace-mixed-exact" if several else "laplace-exact"
+
+
+def _population(mean: _Mean, confidence: float, *, many: bool, several: bool) -> _Half:
+    if many:
+        freedom = min(tally.n for _, tally in mean.parts) - 1
+        half = student_quantile(freedom, confidence) * sqrt(_population_variance(mean, many=True))
+        return half, "pooled-student-t" if several else "student-t"
+    steps = mean.parts[0][0].steps
+    spread = mean.values * steps**2
+    half, how = noise_and_sampling(mean.scales, (spread, spread), max(mean.shares) * steps, confidence)
+    return half, f"{'pooled' if several else 'laplace'}-{how}"
+
+
+def _population_variance(mean: _Mean, *, many: bool) -> float:
+    if not many:
+        return mean.noise + mean.values * mean.parts[0][0].steps ** 2
+    return sum(
+        share**2 * tally.n * max(_sample_variance([tally]), mechanism.variance)
+        for share, (mechanism, tally) in zip(mean.shares, mean.parts, strict=True)
     )
 
 
-def _population(mechanism: Laplace, tally: Tally, noise: float, confidence: float) -> tuple[float, float, str]:
-    """Standard error and half-width in steps, and the method, given the half-width of the noise alone."""
-    if not _is_many(mechanism, tally.n):
-        bound = mechanism.steps**2 / 4
-        spread = sqrt((mechanism.variance + bound) / tally.n)
-        return spread, sqrt(noise**2 + normal_quantile(confidence) ** 2 * bound / tally.n), "laplace-popoviciu"
-    spread = sqrt(max(_sample_variance(tally), mechanism.variance) / tally.n)
-    return spread, student_quantile(tally.n - 1, confidence) * spread, "student-t"
+def _enrolled(mean: _Mean, enrolled: int, confidence: float, *, many: bool) -> _Half:
+    n, steps = sum(tally.n for _, tally in mean.parts), mean.parts[0][0].steps
+    if many:
+        half = student_quantile(n - 1, confidence) * sqrt(_enrolled_variance(mean, enrolled, many=True))
+        return half, "finite-student-t"
+    proxy, variance = (steps**2 * spread for spread in finite_spread(n, enrolled))
+    half, how = noise_and_sampling(mean.scales, (proxy, variance), steps / n, confidence)
+    return half, "laplace-serfling" if how == HOEFFDING else f"finite-{how}"
 
 
-def _is_many(mechanism: Laplace, n: int) -> bool:
-    """Whether the mean of n reports is close to normal, whatever the values are."""
-    return n >= _STUDENT_FROM and n >= _NOISE_FROM * mechanism.epsilon**2
+def _enrolled_variance(mean: _Mean, enrolled: int, *, many: bool) -> float:
+    n = sum(tally.n for _, tally in mean.parts)
+    if not many:
+        return mean.noise + finite_spread(n, enrolled)[1] * mean.parts[0][0].steps ** 2
+    seen = max(_sample_variance([tally for _, tally in mean.parts]) / n, mean.noise)
+    return seen * (1 - n / enrolled) + mean.noise * n / enrolled
 
 
-def _sample_variance(tally: Tally) -> float:
-    total, squares = tally.moments[:2]
-    return float(Fraction(tally.n * squares - total**2, tally.n * (tally.n - 1)))
+def _sample_variance(tallies: Sequence[Tally]) -> float:
+    n, total, squares = (sum(column) for column in zip(*((t.n, *t.moments[:2]) for t in tallies), strict=True))
+    return float(Fraction(n * squares - total**2, n * (n - 1)))
 
 
-def _band(parts: Sequence[Part], confidence: float) -> float:
-    """How far the *summed* noise stays from 0 at all times, in steps."""
-    unit = max(mechanism.scale for mechanism, _ in parts)
+def _band(parts: Sequence[Part], confidence: float, *, values: int) -> float:
+    """How far the sum of noise, and of values in a range of `values` less their mean, stays from 0 at all times."""
+    unit = float(max(mechanism.scale for mechanism, _ in parts))
     rates = _FASTEST * RATES  # in units of 1/scale of the least epsilon
-    exponents = np.zeros(len(rates))
+    exponents = sum(tally.n for _, tally in parts) * (rates * (values / unit)) ** 2 / 8
     for mechanism, tally in parts:
         h = float(1 / mechanism.scale)
-        ratio = np.sinh(rates / float(unit) / 2) / sinh(h / 2)
-        exponents -= tally.n * np.log1p(-(ratio**2))
-    return mixture_deviation(rates, exponents, confidence) * float(unit)
+        ratio = np.sinh(rates / unit / 2) / sinh(h / 2)
+        exponents = exponents - tally.n * np.log1p(-(ratio**2))
+    return symmetric_mixture_deviation(rates, exponents, confidence) * unit
 
 
 def _monitor(parts: Sequence[Part]) -> str | None:
     return worst_verdict(
-        variance_monitor(tally.n, _sample_variance(tally), mechanism.variance, mechanism.steps)
+        variance_monitor(tally.n, _sample_variance([tally]), mechanism.variance, mechanism.steps)
         for mechanism, tally in parts
         if tally.n > 1
     )

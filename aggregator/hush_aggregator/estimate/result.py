@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ANYTIME", "POPULATION", "REPORTERS", "Estimate"]
+__all__ = ["ANYTIME", "ANYTIME_POPULATION", "ENROLLED", "POPULATION", "REPORTERS", "Estimate"]
 
 REPORTERS = "reporters"
 """Target: the mean of the values of the devices that reported. Only their noise is uncertain."""
@@ -11,13 +11,22 @@ REPORTERS = "reporters"
 POPULATION = "population"
 """Target: the mean of the distribution that the reporting devices are a random sample of. Noise and sampling."""
 
+ENROLLED = "enrolled"
+"""Target: the mean of all enrolled devices, if those that reported are a random subset of them. Noise, and sampling
+without replacement: once all have reported only the noise is left."""
+
 ANYTIME = "anytime"
 """Not a target: an interval that may be watched as reports arrive. Its method starts with the target it answers."""
+
+ANYTIME_POPULATION = "anytime_population"
+"""Such an interval for the population, where `ANYTIME` is about the reporters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An unbiased estimate with its error bars, keyed `"reporters"`, `"population"` and, for intervals, `"anytime"`.
+    """An unbiased estimate with its error bars.
+
+    They are keyed `"reporters"`, `"population"` and `"enrolled"`; intervals `"anytime"` and `"anytime_population"` too.
 
     Args:
         n: reports counted.

@@ -35,7 +35,8 @@ def test_a_result_says_everything_that_is_known() -> None:
     assert result["refused"] == {"duplicate": 3}
     assert result["updated_at"] == "2026-01-01T12:00:00Z"
     assert result["stderr"].keys() == {"reporters", "population"}
-    assert result["intervals"].keys() == result["methods"].keys() == {"reporters", "population", "anytime"}
+    targets = {"reporters", "population", "anytime", "anytime_population"}
+    assert result["intervals"].keys() == result["methods"].keys() == targets
     assert json.loads(encode(result)) == result
 
 
