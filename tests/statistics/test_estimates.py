@@ -5,12 +5,15 @@ from fractions import Fraction
 from math import exp, inf, isfinite, nan, sqrt
 from sys import float_info
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate, laplace
 from hush_aggregator.estimate.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
+from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import LADDER, moments
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
@@ -96,10 +99,30 @@ def test_the_mean_is_the_exact_fraction_rounded_once() -> None:
 def test_the_mean_is_never_clipped_and_the_intervals_always() -> None:
     given = estimate(task(), tally([-3 * GRID_STEPS, -3 * GRID_STEPS]), 0.95)
     assert given.mean == 120 - 300
-    assert given.intervals == {REPORTERS: (120.0, 120.0), POPULATION: (120.0, 120.0), ANYTIME: (120.0, 220.0)}
-    low, high = estimate(task(), tally([2 * GRID_STEPS, 3 * GRID_STEPS]), 0.95).intervals[REPORTERS]
-    assert low == pytest.approx(370 - 100 * laplace_mean_quantile(2, 0.95), abs=1e-4)
+    assert all(low == 120 for low, _ in given.intervals.values())
+    low, high = estimate(task(epsilon="8"), tally([2 * GRID_STEPS, 3 * GRID_STEPS]), 0.95).intervals[REPORTERS]
+    assert low == pytest.approx(220 - 100 / 8 * laplace_mean_quantile(2, 0.95), abs=1e-4)
     assert high == 220.0
+
+
+@pytest.mark.parametrize("reports", [[-(10**7)] * 200, [-1] * 200, [GRID_STEPS + 1] * 200, [10**9]])
+def test_an_interval_at_a_bound_keeps_its_inner_arm(reports: list[int]) -> None:
+    given = estimate(task(epsilon="8"), tally(reports), 0.95)
+    half = 12.5 * laplace_mean_quantile(len(reports), 0.95)
+    assert given.intervals[REPORTERS][1] - given.intervals[REPORTERS][0] == pytest.approx(half, rel=1e-4)
+
+
+@hypothesis.given(middle=st.fractions(-3, 4), down=st.fractions(0, 2), up=st.fractions(0, 2))
+def test_it_contains_what_clipping_leaves_and_is_no_shorter_than_the_arm_inside(
+    middle: Fraction, down: Fraction, up: Fraction
+) -> None:
+    span = Span()
+    low, high = span.around(middle, middle - down, middle + up)
+    clipped = span.interval(middle - down, middle + up)
+    assert 0 <= low <= clipped[0]
+    assert clipped[1] <= high <= 1
+    assert 0 <= middle <= 1 or high - low >= min(float(up if middle < 0 else down), 1) - 1e-12
+    assert not 0 <= middle <= 1 or (low, high) == clipped
 
 
 def test_the_bars_have_their_closed_forms() -> None:

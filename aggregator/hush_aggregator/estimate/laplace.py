@@ -40,8 +40,8 @@ Beside them: the winsorised mean, its threshold the smallest rung of `moments.LA
 Honest noise loses at most e^(-t·h)/(2·sinh h) steps by it.
 
 Half a step is added to every half-width, for the values were rounded to the grid: at m = 2^20 a millionth of the
-range. Then the interval is clipped to the domain, where both targets lie, so that no coverage is lost; one that lies
-outside as a whole shrinks to the nearest bound (devices that do not follow the mechanism, or a rare draw).
+range. Then the interval is clipped to the domain, where both targets lie, so that no coverage is lost; around an
+estimate outside the domain it keeps the length of its inner arm (`Span.around`).
 """
 
 from collections.abc import Sequence
@@ -163,7 +163,7 @@ def _result(
     window = max(mechanism.window for mechanism, _ in parts)
 
     def interval(middle: Fraction, half: float) -> tuple[float, float]:
-        return span.interval((middle - Fraction(half)) / steps, (middle + Fraction(half)) / steps)
+        return span.around(middle / steps, (middle - Fraction(half)) / steps, (middle + Fraction(half)) / steps)
 
     return Estimate(
         n=n,

@@ -38,6 +38,21 @@ class Span:
         """The interval between two positions, wider by the rounding, clipped to the range."""
         return self._clipped(Fraction(low) - self.rounding), self._clipped(Fraction(high) + self.rounding)
 
+    def around(self, center: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
+        """The interval between two positions about an estimate, clipped to the range and never of no width for that.
+
+        Of an estimate outside the range, the interval is joined with itself moved so that the estimate stands at the
+        nearest bound. It contains what clipping alone would leave, so that no coverage is lost; and it keeps the
+        length of its inner arm, where clipping could leave a point that looks certain.
+
+        Args:
+            center: position of the estimate, which may lie outside [0, 1].
+            low: lower end, at most `center`.
+            high: upper end, at least `center`.
+        """
+        outside = min(center, Fraction(0)) + max(center - 1, Fraction(0))
+        return self.interval(Fraction(low) - max(outside, Fraction(0)), Fraction(high) - min(outside, Fraction(0)))
+
     def _clipped(self, position: Fraction) -> float:
         if position.numerator <= 0:
             return to_float(self.lower)
