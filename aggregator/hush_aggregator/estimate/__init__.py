@@ -8,10 +8,10 @@ pleases voids them. The `anytime` interval may be watched; its method says which
 from dataclasses import replace
 from typing import cast
 
-from hush_aggregator.estimate import bits, bounded, categories, laplace, vectors
+from hush_aggregator.estimate import bounded, categories, laplace, pooled, vectors
 from hush_aggregator.estimate.finite import finite
 from hush_aggregator.estimate.honesty import manski
-from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import check, split
 from hush_aggregator.tally import Tally
@@ -19,7 +19,7 @@ from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
 from hush_common.task import Task
 
-__all__ = ["ANYTIME", "POPULATION", "REPORTERS", "Estimate", "estimate"]
+__all__ = ["ANYTIME", "ANYTIME_POPULATION", "ENROLLED", "POPULATION", "REPORTERS", "Estimate", "estimate"]
 
 
 def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
@@ -46,30 +46,26 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
     mechanism, domain = task.randomizer, task.domain
+    enrolled = task.enrolled if task.enrolled is not None and tally.n <= task.enrolled else None
     parts: list[tuple[Single, Tally]] = [(mechanism, tally)] if not isinstance(mechanism, Offers) else []
     if isinstance(mechanism, Offers):
         parts = list(zip(mechanism.parts, split(mechanism, tally), strict=True))
     match parts[0][0], domain:
         case _, CategoryDomain(labels=labels):
-            return categories.estimate(cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence)
+            return categories.estimate(
+                cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence, enrolled=enrolled
+            )
         case _, VectorDomain():
             return vectors.estimate(cast("list[tuple[Vector, Tally]]", parts), domain, confidence, task.enrolled)
         case Laplace() as one, NumberDomain() if len(parts) == 1:
             return laplace.estimate(one, domain, tally, confidence)
         case Laplace(), NumberDomain():
             return laplace.estimate_offers(cast("list[laplace.Part]", parts), domain, confidence)
-        case RandomizedResponse() as one, _ if len(parts) == 1:
-            return bits.estimate(one, tally, confidence)
+        case RandomizedResponse(), _:
+            return pooled.estimate(cast("list[pooled.Part]", parts), confidence, enrolled=enrolled)
     span = Span.of(domain) if isinstance(domain, NumberDomain) else Span()
-    return bounded.estimate([_group(part, share) for part, share in parts], span, confidence)
-
-
-def _group(mechanism: Single, tally: Tally) -> bounded.Group:
-    """The outputs counted; a bit's tally has the ones alone."""
-    counts = (
-        (tally.n - tally.moments[0], tally.moments[0]) if isinstance(mechanism, RandomizedResponse) else tally.moments
-    )
-    return bounded.Group(finite(mechanism), counts)
+    groups = [bounded.Group(finite(part), share.moments) for part, share in parts]
+    return bounded.estimate(groups, span, confidence, enrolled=enrolled)
 
 
 def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:
