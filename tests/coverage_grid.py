@@ -269,14 +269,9 @@ def interval_of(task: Task, tally: Tally) -> Limits:
     """Both intervals; of bounded reports by the two functions behind `estimate`, which leave out all the rest."""
     mechanism = task.randomizer
     if isinstance(mechanism, Multilevel | Channel):
-        group = bounded_intervals.Group(finite(mechanism), tally.moments)
-        sizes, center = ((group.channel, group.n),), group.total / group.n
-        spread = bounded_intervals._spread([group], sizes, center)
-        ends = {
-            REPORTERS: bounded_intervals._reporters([group], sizes, center, NOMINAL)[0],
-            POPULATION: bounded_intervals._population([group], sizes, center, spread, NOMINAL)[0],
-        }
-        return {k: GRID.interval(*bounded_intervals._kept(center, pair)) for k, pair in ends.items()}
+        sample = bounded_intervals._Sample((bounded_intervals.Group(finite(mechanism), tally.moments),))
+        made = bounded_intervals._fixed(sample, NOMINAL, sampled=False, enrolled=None)
+        return {target: GRID.around(sample.center, *make()) for target, (_, make) in made.items()}
     given = estimate(task, tally, NOMINAL)
     limits: Limits = given.coordinates[0]["intervals"] if given.coordinates else given.intervals
     return limits

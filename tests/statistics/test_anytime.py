@@ -96,7 +96,8 @@ def test_the_band_of_levels_is_ever_wrong_in_fewer_than_one_run_of_twenty(epsilo
     counts = tuple(np.bincount(outputs[0], minlength=len(of.used)).tolist())
     given = bounded([Group(of, counts)], Span(), NOMINAL)
     mean = given.mean or 0
-    assert given.intervals[ANYTIME] == pytest.approx((max(mean - high[-1] / STEPS, 0), min(mean + low[-1] / STEPS, 1)))
+    ends = mean - high[-1] / STEPS - max(mean - 1, 0), mean + low[-1] / STEPS - min(mean, 0)
+    assert given.intervals[ANYTIME] == pytest.approx((max(ends[0], 0), min(ends[1], 1)))
 
 
 def beta_outside(ones: NDArray[np.int64], probability: float, confidence: float = NOMINAL) -> NDArray[np.bool_]:
@@ -208,6 +209,6 @@ def test_a_coordinate_has_a_band_for_the_population() -> None:
     asked = make_task({"id": "v", "epsilon": "4", "domain": {"kind": "vector", "coordinates": parts}})
     given = estimate(asked, Tally(2000, (200, 200, 200, 200, 200, 0, 0, 0, 0, 1000)), NOMINAL)
     first = given.coordinates[0]
-    assert first["methods"][ANYTIME] == "population-chernoff-mixture"
+    assert first["methods"][ANYTIME] == "population-chernoff-hoeffding-mixture"
     assert first["intervals"][ANYTIME][0] < first["intervals"][POPULATION][0]
     assert sqrt(first["n"]) > 1

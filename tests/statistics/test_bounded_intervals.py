@@ -50,7 +50,7 @@ def refused(of: Finite, counts: Array, mu: float, sign: int) -> bool:
 def test_bets_refuse_just_what_lies_outside_the_interval(epsilon: str, n: int) -> None:
     of = channel(epsilon)
     for counts in some_counts(of, n, 10):
-        low, high = betting_interval(of, tuple(counts.tolist()), NOMINAL)
+        low, high = betting_interval([(of, tuple(counts.tolist()))], NOMINAL)
         assert of.a[0] <= low < counts @ of.a / n < high <= of.a[-1] or counts.max() == n
         for mu in np.linspace(of.a[0], of.a[-1], 41)[1:-1].tolist():
             if min(abs(mu - low), abs(mu - high)) > 1e-6:
@@ -63,7 +63,7 @@ def test_betting_adapts_to_values_that_hardly_differ() -> None:
     for node in range(len(of.nodes)):
         counts = np.rint(n * of.p[node]).astype(int)
         spread = sqrt(counts @ (of.a - counts @ of.a / n) ** 2 / (n - 1) / n)
-        low, high = betting_interval(of, tuple(counts.tolist()), NOMINAL)
+        low, high = betting_interval([(of, tuple(counts.tolist()))], NOMINAL)
         assert 1 < (high - low) / (2 * 1.96 * spread) < 2
         by_the_largest_variance = 2 * 1.96 * sqrt(of.second_moment / n)
         assert high - low < 0.8 * by_the_largest_variance
@@ -80,7 +80,7 @@ def test_the_score_interval_spans_the_means_that_their_distance_allows(epsilon: 
         for counts in some_counts(of, n, 15):
             center = float(counts @ of.a / n)
             variance = float(counts @ (of.a - center) ** 2 / (n - 1))
-            low, high = score_interval(of, n, center, variance, NOMINAL, noise_alone=noise_alone)
+            low, high = score_interval(of, n, center, variance, NOMINAL, sampling=float(not noise_alone))
             allowed = (candidates - center) ** 2 <= t**2 * np.maximum(np.maximum(variance, of.variances[0]), floor) / n
             assert (max(low, 0), min(high, 1)) == pytest.approx(
                 (candidates[allowed].min(), candidates[allowed].max()), abs=3e-4

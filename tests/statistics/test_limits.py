@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from hush_aggregator.estimate.beta import beta_logits, beta_quantile, expit
-from hush_aggregator.estimate.binomial import beta_band, clopper_pearson, fewest
+from hush_aggregator.estimate.binomial import beta_band, clopper_pearson
 from hush_aggregator.estimate.bits import coins
+from hush_aggregator.estimate.inversion import fewest
 from hush_common.mechanisms import SubsetSelection
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ import pytest
 from coverage_grid import law
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.finite import Finite, finite
@@ -192,6 +192,7 @@ def test_a_table_is_estimated_by_its_positions() -> None:
         REPORTERS: "clopper-pearson-hoeffding",
         POPULATION: "clopper-pearson",
         ANYTIME: "reporters-chernoff-mixture",
+        ANYTIME_POPULATION: "population-chernoff-hoeffding-mixture",
     }
     assert given.worst_case_bias == pytest.approx({"1": 2 / 5, "1%": 0.02, "5%": 0.1})
 

@@ -13,9 +13,9 @@ it.
 from dataclasses import replace
 from typing import cast
 
-from hush_aggregator.estimate import bits, bounded, categories, laplace, vectors
+from hush_aggregator.estimate import bounded, categories, laplace, pooled, vectors
 from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.guard import guarded, underflow
+from hush_aggregator.estimate.guard import guarded
 from hush_aggregator.estimate.honesty import manski
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.span import Span
@@ -52,44 +52,34 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
-    mechanism = task.randomizer
+    mechanism, domain = task.randomizer, task.domain
+    enrolled = task.enrolled if task.enrolled is not None and tally.n <= task.enrolled else None
     parts: list[tuple[Single, Tally]] = [(mechanism, tally)] if not isinstance(mechanism, Offers) else []
     if isinstance(mechanism, Offers):
         parts = list(zip(mechanism.parts, split(mechanism, tally), strict=True))
-    match parts[0][0], task.domain:
-        case Laplace(), NumberDomain() as domain:
-            return laplace.estimate(cast("list[laplace.Part]", parts), domain, confidence, task.enrolled)
-    with underflow("bounded"):
-        return _bounded(parts, task, confidence)
-
-
-def _bounded(parts: list[tuple[Single, Tally]], task: Task, confidence: float) -> Estimate:
-    match parts[0][0], task.domain:
+    match parts[0][0], domain:
         case _, CategoryDomain(labels=labels):
-            return categories.estimate(cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence)
-        case _, VectorDomain() as domain:
+            return categories.estimate(
+                cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence, enrolled=enrolled
+            )
+        case _, VectorDomain():
             return vectors.estimate(cast("list[tuple[Vector, Tally]]", parts), domain, confidence, task.enrolled)
-        case RandomizedResponse() as one, _ if len(parts) == 1:
-            return bits.estimate(one, parts[0][1], confidence)
-    span = Span.of(task.domain) if isinstance(task.domain, NumberDomain) else Span()
-    return bounded.estimate([_group(part, share) for part, share in parts], span, confidence)
-
-
-def _group(mechanism: Single, tally: Tally) -> bounded.Group:
-    """The outputs counted; a bit's tally has the ones alone."""
-    counts = (
-        (tally.n - tally.moments[0], tally.moments[0]) if isinstance(mechanism, RandomizedResponse) else tally.moments
-    )
-    return bounded.Group(finite(mechanism), counts)
+        case Laplace(), NumberDomain():
+            return laplace.estimate(cast("list[laplace.Part]", parts), domain, confidence, enrolled)
+        case RandomizedResponse(), _:
+            return pooled.estimate(cast("list[pooled.Part]", parts), confidence, enrolled=enrolled)
+    span = Span.of(domain) if isinstance(domain, NumberDomain) else Span()
+    groups = [bounded.Group(finite(part), share.moments) for part, share in parts]
+    return bounded.estimate(groups, span, confidence, enrolled=enrolled)
 
 
 def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:
-    """Add the Manski bounds: of the mean, or of each frequency."""
+    """Add the Manski bounds, of the mean or of each frequency, wherever the reporters have an interval."""
     domain = task.domain
     lower, upper = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
+    if REPORTERS in result.failures:
+        return result
     if result.mean is not None:
-        if REPORTERS not in result.intervals:
-            return result
         return replace(result, manski=manski(result.n, enrolled, result.intervals[REPORTERS], lower, upper))
     return replace(
         result,

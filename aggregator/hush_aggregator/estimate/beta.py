@@ -25,6 +25,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hush_aggregator.estimate.guard import underflow
+
 __all__ = ["beta_logits", "beta_quantile", "deviance", "expit", "log1p_exp", "log_gamma", "stirling"]
 
 Array = NDArray[np.float64]
@@ -84,7 +86,8 @@ def _guess(tail: Array, a: Array, b: Array) -> Array:
 def _step(logit: Array, a: Array, b: Array, target: Array) -> tuple[Array, NDArray[np.bool_]]:
     """The step towards log I = `target` + log f at its top, and whether it is the last."""
     log_x, log_y = -log1p_exp(-logit), -log1p_exp(logit)
-    x, y = np.exp(log_x), np.exp(log_y)
+    with underflow("a logit far from the middle"):
+        x, y = np.exp(log_x), np.exp(log_y)
     slope, bend = a * y - b * x, (a + b) * x * y
     area = _area(a, b, x, y)
     g = 1 / area
@@ -111,7 +114,8 @@ def _area(a: Array, b: Array, x: Array, y: Array) -> Array:
         t *= linear[rows, None]
         phi += t
         np.negative(phi, out=phi)
-        np.exp(phi, out=phi)
+        with underflow("the end of an integral"):
+            np.exp(phi, out=phi)
         area[rows] = phi @ _WEIGHTS
     return area * end
 
@@ -133,11 +137,12 @@ def deviance(log_x: Array, log_y: Array, a: Array, b: Array) -> Array:
 
     With d = xb - ya it is -a·log1p(d/a) - b·log1p(-d/b), which cancel to first order only.
     """
-    d = np.exp(log_x) * b - np.exp(log_y) * a
-    with np.errstate(divide="ignore", invalid="ignore"):
-        first = np.where(d > -a / 2, np.log1p(d / a), log_x - np.log(a / (a + b)))
-        second = np.where(d < b / 2, np.log1p(-d / b), log_y - np.log(b / (a + b)))
-        return np.asarray(-np.where(a > 0, a * first, 0.0) - np.where(b > 0, b * second, 0.0))
+    with underflow("a logit far from the middle"):
+        d = np.exp(log_x) * b - np.exp(log_y) * a
+    some, rest = np.where(a > 0, a, 1.0), np.where(b > 0, b, 1.0)
+    first = np.where(d > -a / 2, np.log1p(np.maximum(d / some, -0.5)), log_x - np.log(some / (a + b)))
+    second = np.where(d < b / 2, np.log1p(np.maximum(-d / rest, -0.5)), log_y - np.log(rest / (a + b)))
+    return np.asarray(-a * first - b * second)
 
 
 def log_gamma(z: Array) -> Array:
@@ -157,9 +162,11 @@ def stirling(z: Array) -> Array:
 
 def expit(logit: Array) -> Array:
     """The x of a logit."""
-    return np.asarray(np.exp(-log1p_exp(-logit)))
+    with underflow("a logit far from the middle"):
+        return np.asarray(np.exp(-log1p_exp(-logit)))
 
 
 def log1p_exp(u: Array) -> Array:
     """log(1 + e^u) at any u."""
-    return np.asarray(np.maximum(u, 0.0) + np.log1p(np.exp(-np.abs(u))))
+    with underflow("a logit far from the middle"):
+        return np.asarray(np.maximum(u, 0.0) + np.log1p(np.exp(-np.abs(u))))

@@ -6,9 +6,10 @@ most 1, and exceeds 2/alpha with probability at most alpha/2 (Markov). All mu wh
 image gives the upper limit. (Waudby-Smith and Ramdas 2024, with constant bets: then the order of the reports does not
 matter, and counts are enough.)
 
-It holds as well for the mean of finitely many people of whom a random subset reports, as a coordinate of a vector is
-drawn: given who they are, the noise leaves the product of 1 + l·(x - mu) over the subset, and its mean over subsets is
-at most that of independent draws, which is 1 (Maclaurin's inequality; no factor is negative).
+It holds as well for the mean of finitely many people, and where they report under different epsilons: given their
+values x_i the noise leaves the product of 1 + l·(x_i - mu), which is at most 1 (inequality of means; no factor is
+negative). If a random subset of them reports, as a coordinate of a vector is drawn, its mean over subsets is at most
+that of independent draws, which is 1 (Maclaurin's inequality). And nothing is assumed about who chose which epsilon.
 
 The bets are those that were best if the variance of a report were one of K values spread evenly, on the scale of its
 logarithm, from the smallest that the noise allows to the largest that the values can add. So the interval adapts to
@@ -17,6 +18,7 @@ than `_STAKE` of what it can lose. Each factor falls as mu grows, also where the
 the mu that are kept form an interval.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import log
 
@@ -24,51 +26,75 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.guard import underflow
 
 __all__ = ["betting_interval"]
 
 _BETS = 5
 _TILT = 0.35  # weights grow as variance^0.35: a wide interval is the one that a shorter one helps most
 _STAKE = 0.9
-_POINTS = 17
 _CLOSE = 1e-10
 
 _Array = NDArray[np.float64]
+_Reports = Sequence[tuple[Finite, tuple[int, ...]]]
 
 
-def betting_interval(channel: Finite, counts: tuple[int, ...], confidence: float) -> tuple[float, float]:
+def betting_interval(reports: _Reports, confidence: float) -> tuple[float, float]:
     """All means that no bet refuses, rounded outwards; both limits lie between the least and the largest report.
 
     Args:
-        channel: of the reports.
-        counts: how often each output came; at least one did.
+        reports: of each channel, how often each of its outputs came; at least one did.
         confidence: 1 - alpha.
     """
-    bets, weights = _bets(channel, sum(counts), confidence)
+    weighed = _bets(tuple((channel, sum(counts)) for channel, counts in reports), confidence)
     needed = log(2 / (1 - confidence))
-    seen = np.array([counts[y] for y in channel.used], dtype=float)
-    low = _lower(channel.a, seen, bets, weights, needed)
-    high = -_lower(-channel.a[::-1], seen[::-1], bets, weights, needed)
+    a = np.concatenate([channel.a for channel, _ in reports])
+    seen = np.array([counts[y] for channel, counts in reports for y in channel.used], dtype=float)
+    some = seen > 0
+    low = _lower(a[some], seen[some], float(a.min()), weighed, needed)
+    high = -_lower(-a[some], seen[some], -float(a.max()), weighed, needed)
     return low, high
 
 
 @lru_cache(maxsize=256)
-def _bets(channel: Finite, n: int, confidence: float) -> tuple[_Array, _Array]:
+def _bets(sizes: tuple[tuple[Finite, int], ...], confidence: float) -> tuple[_Array, _Array]:
     """The bets, and the logarithms of their weights."""
-    variances = np.geomspace(channel.variances[0], channel.second_moment, _BETS)
+    n = sum(size for _, size in sizes)
+    least = sum(size * channel.variances[0] for channel, size in sizes) / n
+    most = sum(size * channel.second_moment for channel, size in sizes) / n
+    variances = np.geomspace(least, most, _BETS)
     weights = variances**_TILT
     bets = np.sqrt(2 * (log(2 / (1 - confidence)) + log(_BETS)) / (n * variances))
     return bets, np.log(weights / weights.sum())
 
 
-def _lower(a: _Array, seen: _Array, bets: _Array, weights: _Array, needed: float) -> float:
-    """The largest mu known to be refused: a grid of candidates, refined around the place where it ends."""
-    low, high = float(a[0]), float(a[-1])  # everything pays at the first, nothing at the last
-    while high - low > _CLOSE:
-        mu = np.linspace(low, high, _POINTS)[1:-1]
-        stakes = np.minimum(bets[:, None], _STAKE / (mu - a[0]))
+def _lower(a: _Array, seen: _Array, least: float, weighed: tuple[_Array, _Array], needed: float) -> float:
+    """The largest mu known to be refused.
+
+    The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. In each round
+    it is looked at in the middle of the bracket, and close around the root of the chord.
+    """
+    bets, weights = weighed
+
+    def excess(mu: _Array) -> _Array:
+        stakes = np.minimum(bets[:, None], _STAKE / (mu - least))
         wealth = np.log1p(stakes[:, :, None] * (a - mu[:, None])) @ seen + weights[:, None]
         top = wealth.max(axis=0)
-        refused = int((top + np.log(np.exp(wealth - top).sum(axis=0)) >= needed).sum())
-        low, high = (low, *mu.tolist(), high)[refused : refused + 2]
+        with underflow("the wealth of the other bets"):
+            return np.asarray(top + np.log(np.exp(wealth - top).sum(axis=0)) - needed)
+
+    high = float(a.max())
+    close = _CLOSE * max(high - least, 1.0)
+    low = least + close
+    if high <= low or float(excess(np.array([low]))[0]) < 0:
+        return least
+    above, below = excess(np.array([low, high])).tolist()
+    while high - low > close:
+        width = high - low
+        root, near = high + width * below / (above - below), max(width / 256, close / 4)
+        inside = sorted({min(max(mu, low), high) for mu in (root - near, root + near, (low + high) / 2)})
+        heights = excess(np.array(inside)).tolist()
+        refused = sum(height >= 0 for height in heights)
+        low, high = (low, *inside, high)[refused : refused + 2]
+        above, below = (above, *heights, below)[refused : refused + 2]
     return low

@@ -5,62 +5,73 @@ mean x, its value.
 
 Mean. Σ a/N over all groups: every person weighs the same. Unbiased for both targets whoever chose which epsilon.
 
-Bounds of the mean error, alpha/2 on either side. The first five are valid at every n, whatever the values are, and
-none collapses when all reports are equal:
+Intervals. Let reach be the largest error of a report, and V the variance of one (given its value). "Normal" means
+Σ n_c·min V_c ≥ `enough(confidence)`·reach^2: the rule knows n, the channels and the confidence, and never looks at the
+reports. Those of the first kind hold at every n and confidence, whatever the values are; none of them collapses when
+all reports are equal.
 
-- "clopper-pearson" (one group, two outputs; population). The number of upper outputs is binomial: coverage is at
-  least the confidence at every n.
-- "clopper-pearson-hoeffding" (the same; reporters). That number is a sum of unequal coins with mean n·c; its tail at
-  k is at most the binomial tail where k ≥ n·c + 1 (Hoeffding 1956). So the limits of Clopper and Pearson hold if they
-  are at least one report away from k, and are moved there if they are nearer.
-- "chernoff" (reporters). P(error ≥ d) ≤ exp(Σ n_c·G_c(l) - l·N·d) for every l > 0, with G the noise exponent: the
-  least d over a fixed grid of l. "chernoff-hoeffding" (population, several groups): the same with + N·l^2/8 for the
-  values (Hoeffding 1963).
-- "betting" (population, one group): `betting`. It adapts to the variance of the reports.
-- "normal-worst-variance" (reporters, where n·V ≥ 10·reach^2, V the largest variance of a report): z·sqrt(V/N).
-- "student-score" (population, one group, where n·V ≥ 12·reach^2 for the smallest V): `score`. "student-score-capped"
-  (reporters, there too): the same with s^2 not above the largest V. The sample variance estimates an upper bound of
-  the mean V, because it has the spread of the values in it besides.
-- "student-t" (population, several groups, where the smallest variances sum to 12·reach^2): t·s/sqrt(N), s^2 the sample
-  variance of all reports, not below the mean of the smallest V. These four are approximate; at such sizes the mean of
-  bounded reports is close to normal whatever the values are (docs/statistics.md has the coverage).
+One group with two outputs (two levels):
+- "clopper-pearson" (population). The number of upper outputs is binomial.
+- "clopper-pearson-hoeffding" (reporters). That number is a sum of unequal coins with mean n·c; its tail at k is at most
+  the binomial tail where k ≥ n·c + 1 (Hoeffding 1956). So the limits of Clopper and Pearson hold if they are at least
+  one report away from k, and are moved there if they are nearer.
+One group with more outputs:
+- "betting" (both targets, not normal): `betting`. It adapts to the variance of the reports.
+- "student-score" (population, normal): `score`. "student-score-capped" (reporters, normal): the same with s^2 not above
+  the largest V. The sample variance estimates an upper bound of the mean V, because it has the spread of the values in
+  it besides.
+Several groups:
+- "chernoff-berry-esseen" (both targets, not normal, all of two outputs): `tilted`.
+- "betting" (both targets, not normal, any of more outputs).
+- "student-t" (population, normal): t·s/sqrt(N), s^2 the sample variance of all reports, not below the mean of the
+  smallest V. "student-t-capped" (reporters, normal): the same with s^2 not above the mean of the largest V.
+These four are approximate; at such sizes the mean of bounded reports is close to normal whatever the values are
+(docs/statistics.md has the coverage).
 
-Intervals are clipped to the domain, where both targets lie. One that lies outside as a whole (a rare draw, or devices
-that do not follow the mechanism) starts at the nearest bound and keeps the length of its inner arm, so that none
-collapses.
+`enrolled`, the mean of N' devices of which a random subset answered (g = 1 - N/N'): what holds at every n for the
+population holds for a random subset too, and is taken as it is ("clopper-pearson-hoeffding" for Clopper and Pearson's);
+the normal ones take s^2 less (1 - g)·(s^2 - max V)_+, for at most max V of s^2 is noise: "student-score-enrolled",
+"student-t-enrolled".
 
-The rule looks at n and public parameters, never at the reports.
+Bands that may be watched: `anytime` with the noise exponents G_c, for the reporters ("chernoff-mixture"); and with
+l^2/8 for the values (Hoeffding 1963), for the population ("chernoff-hoeffding-mixture").
+
+Standard errors. Reporters: by the largest V, an upper bound. Population: of the sample where it is normal at 95 %, else
+of the largest variance there can be. `stderr_plug_in` has the deviation of the reports for the population, and the same
+with s^2 not above the largest V for the reporters: too small at small n.
+
+Intervals are clipped to the domain, where the targets lie; around an estimate outside it they keep their inner arm
+(`Span.around`).
 
 A coordinate of a vector is seen by a random subset of the devices (`sampled`): then both targets take the bound for
 the population. In Clopper-Pearson's case the count is again a sum of independent coins, because a symmetric
 multiaffine function of stable linear factors is real-rooted (Grace, Walsh and Szegő), and the -hoeffding form holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from math import log, sqrt
+from functools import cached_property, partial
+from math import sqrt
 from operator import mul
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hush_aggregator.estimate.anytime import RATES, mixture_deviation
 from hush_aggregator.estimate.betting import betting_interval
 from hush_aggregator.estimate.binomial import clopper_pearson_share
 from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.guard import attempt
 from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias, worst_verdict
-from hush_aggregator.estimate.quantiles import normal_quantile, student_quantile
-from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
-from hush_aggregator.estimate.score import score_interval
+from hush_aggregator.estimate.quantiles import student_quantile
+from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.score import enough, score_interval
 from hush_aggregator.estimate.span import Span
+from hush_aggregator.estimate.tilted import tilted_limits
 
-__all__ = ["Group", "estimate"]
+__all__ = ["Group", "band", "estimate", "intervals", "is_normal"]
 
-_NORMAL_FROM = 10
-_SCORE_FROM = 12
-_GRID = 2.0 ** (np.arange(-24, 33) / 4)
+_USUAL = 0.95
 
 
 @dataclass(frozen=True)
@@ -87,12 +98,62 @@ class Group:
         return float(counts @ (self.channel.a - float(self.total / self.n)) ** 2)
 
 
-_Pair = tuple[float, float]
+Sizes = tuple[tuple[Finite, int], ...]
 _Ends = tuple[float | Fraction, float | Fraction]
-_Sizes = tuple[tuple[Finite, int], ...]
+_Made = tuple[str, Callable[[], _Ends]]
 
 
-def estimate(groups: Sequence[Group], span: Span, confidence: float, *, sampled: bool = False) -> Estimate:
+@dataclass(frozen=True)
+class _Sample:
+    """All reports of at least one device; empty groups are left out."""
+
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return tuple((group.channel, group.n) for group in self.groups)
+
+    @cached_property
+    def n(self) -> int:
+        return sum(group.n for group in self.groups)
+
+    @cached_property
+    def center(self) -> Fraction:
+        return sum((group.total for group in self.groups), Fraction(0)) / self.n
+
+    @cached_property
+    def noise(self) -> tuple[float, float]:
+        """Bounds of the mean variance of a report given its value."""
+        low, high = (sum(size * channel.variances[at] for channel, size in self.sizes) / self.n for at in (0, 1))
+        return low, high
+
+    @cached_property
+    def variance(self) -> float:
+        """Of all reports, not below that of the noise."""
+        squares = sum(
+            group.squares + group.n * float(group.total / group.n - self.center) ** 2 for group in self.groups
+        )
+        return max(squares / max(self.n - 1, 1), self.noise[0])
+
+    def without(self, answered: float) -> float:
+        """The variance, where that of the values counts but for a share of it: no more than this is noise for sure."""
+        return self.variance - answered * max(self.variance - self.noise[1], 0.0)
+
+    def deviation(self) -> float:
+        """A standard error for the population: of the sample if it is large, else of the largest variance there is."""
+        if is_normal(self.sizes, _USUAL):
+            return sqrt(self.variance / self.n)
+        return sqrt(sum(size * channel.second_moment for channel, size in self.sizes)) / self.n
+
+
+def estimate(
+    groups: Sequence[Group],
+    span: Span,
+    confidence: float,
+    *,
+    sampled: bool = False,
+    enrolled: int | None = None,
+) -> Estimate:
     """The mean and its error bars of at least one report; this module's docstring specifies them.
 
     Args:
@@ -100,141 +161,141 @@ def estimate(groups: Sequence[Group], span: Span, confidence: float, *, sampled:
         span: the domain.
         confidence: of each interval.
         sampled: whether the reports are those of a random subset of the reporters.
+        enrolled: devices asked, of which those who reported are a random subset; at least as many as reports.
     """
-    groups = [group for group in groups if group.n]
-    sizes = tuple((group.channel, group.n) for group in groups)
-    n = sum(size for _, size in sizes)
-    center = sum((group.total for group in groups), Fraction(0)) / n
-    spread = _spread(groups, sizes, center)
-    noise: _Ends
-    people: _Ends
-    if len(groups) == 1 and len(groups[0].channel.used) == 2:  # noqa: PLR2004 - two outputs are a coin
-        noise, people = _coins(groups[0], confidence)
-        noise_method, method = "clopper-pearson-hoeffding", "clopper-pearson"
-    else:
-        people, method = _population(groups, sizes, center, spread, confidence)
-        noise, noise_method = (people, method) if sampled else _reporters(groups, sizes, center, confidence)
-    result = Estimate(
-        n=n,
-        mean=span.value(center),
-        stderr={
-            REPORTERS: span.length(spread if sampled else sqrt(_noise_variance(sizes)) / n),
-            POPULATION: span.length(spread),
-        },
-        intervals={
-            REPORTERS: span.interval(*_kept(center, noise)),
-            POPULATION: span.interval(*_kept(center, people)),
-        },
-        methods={REPORTERS: noise_method, POPULATION: method},
-        worst_case_bias=worst_case_bias(n, span.length(max(channel.reach for channel, _ in sizes))),
-        monitor=worst_verdict(finite_monitor(group.channel, group.counts) for group in groups),
+    sample = _Sample(tuple(group for group in groups if group.n))
+    found, methods, failures = intervals(sample.groups, span, confidence, sampled=sampled, enrolled=enrolled)
+    deviation, reach = sample.deviation(), max(channel.reach for channel, _ in sample.sizes)
+    stderr = {REPORTERS: deviation if sampled else sqrt(sample.noise[1] / sample.n), POPULATION: deviation}
+    plug_in = {
+        REPORTERS: sqrt(sample.without(0.0 if sampled else 1.0) / sample.n),
+        POPULATION: sqrt(sample.variance / sample.n),
+    }
+    if enrolled is not None:
+        answered = sample.n / enrolled
+        stderr[ENROLLED] = sqrt(answered * stderr[REPORTERS] ** 2 + (1 - answered) * stderr[POPULATION] ** 2)
+        plug_in[ENROLLED] = sqrt(sample.without(answered) / sample.n)
+    return Estimate(
+        n=sample.n,
+        mean=span.value(sample.center),
+        stderr={target: span.length(error) for target, error in stderr.items()},
+        stderr_plug_in={target: span.length(error) for target, error in plug_in.items()},
+        intervals=found,
+        methods=methods,
+        worst_case_bias=worst_case_bias(sample.n, span.length(reach)),
+        monitor=worst_verdict(finite_monitor(group.channel, group.counts) for group in sample.groups),
+        failures=failures,
     )
-    down, up = _band(sizes, confidence, sampled=sampled)
-    result.intervals[ANYTIME] = span.interval(*_kept(center, (center - Fraction(down), center + Fraction(up))))
-    result.methods[ANYTIME] = f"{POPULATION if sampled else REPORTERS}-chernoff-mixture"
-    return result
 
 
-def _noise_variance(sizes: _Sizes) -> float:
-    return sum(size * channel.variances[1] for channel, size in sizes)
+def intervals(
+    groups: Sequence[Group], span: Span, confidence: float, *, sampled: bool = False, enrolled: int | None = None
+) -> tuple[dict[str, tuple[float, float]], dict[str, str], dict[str, str]]:
+    """The intervals of `estimate`, their methods, and those that could not be made."""
+    sample = _Sample(tuple(group for group in groups if group.n))
+    made = _fixed(sample, confidence, sampled=sampled, enrolled=enrolled)
+    center, sizes = sample.center, sample.sizes
+
+    def watched(*, sampling: bool) -> _Ends:
+        down, up = band(sizes, confidence, sampling=sampling)
+        return center - Fraction(down), center + Fraction(up)
+
+    name = "chernoff-hoeffding-mixture"
+    if sampled:
+        made[ANYTIME] = f"{POPULATION}-{name}", lambda: watched(sampling=True)
+    else:
+        made[ANYTIME] = f"{REPORTERS}-chernoff-mixture", lambda: watched(sampling=False)
+        made[ANYTIME_POPULATION] = f"{POPULATION}-{name}", lambda: watched(sampling=True)
+    failures: dict[str, str] = {}
+    found: dict[str, tuple[float, float]] = {}
+    for target, (_, make) in made.items():
+        ends = attempt(failures, target, partial(_around, span, center, make), tuple)
+        if ends is not None:
+            found[target] = ends
+    return found, {target: made[target][0] for target in found}, failures
 
 
-def _is_normal(sizes: _Sizes, which: int, enough: int) -> bool:
-    """Whether n·V ≥ `enough`·reach^2, V the smallest (0) or largest (1) variance of a report."""
+def _around(span: Span, center: Fraction, make: Callable[[], _Ends]) -> tuple[float, float]:
+    return span.around(center, *make())
+
+
+def is_normal(sizes: Sizes, confidence: float) -> bool:
+    """Whether so many reports have a mean that is close to normal, far enough out for this confidence."""
     reach = max(channel.reach for channel, _ in sizes)
-    return sum(size * channel.variances[which] for channel, size in sizes) >= enough * reach**2
+    return sum(size * channel.variances[0] for channel, size in sizes) >= enough(confidence) * reach**2
 
 
-def _reporters(groups: Sequence[Group], sizes: _Sizes, center: Fraction, confidence: float) -> tuple[_Ends, str]:
-    if len(groups) == 1 and _is_normal(sizes, 0, _SCORE_FROM):
-        (group,) = groups
-        variance = min(group.squares / (group.n - 1), group.channel.variances[1])
-        ends = score_interval(group.channel, group.n, float(center), variance, confidence, noise_alone=True)
-        return ends, "student-score-capped"
-    if _is_normal(sizes, 1, _NORMAL_FROM):
-        half = Fraction(normal_quantile(confidence) * sqrt(_noise_variance(sizes)) / sum(n for _, n in sizes))
-        return (center - half, center + half), "normal-worst-variance"
-    above, below = _chernoff(sizes, confidence, sampling=False)
-    return (center - Fraction(above), center + Fraction(below)), "chernoff"
+def _fixed(sample: _Sample, confidence: float, *, sampled: bool, enrolled: int | None) -> dict[str, _Made]:
+    """Of each target the method for one look at n, and what makes the ends."""
+    coins = all(len(channel.used) == 2 for channel, _ in sample.sizes)  # noqa: PLR2004 - two outputs are a coin
+    several = len(sample.groups) > 1
+    if is_normal(sample.sizes, confidence) and (several or not coins or enrolled is not None):
+        name = "student-t" if several else "student-score"
+        made = {
+            REPORTERS: _normal(sample, confidence, 0.0 if sampled else 1.0, name),
+            POPULATION: _normal(sample, confidence, 0.0, name),
+        }
+        if enrolled is not None:
+            made[ENROLLED] = _normal(sample, confidence, sample.n / enrolled, name, "-enrolled")
+        if several or not coins:
+            return made
+        return made | {target: _coin(sample.groups[0], confidence, target) for target in (REPORTERS, POPULATION)}
+    if coins and not several:
+        made = {target: _coin(sample.groups[0], confidence, target) for target in (REPORTERS, POPULATION, ENROLLED)}
+    elif coins:
+        made = dict.fromkeys(
+            (REPORTERS, POPULATION, ENROLLED), ("chernoff-berry-esseen", lambda: _tilted(sample, confidence))
+        )
+    else:
+        reports = [(group.channel, group.counts) for group in sample.groups]
+        made = dict.fromkeys(
+            (REPORTERS, POPULATION, ENROLLED), ("betting", lambda: betting_interval(reports, confidence))
+        )
+    if enrolled is None:
+        del made[ENROLLED]
+    return made
 
 
-def _population(
-    groups: Sequence[Group], sizes: _Sizes, center: Fraction, spread: float, confidence: float
-) -> tuple[_Ends, str]:
-    is_normal = _is_normal(sizes, 0, _SCORE_FROM)
-    if len(groups) > 1 and is_normal:
-        half = Fraction(student_quantile(sum(n for _, n in sizes) - 1, confidence) * spread)
-        return (center - half, center + half), "student-t"
-    if len(groups) > 1:
-        above, below = _chernoff(sizes, confidence, sampling=True)
-        return (center - Fraction(above), center + Fraction(below)), "chernoff-hoeffding"
-    (group,) = groups
-    if is_normal:
-        variance = group.squares / (group.n - 1)
-        ends = score_interval(group.channel, group.n, float(center), variance, confidence, noise_alone=False)
-        return ends, "student-score"
-    return betting_interval(group.channel, group.counts, confidence), "betting"
+def _normal(sample: _Sample, confidence: float, answered: float, name: str, suffix: str = "") -> _Made:
+    """Student's, where the spread of the values counts but for the share of the devices that answered."""
+    suffix = suffix or "-capped" * (answered == 1)
+    variance = sample.without(answered)
+    if len(sample.groups) > 1:
+        half = Fraction(student_quantile(sample.n - 1, confidence) * sqrt(variance / sample.n))
+        return name + suffix, lambda: (sample.center - half, sample.center + half)
+    channel = sample.groups[0].channel
+    return name + suffix, lambda: score_interval(
+        channel, sample.n, float(sample.center), variance, confidence, sampling=1 - answered
+    )
 
 
-def _spread(groups: Sequence[Group], sizes: _Sizes, center: Fraction) -> float:
-    """Standard error for the population: of the sample where it is large, else of the largest variance there can be."""
-    n = sum(size for _, size in sizes)
-    if not _is_normal(sizes, 0, _SCORE_FROM):
-        return sqrt(sum(size * channel.second_moment for channel, size in sizes)) / n
-    squares = sum(group.squares + group.n * float(group.total / group.n - center) ** 2 for group in groups)
-    return sqrt(max(squares / (n - 1), sum(size * channel.variances[0] for channel, size in sizes) / n) / n)
+def _tilted(sample: _Sample, confidence: float) -> _Ends:
+    low, high = tilted_limits(sample.sizes, np.array([float(sample.center)]), [confidence], whole=False)
+    return float(low[0, 0]), float(high[0, 0])
 
 
-def _coins(group: Group, confidence: float) -> tuple[_Ends, _Ends]:
-    """Clopper and Pearson's limits: for the reporters apart from the count by at least one report, and as they are."""
+def _coin(group: Group, confidence: float, target: str) -> _Made:
+    """Clopper and Pearson's limits: apart from the count by at least one report, or for the population as they are."""
     high = group.channel.used[1]
     p = (group.channel.rows[0][high], group.channel.rows[-1][high])
     n, k = group.n, group.counts[high]
-    least, most = map(Fraction, clopper_pearson_share(n, k, confidence))
 
-    def means(low: Fraction, high: Fraction) -> _Ends:
-        return (low - p[0]) / (p[1] - p[0]), (high - p[0]) / (p[1] - p[0])
+    def make() -> _Ends:
+        least, most = map(Fraction, clopper_pearson_share(n, k, confidence))
+        if target != POPULATION:
+            least, most = min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))
+        return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
 
-    return means(min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))), means(least, most)
-
-
-def _kept(center: Fraction, ends: _Ends) -> _Ends:
-    """An interval that lies outside the range as a whole starts at the nearest bound, and keeps its inner arm."""
-    low, high = ends
-    if high < 0:
-        return 0.0, Fraction(high) - center
-    if low > 1:
-        return 1 - (center - Fraction(low)), 1.0
-    return ends
+    return "clopper-pearson" if target == POPULATION else "clopper-pearson-hoeffding", make
 
 
-@lru_cache(maxsize=1024)
-def _chernoff(sizes: _Sizes, confidence: float, *, sampling: bool) -> _Pair:
-    """How far the mean error can lie above 0, and below: each bound fails with probability at most alpha/2."""
-    n = sum(size for _, size in sizes)
-    needed = log(2 / (1 - confidence)) / n
-    values = 0.25 if sampling else 0.0
-    rates = _rates(needed, _noise_variance(sizes) / n + values)
-
-    def bound(sign: int) -> float:
-        exponents = sum(size / n * channel.noise_exponent(sign * rates) for channel, size in sizes)
-        return float(((needed + exponents + values * rates**2 / 2) / rates).min())
-
-    return bound(1), bound(-1)
-
-
-def _rates(needed: float, variance: float) -> NDArray[np.float64]:
-    """A grid around the rate that is best for normal errors; large rates matter for very few reports."""
-    return np.asarray(sqrt(2 * needed / variance) * _GRID)
-
-
-def _band(sizes: _Sizes, confidence: float, *, sampled: bool) -> _Pair:
+def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, float]:
     """How far the mean may lie below and above the estimate, at all times at once."""
     n = sum(size for _, size in sizes)
     fastest = min(channel.fastest for channel, _ in sizes)
     rates = fastest * RATES
     exponents = [channel.mixture_exponents(fastest) for channel, _ in sizes]
-    values = n * rates**2 / 8 * sampled
+    values = n * rates**2 / 8 * sampling
     above = sum(size * pair[0] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
     below = sum(size * pair[1] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
     return mixture_deviation(rates, above, confidence) / n, mixture_deviation(rates, below, confidence) / n

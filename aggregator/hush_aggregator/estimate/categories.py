@@ -9,24 +9,23 @@ exactly.
 `consistent` is the nearest point of the simplex (Euclid): a second view, biased upwards near 0, without error bars.
 Never use it for sums of categories.
 
-The exact inversion for the reporters costs O(n log n) a category, so it is made where n·k ≤ 10 000; above, the
+Up to 128 categories the intervals for the reporters are inverted exactly, "binomial-inversion", at every n. Above, the
 reporters get the interval of the population, "clopper-pearson-hoeffding", which is wider and valid for them too
-(Hoeffding 1956), if it is at least one report away from the count; and above n = 10 000 the "normal" one.
+(Hoeffding 1956), if it is at least one report away from the count.
 
-Under several epsilons: each category is a finite channel with two outputs, pooled as in `bounded`.
+Under several epsilons: `pooled`, for all categories at once.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hush_aggregator.estimate.bits import Coins, coins
-from hush_aggregator.estimate.bounded import Group
-from hush_aggregator.estimate.bounded import estimate as pooled_estimate
 from hush_aggregator.estimate.finite import finite
 from hush_aggregator.estimate.honesty import finite_monitors, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.result import Estimate
-from hush_aggregator.estimate.span import Span
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import SubsetSelection
 
@@ -35,45 +34,39 @@ __all__ = ["estimate", "simplex"]
 _Part = tuple[SubsetSelection, Tally]
 
 
-def estimate(parts: Sequence[_Part], labels: Sequence[str], confidence: float) -> Estimate:
+def estimate(
+    parts: Sequence[_Part], labels: Sequence[str], confidence: float, *, enrolled: int | None = None
+) -> Estimate:
     """The frequency of each label, from n ≥ 1 reports under one epsilon or several."""
     parts = [part for part in parts if part[1].n]
     n, k = sum(tally.n for _, tally in parts), len(labels)
     joint_confidence = min(1 - (1 - confidence) / k, 1 - 2**-53)  # the largest float below 1
-    found = _shares(parts, k, (confidence, joint_confidence))
+    confidences = (confidence, joint_confidence)
+    if len(parts) == 1:
+        ((mechanism, tally),) = parts
+        found = coins(mechanism.support, n, tally.moments, confidences, enrolled=enrolled)
+    else:
+        found = pooled_coins(
+            [(finite(mechanism), tally.n, tally.moments) for mechanism, tally in parts], confidences, enrolled=enrolled
+        )
     return Estimate(
         n=n,
         methods=found.methods,
         worst_case_bias=worst_case_bias(n, max(finite(mechanism).reach for mechanism, _ in parts)),
         monitor=_monitor(parts),
-        categories=[
-            {"label": label, "frequency": mean, "stderr": stderr, "intervals": single, "joint_intervals": joint}
-            for label, mean, stderr, single, joint in zip(
-                labels, found.mean, found.stderr, *found.intervals, strict=True
-            )
-        ],
+        categories=[_fact(*row) for row in zip(labels, *_columns(found), strict=True)],
         consistent=simplex(found.mean),
+        failures=found.failures,
     )
 
 
-def _shares(parts: Sequence[_Part], k: int, confidences: Sequence[float]) -> Coins:
-    if len(parts) == 1:
-        ((mechanism, tally),) = parts
-        return coins(mechanism.support, tally.n, tally.moments, confidences)
-    pooled = [[_pooled(parts, place, confidence) for place in range(k)] for confidence in confidences]
-    return Coins(
-        mean=[one.mean or 0.0 for one in pooled[0]],
-        stderr=[one.stderr for one in pooled[0]],
-        intervals=[[one.intervals for one in at] for at in pooled],
-        methods=pooled[0][0].methods,
-    )
+def _columns(found: Coins) -> tuple[Sequence[object], ...]:
+    return found.mean, found.stderr, found.stderr_plug_in, *found.intervals
 
 
-def _pooled(parts: Sequence[_Part], place: int, confidence: float) -> Estimate:
-    groups = [
-        Group(finite(mechanism), (tally.n - tally.moments[place], tally.moments[place])) for mechanism, tally in parts
-    ]
-    return pooled_estimate(groups, Span(), confidence)
+def _fact(*row: object) -> dict[str, Any]:
+    names = ("label", "frequency", "stderr", "stderr_plug_in", "intervals", "joint_intervals")
+    return dict(zip(names, row, strict=True))
 
 
 def _monitor(parts: Sequence[_Part]) -> str | None:

@@ -7,8 +7,6 @@ subset (named or not) are all of this kind. From it come, exactly or as certifie
 - the variance of one report V(x) = E[a^2 | x] - x^2, on each cell a concave parabola;
 - `noise_exponent`, G(l) = max_x (log E[e^(l·a) | x] - l·x): on a cell the first term is the logarithm of something
   linear, so the whole is concave and its vertex is known;
-- `envelope`: for a distribution of values with mean mu, E[e^(l·a)] is at most the concave hull of x → E[e^(l·a) | x]
-  at mu. The chord between x = 0 and 1, raised until it lies above all nodes, is above the hull.
 """
 
 from dataclasses import dataclass
@@ -20,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.anytime import RATES
+from hush_aggregator.estimate.guard import underflow
 from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse, Single, SubsetSelection
 
 __all__ = ["Finite", "finite"]
 
 Array = NDArray[np.float64]
 
+_LEAST = 1e-290
 _FASTEST = 4.0  # largest rate of the anytime mixture, over the reach of an error
 
 
@@ -89,20 +89,26 @@ class Finite:
         """The largest E[(a - 1/2)^2 | x]: no distribution of values gives a report a larger variance."""
         return float((self.p @ (self.a - 0.5) ** 2).max())
 
+    @cached_property
+    def extremes(self) -> tuple[Array, Array]:
+        """The smallest and the largest probability of each output used, over all values."""
+        return self.p.min(axis=0), self.p.max(axis=0)
+
     def transform(self, rates: Array) -> tuple[Array, Array]:
         """E[e^(l·(a - c)) | x_j], shape (rates, nodes), and l·c, c such that nothing overflows."""
         exponents = np.outer(rates, self.a)
         shift = exponents.max(axis=1)
-        return np.exp(exponents - shift[:, None]) @ self.p.T, shift
+        with underflow("the transform of a channel"):
+            return np.exp(exponents - shift[:, None]) @ self.p.T, shift
 
     def noise_exponent(self, rates: Array) -> Array:
         """G(l) for each rate l ≠ 0 of either sign."""
         at_nodes, shift = self.transform(rates)
         x = self.nodes
         slope = np.diff(at_nodes, axis=1) * (len(x) - 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            vertex = np.nan_to_num(x[:-1] + 1 / rates[:, None] - at_nodes[:, :-1] / slope, nan=0.0)
-        vertex = np.clip(vertex, x[:-1], x[1:])
+        bent = np.abs(slope) > _LEAST * at_nodes[:, :-1]  # elsewhere an end of the cell is the top
+        vertex = x[:-1] + 1 / rates[:, None] - at_nodes[:, :-1] / np.where(bent, slope, 1.0)
+        vertex = np.clip(np.where(bent, vertex, 0.0), x[:-1], x[1:])
         peaks = np.log(at_nodes[:, :-1] + (vertex - x[:-1]) * slope) - rates[:, None] * vertex
         ends = np.log(at_nodes) - rates[:, None] * x
         return np.asarray(np.maximum(peaks.max(axis=1), ends.max(axis=1)) + shift)
@@ -119,15 +125,63 @@ class Finite:
         return self.noise_exponent(rates), self.noise_exponent(-rates)
 
 
+class _Levels(Finite):
+    """The channel of `multilevel`: at node j output j is the truth, and all others are equal lies.
+
+    With up to 1025 nodes and outputs a table of a million is not made of what two numbers say.
+    """
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        return tuple(range(len(self.positions)))
+
+    @cached_property
+    def _chances(self) -> tuple[float, float]:
+        """Of the truth beyond that of a lie, and of a lie."""
+        return float(self.rows[0][0] - self.rows[0][1]), float(self.rows[0][1])
+
+    @cached_property
+    def p(self) -> Array:
+        _, lie = self._chances
+        table = np.full((len(self.nodes), len(self.nodes)), lie)
+        np.fill_diagonal(table, float(self.rows[0][0]))
+        return table
+
+    @cached_property
+    def noise(self) -> Array:
+        more, lie = self._chances
+        away = self.a - self.nodes
+        total = (self.a**2).sum() - 2 * self.nodes * self.a.sum() + len(self.a) * self.nodes**2
+        return np.asarray(lie * total + more * away**2)
+
+    @cached_property
+    def second_moment(self) -> float:
+        more, lie = self._chances
+        squares = (self.a - 0.5) ** 2
+        return float(lie * squares.sum() + more * squares.max())
+
+    @cached_property
+    def extremes(self) -> tuple[Array, Array]:
+        return np.full(len(self.a), self._chances[1]), np.full(len(self.a), float(self.rows[0][0]))
+
+    def transform(self, rates: Array) -> tuple[Array, Array]:
+        more, lie = self._chances
+        exponents = np.outer(rates, self.a)
+        shift = exponents.max(axis=1)
+        with underflow("the transform of a channel"):
+            terms = np.exp(exponents - shift[:, None])
+            return lie * terms.sum(axis=1)[:, None] + more * terms, shift
+
+
 @lru_cache(maxsize=256)
 def finite(mechanism: Single) -> Finite:
     """The channel of a bounded mechanism; for `subset_selection` that of one category, 0 unnamed and 1 named."""
     match mechanism:
         case Multilevel(levels=levels):
             lie, total = mechanism.lie, mechanism.total
-            truth = total - levels * lie
-            rows = [[Fraction(truth if z == j else lie, total) for z in range(levels + 1)] for j in range(levels + 1)]
-            positions = [mechanism.unit_value(Fraction(z)) for z in range(levels + 1)]
+            truth, other = Fraction(total - levels * lie, total), Fraction(lie, total)
+            many = [(other,) * j + (truth,) + (other,) * (levels - j) for j in range(levels + 1)]
+            return _Levels(tuple(mechanism.unit_value(Fraction(z)) for z in range(levels + 1)), tuple(many))
         case Channel():
             rows = [[Fraction(w, mechanism.total) for w in row] for row in mechanism.weights]
             positions = [Fraction(a, mechanism.unit) for a in mechanism.positions]

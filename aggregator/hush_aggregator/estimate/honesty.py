@@ -76,7 +76,7 @@ def finite_monitors(channel: Finite, counts: NDArray[np.int64]) -> list[str]:
     if n < _MONITOR_FROM:
         return []
     deviations = normal_quantile(1 - _FALSE_ALARM / len(counts))
-    least, most = channel.p.min(axis=0), channel.p.max(axis=0)
+    least, most = channel.extremes
     seen = counts[:, channel.used]
     few = seen < n * least - deviations * np.sqrt(n * least * (1 - least))
     many = seen > n * most + deviations * np.sqrt(n * most * (1 - most)) + deviations

@@ -32,7 +32,9 @@ class Estimate:
         n: reports counted.
         mean: the estimate in the unit of the domain, or the proportion of ones. Never clipped, since clipping would
             bias it: it may lie outside the domain. None when n = 0, and for categories and vectors.
-        stderr: standard error for each target.
+        stderr: standard error for each target; of bounded reports an upper bound where their values are unknown.
+        stderr_plug_in: the same with the estimated frequencies in place of the worst ones: to plot and to combine
+            estimates with. It is too small at small n, and no interval is made of it.
         intervals: (lower, upper) for each target, clipped to the domain.
         methods: how each interval was made.
         worst_case_bias: by how much 1 liar, or liars who are 1 % or 5 % of the reports, can move the mean at most.
@@ -41,9 +43,9 @@ class Estimate:
             beyond the bounds a report counts), `"touched"` (reports moved there) and `"bias_bound"` (what honest
             noise loses).
         pooled: with several epsilons, the mean of least variance, which `intervals["population"]` is about.
-        categories: label, frequency, stderr, intervals, joint_intervals of each category.
+        categories: label, frequency, stderr, stderr_plug_in, intervals, joint_intervals of each category.
         consistent: the frequencies projected on the simplex: a second view, biased near 0, without error bars.
-        coordinates: name and estimate of each number of a vector.
+        coordinates: name, estimate and joint_intervals of each number of a vector.
         manski: bounds of the mean of all enrolled devices, whatever the silent ones would have said.
         failures: intervals that could not be made, by target, with the reason (`guard`); they are absent.
     """
@@ -62,3 +64,4 @@ class Estimate:
     coordinates: list[dict[str, Any]] = field(default_factory=list)
     manski: tuple[float, float] | None = None
     failures: dict[str, str] = field(default_factory=dict)
+    stderr_plug_in: dict[str, float] = field(default_factory=dict)

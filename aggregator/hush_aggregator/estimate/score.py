@@ -10,6 +10,12 @@ none. But a mean mu is possible only together with some variance, at least
 So mu is kept if (center - mu)^2 ≤ t^2·max(s^2, that)/n, as Wilson (1927) did for coins. Both functions are linear
 between nodes (V is concave there, so that the nodes alone decide), but for the term mu^2: the limits are roots of
 quadratics. What is kept may have gaps; the interval spans them.
+
+Where a random n of N people report, the sampling part of the variance counts g = 1 - n/N: h is the hull of V + g·x^2,
+less g·mu^2. g = 1 is the population, and g = 0 the noise alone.
+
+The interval is approximate. The tail of a mean of n reports of skewness up to gamma differs from the normal one by the
+factor 1 + O(gamma·z^3/sqrt(n)), and gamma is at most reach/sqrt(V): so `enough` grows as z^6.
 """
 
 from collections.abc import Sequence
@@ -18,15 +24,23 @@ from itertools import pairwise
 from math import sqrt
 
 from hush_aggregator.estimate.finite import Finite
-from hush_aggregator.estimate.quantiles import student_quantile
+from hush_aggregator.estimate.quantiles import normal_quantile, student_quantile
 
-__all__ = ["score_interval"]
+__all__ = ["enough", "score_interval"]
+
+_ENOUGH = 12.0
+_USUAL = 1.96
 
 _Points = tuple[tuple[float, float], ...]
 
 
+def enough(confidence: float) -> float:
+    """From which n·V/reach^2 on a mean of n reports of least variance V is close enough to normal."""
+    return _ENOUGH * max(1.0, normal_quantile(confidence) / _USUAL) ** 6
+
+
 def score_interval(
-    channel: Finite, n: int, center: float, variance: float, confidence: float, *, noise_alone: bool
+    channel: Finite, n: int, center: float, variance: float, confidence: float, *, sampling: float
 ) -> tuple[float, float]:
     """All means that their distance from `center` does not refuse.
 
@@ -36,17 +50,16 @@ def score_interval(
         center: their mean.
         variance: their sample variance; for the noise alone, an estimate of its variance.
         confidence: in (0, 1).
-        noise_alone: whether the mean is that of the values of those who reported.
+        sampling: by how much the spread of the values counts: 1 for the population, 0 for those who reported.
     """
     t = student_quantile(n - 1, confidence)
     half = t * sqrt(max(variance, channel.variances[0]) / n)  # some length also where no mean inside is kept
     low, high = center - half, center + half
-    curve = 0.0 if noise_alone else 1.0
-    k, hull = t**2 / n, _hull(channel, noise_alone=noise_alone)
+    k, hull = t**2 / n, _hull(channel, sampling)
     for (x0, y0), (x1, y1) in pairwise(hull):
         slope = (y1 - y0) / (x1 - x0)
-        # (center - mu)^2 ≤ k·(y0 + slope·(mu - x0) - curve·mu^2)
-        square, middle = 1 + k * curve, center + k * slope / 2
+        # (center - mu)^2 ≤ k·(y0 + slope·(mu - x0) - sampling·mu^2)
+        square, middle = 1 + k * sampling, center + k * slope / 2
         inside = middle**2 - square * (center**2 - k * (y0 - slope * x0))
         if inside < 0:
             continue
@@ -57,8 +70,8 @@ def score_interval(
 
 
 @lru_cache(maxsize=256)
-def _hull(channel: Finite, *, noise_alone: bool) -> _Points:
-    spread = channel.noise if noise_alone else channel.noise + channel.nodes**2
+def _hull(channel: Finite, sampling: float) -> _Points:
+    spread = channel.noise + sampling * channel.nodes**2
     return _lower_hull([(float(x), float(y)) for x, y in zip(channel.nodes, spread, strict=True)])
 
 

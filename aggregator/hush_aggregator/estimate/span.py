@@ -5,9 +5,12 @@ from fractions import Fraction
 from functools import cached_property
 from sys import float_info
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hush_common.domain import NumberDomain
 
-__all__ = ["Span", "to_float"]
+__all__ = ["Span", "around", "to_float"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,13 @@ class Span:
         if position.numerator <= 0:
             return to_float(self.lower)
         return to_float(self.upper) if position.numerator >= position.denominator else self.value(position)
+
+
+def around(
+    center: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """`Span.around` for many positions at once, clipped to [0, 1]."""
+    return np.clip(low - np.maximum(center - 1, 0), 0, 1), np.clip(high - np.minimum(center, 0), 0, 1)
 
 
 def to_float(x: Fraction) -> float:

@@ -3,14 +3,16 @@
 Coordinate j is estimated from the n_j reports that drew it, as `multilevel` is (`bounded`). The devices that drew it
 are a random subset of the reporters, whatever the values are, so that the mean is unbiased for both targets; and for
 both the error has two sources, noise and who drew. Hence both intervals are those of the population. (If every report
-holds every coordinate, the reporters have their own.) n_j = 0 gives no mean. Intervals are for one coordinate looked
-at alone.
+holds every coordinate, the reporters have their own.) n_j = 0 gives no mean.
+
+`intervals` are for one coordinate looked at alone; `joint_intervals` hold for all d at once, each at confidence
+1 - alpha/d (Bonferroni), and their method may be another one, `joint_methods`.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from hush_aggregator.estimate.bounded import Group
+from hush_aggregator.estimate.bounded import Group, intervals
 from hush_aggregator.estimate.bounded import estimate as bounded_estimate
 from hush_aggregator.estimate.finite import finite
 from hush_aggregator.estimate.honesty import manski, worst_case_bias, worst_verdict
@@ -29,31 +31,47 @@ def estimate(
     """Each coordinate of n ≥ 1 reports, under one epsilon or several."""
     parts = [part for part in parts if part[1].n]
     n = sum(tally.n for _, tally in parts)
-    coordinates: list[dict[str, Any]] = []
+    joint = min(1 - (1 - confidence) / len(domain.coordinates), 1 - 2**-53)  # the largest float below 1
+    sampled = parts[0][0].sampled < parts[0][0].coordinates
+    facts: list[dict[str, Any]] = []
     monitors: list[str | None] = []
     for place, coordinate in enumerate(domain.coordinates):
+        fact: dict[str, Any] = {"name": coordinate.name} | ({"unit": coordinate.unit} if coordinate.unit else {})
         groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
-        fact: dict[str, Any] = {"name": coordinate.name}
-        if coordinate.unit:
-            fact["unit"] = coordinate.unit
-        drawn = sum(group.n for group in groups)
-        fact["n"] = drawn
-        if drawn:
-            mechanism = parts[0][0]
-            span = Span.of(coordinate)
-            one = bounded_estimate(groups, span, confidence, sampled=mechanism.sampled < mechanism.coordinates)
-            reach = span.length(max(finite(mechanism.part).reach for mechanism, _ in parts))
-            fact |= {"mean": one.mean, "stderr": one.stderr, "intervals": one.intervals, "methods": one.methods}
-            fact["worst_case_bias"] = worst_case_bias(drawn, reach, of=n)
-            monitors.append(one.monitor)
-            if enrolled is not None:
-                fact["manski"] = manski(n, enrolled, one.intervals[REPORTERS], coordinate.lower, coordinate.upper)
-        coordinates.append(fact)
-    return Estimate(
-        n=n,
-        coordinates=coordinates,
-        monitor=worst_verdict(monitors),
-    )
+        fact["n"] = drawn = sum(group.n for group in groups)
+        facts.append(fact)
+        if not drawn:
+            continue
+        span, reach = Span.of(coordinate), max(group.channel.reach for group in groups)
+        asked = enrolled if enrolled is not None and n <= enrolled else None
+        one = bounded_estimate(groups, span, confidence, sampled=sampled, enrolled=asked)
+        fact |= _figures(one) | _jointly(groups, span, joint, sampled=sampled, enrolled=asked)
+        if one.failures:
+            fact["failures"] = one.failures | fact.get("failures", {})
+        fact["worst_case_bias"] = worst_case_bias(drawn, span.length(reach), of=n)
+        monitors.append(one.monitor)
+        if enrolled is not None and REPORTERS in one.intervals:
+            fact["manski"] = manski(n, enrolled, one.intervals[REPORTERS], coordinate.lower, coordinate.upper)
+    return Estimate(n=n, coordinates=facts, monitor=worst_verdict(monitors))
+
+
+def _figures(one: Estimate) -> dict[str, Any]:
+    return {
+        "mean": one.mean,
+        "stderr": one.stderr,
+        "stderr_plug_in": one.stderr_plug_in,
+        "intervals": one.intervals,
+        "methods": one.methods,
+    }
+
+
+def _jointly(
+    groups: Sequence[Group], span: Span, confidence: float, *, sampled: bool, enrolled: int | None
+) -> dict[str, Any]:
+    """One coordinate's share of intervals that hold for all."""
+    joint, methods, failures = intervals(groups, span, confidence, sampled=sampled, enrolled=enrolled)
+    found: dict[str, Any] = {"joint_intervals": joint, "joint_methods": methods}
+    return found | ({"failures": {f"joint_{name}": why for name, why in failures.items()}} if failures else {})
 
 
 def _group(mechanism: Vector, tally: Tally, place: int) -> Group:
