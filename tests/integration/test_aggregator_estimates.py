@@ -44,6 +44,7 @@ class Reader:
         self.newest: dict[str, dict[str, Any]] = {}
         self._came: SimpleQueue[str] = SimpleQueue()
         self._sent: dict[str, int] = {}
+        self._at: dict[str, float] = {}
         self._client = paho.Client(CallbackAPIVersion.VERSION2, client_id=secrets.token_hex(4))
         self._client.on_message = self._take
         self._client.connect("127.0.0.1", port)
@@ -58,12 +59,25 @@ class Reader:
         name = message.topic.rpartition("/")[2]
         if "/estimates/" in message.topic:
             self.newest[name] = json.loads(message.payload)
+            self._at[name] = time.monotonic()
         self._came.put(message.payload.decode() if "/status/" in message.topic else name)
 
     def send(self, task: Task, bodies: Sequence[tuple[int, ...]]) -> None:
         frame = encode_frame([Report(task.digest, 0, secrets.token_bytes(16), body) for body in bodies])
         self._client.publish(f"hush/v1/reports/{task.id}/device", frame, qos=1).wait_for_publish(10)
         self._sent[task.id] = self._sent.get(task.id, 0) + len(bodies)
+
+    def flood(self, task: Task, count: int) -> None:
+        """So many messages of one report each."""
+        topic, mqtt = f"hush/v1/reports/{task.id}/device", self._client
+        frames = [encode_frame([Report(task.digest, 0, secrets.token_bytes(16), (MIDDLE,))]) for _ in range(count)]
+        for sent in [mqtt.publish(topic, frame, qos=1) for frame in frames]:
+            sent.wait_for_publish(60)
+        self._sent[task.id] += count
+
+    def lag(self, task: Task) -> float:
+        """Seconds since the newest estimate of a task came."""
+        return time.monotonic() - self._at[task.id]
 
     def wait(self, what: str, within_s: float) -> None:
         """Until a message about a task, or a status, comes."""
@@ -215,3 +229,39 @@ def noise(confidence: float, counts: Mapping[float, int]) -> float:
         return 2 / np.pi * float(quad(lambda t: np.sin(t * x) / t * transform(t), 0, 3, points=turns, limit=500)[0])
 
     return float(brentq(lambda x: inside(x) - confidence, 1, 200, xtol=1e-11))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["spins 60", "clings 60", "sleeps 60", "raises"])
+def test_intake_is_at_least_half_as_fast_while_estimates_are_in_trouble(
+    mosquitto: Mosquitto, tmp_path: Path, kind: str
+) -> None:
+    """Alternating with runs in which nothing is planted, since a machine is not equally fast all the time."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    stale: list[float] = []
+    for number_ in range(6):
+        is_bad = number_ % 2 == 1
+        directory = tmp_path / str(number_)
+        directory.mkdir()
+        bad = [number(f"bad-{number_}-{k}") for k in range(3)]
+        healthy = number(f"healthy-{number_}")
+        plants = Plants(directory, {task.id: kind for task in bad} if is_bad else {})
+        with (
+            reading(mosquitto) as reader,
+            serving(mosquitto, reader, directory, [*bad, healthy], plants.environment()),
+        ):
+            for task in bad:
+                reader.send(task, ones(1))
+            reader.send(healthy, ones(1))
+            reader.fresh(healthy, 20)
+            began = time.monotonic()
+            for _ in range(20):
+                reader.flood(healthy, 1000)
+                stale.append(reader.lag(healthy))
+            reader.fresh(healthy, 60)
+            seconds[is_bad].append(time.monotonic() - began)
+    ratio = min(seconds[False]) / min(seconds[True])
+    rate = 20_000 / min(seconds[False])
+    print(f"{kind}: {rate:.0f}/s without, {ratio:.2f} of it with, stale {max(stale):.1f} s")  # noqa: T201 - for -s
+    assert ratio >= 0.5
+    assert max(stale) < FRESH_S
