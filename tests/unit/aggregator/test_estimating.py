@@ -3,6 +3,11 @@
 import asyncio
 import logging
 import math
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -165,6 +170,31 @@ async def test_an_estimate_that_is_given_up_ends_its_process_and_the_next_has_an
         third.ask = lambda *_: Failure("crashed", "") if third._hear() is None else Failure("failed", "")  # type: ignore[method-assign]
         assert await estimator(HEIGHTS, COUNTED, 0.9) == Failure("crashed", "")
         assert not estimator._all
+
+
+def test_no_process_outlives_the_service() -> None:
+    program = """
+import asyncio, os, signal
+from hush_aggregator.processes import InProcesses
+
+async def main():
+    estimator = InProcesses()
+    await estimator.prepare()
+    print(next(iter(estimator._all))._process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    orphan = int(done.stdout)
+    for _ in range(1000):
+        try:
+            os.kill(orphan, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    os.kill(orphan, signal.SIGKILL)
+    pytest.fail("it is still there")
 
 
 async def test_where_no_process_can_be_started_a_thread_makes_the_estimates(
