@@ -182,7 +182,7 @@ class Lanes:
         task_id = counted.task.id
         if task_id not in self._told:
             self._told.add(task_id)
-            _LOG.warning("task %s, round %d: %s; told once", task_id, counted.round, what)
+            _LOG.warning("task %s, round %d: %s (told once)", task_id, counted.round, what)
 
 
 def _left_out(result: Estimate | Failure) -> str:
