@@ -214,6 +214,7 @@ def test_one_device_of_great_noise_among_a_thousand_leaves_the_exact_interval(
                 reader.send(task, bodies)
                 found = reader.fresh(task, 10)
             half = 1000 * noise(0.95, {0.1: 1, 4.0: found["n"] - 1}) / found["n"]
+            half += 1000 / 2**21  # by so much a value may have moved to the grid
             assert "failures" not in found
             assert found["methods"]["reporters"] == "laplace-mixed-exact"
             assert found["intervals"]["reporters"] == pytest.approx([500 - half, 500 + half], rel=1e-7)
