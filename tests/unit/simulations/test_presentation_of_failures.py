@@ -106,5 +106,5 @@ async def test_joint_intervals_are_judged_where_every_category_has_them() -> Non
     result = dict(outcome.rounds[0].result)
     result["categories"] = [without(result["categories"][0], "reporters"), *result["categories"][1:]]
     judged = score(plan.scenario.task().domain, result, plan.values, plan.scenario.population.mean)
-    assert judged.covered["joint"].keys() == {"population", "anytime"}
-    assert found["covered"]["joint"].keys() == {"reporters", "population", "anytime"}
+    assert judged.covered["joint"].keys() == found["covered"]["joint"].keys() - {"reporters"}
+    assert "reporters" in found["covered"]["joint"]
