@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hush_aggregator.intake import MqttBus
     from hush_aggregator.pipeline import Aggregator
+    from hush_aggregator.processes import InProcesses
     from hush_aggregator.store import SqliteStore
 
-__all__ = ["Aggregator", "MqttBus", "SqliteStore"]
+__all__ = ["Aggregator", "InProcesses", "MqttBus", "SqliteStore"]
 
-_HOMES = {"Aggregator": "pipeline", "MqttBus": "intake", "SqliteStore": "store"}
+_HOMES = {"Aggregator": "pipeline", "InProcesses": "processes", "MqttBus": "intake", "SqliteStore": "store"}
 
 
 def __getattr__(name: str) -> object:

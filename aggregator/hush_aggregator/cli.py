@@ -14,6 +14,7 @@ import typer
 
 from hush_aggregator.intake import MqttBus
 from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.processes import InProcesses
 from hush_aggregator.settings import Settings
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.task import Task
@@ -55,15 +56,23 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     bus = MqttBus(settings.broker, f"hush-aggregator-{settings.name}", status=status_topic(settings.name))
-    with SqliteStore(settings.store) as opened:
-        asyncio.run(_serve(settings, bus, tasks, opened))
+    with SqliteStore(settings.store) as opened, InProcesses() as estimator:
+        asyncio.run(_serve(settings, bus, tasks, opened, estimator))
     _LOG.info("stopped")
 
 
-async def _serve(settings: Settings, bus: MqttBus, tasks: list[Task], store: SqliteStore) -> None:
+async def _serve(
+    settings: Settings, bus: MqttBus, tasks: list[Task], store: SqliteStore, estimator: InProcesses
+) -> None:
     progress = _Progress()
     aggregator = Aggregator(
-        bus, store, tasks=tasks, name=settings.name, confidence=settings.confidence, on_commit=progress.add
+        bus,
+        store,
+        tasks=tasks,
+        name=settings.name,
+        confidence=settings.confidence,
+        estimator=estimator,
+        on_commit=progress.add,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()

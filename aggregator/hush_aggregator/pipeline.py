@@ -1,4 +1,4 @@
-"""The order of the stages: intake, decode, admit, commit, acknowledge, estimate, release. No other module knows it."""
+"""The order of the stages: intake, decode, admit, commit, acknowledge, then `releasing`. No other module knows it."""
 
 import asyncio
 import logging
@@ -11,20 +11,18 @@ from typing import Any, NoReturn, TypeVar
 from hush_aggregator.admission import admit
 from hush_aggregator.bus import Bus, Delivery, Session
 from hush_aggregator.decode import decode
-from hush_aggregator.estimate import estimate
+from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.hold import Hold
-from hush_aggregator.release import document, encode
+from hush_aggregator.lanes import Counted
+from hush_aggregator.releasing import Releasing
 from hush_aggregator.store.base import CommitOutcome, Store
-from hush_aggregator.tally import Tally
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, StoreError, TaskError
-from hush_common.refusal import Refusal
 from hush_common.task import Task
 from hush_common.task_file import decode_task
 from hush_common.topics import (
     ALL_REPORTS,
     ALL_TASKS,
-    estimate_topic,
     task_of_task_topic,
     task_topic,
 )
@@ -32,8 +30,6 @@ from hush_common.topics import (
 __all__ = ["Aggregator"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_RELEASE_EVERY_S = 1.0
-_LAST_RELEASE_S = 5.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 30.0
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
 
@@ -53,6 +49,7 @@ class Aggregator:
         tasks: tasks of one's own: stored first, so that no other task takes their ids, and published retained.
         name: in log lines.
         confidence: nominal coverage of the intervals, inside (0, 1).
+        estimator: makes the estimates, by default in a thread; `InProcesses` keeps slow ones from holding up the rest.
         clock: the time, aware.
         on_commit: called in the event loop after each transaction; must not block.
         settle_s: how long, after connecting, a report may wait for the retained message of its task.
@@ -66,6 +63,7 @@ class Aggregator:
         tasks: Sequence[Task] = (),
         name: str = "aggregator",
         confidence: float = 0.95,
+        estimator: Estimator | None = None,
         clock: Callable[[], datetime] = _utc_now,
         on_commit: Callable[[CommitOutcome], None] | None = None,
         settle_s: float = 1.0,
@@ -74,15 +72,13 @@ class Aggregator:
         self._store = store
         self._own = tuple(tasks)
         self._name = name
-        self._confidence = confidence
         self._clock = clock
         self._on_commit = on_commit
         self._settle_s = settle_s
         self._patient = True
         self._told = ""
         self._known: dict[str, Task] = {}
-        self._due: set[str] = set()  # ids of the tasks whose retained estimate is out of date
-        self._changed = asyncio.Event()
+        self._releasing = Releasing(self._counted, estimator or InThread(), confidence=confidence, clock=clock)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
 
     async def run(self) -> NoReturn:
@@ -95,6 +91,12 @@ class Aggregator:
             TaskError: a task of one's own contradicts one that is stored under its id.
         """
         await self._load()
+        try:
+            await self._stay_connected()
+        finally:
+            await self._releasing.close()
+
+    async def _stay_connected(self) -> NoReturn:
         loop = asyncio.get_running_loop()
         delay = _FIRST_DELAY_S
         while True:
@@ -118,6 +120,8 @@ class Aggregator:
     async def estimate(self, task_id: str, round_: int = 0) -> dict[str, Any]:
         """The result document of a round (`hush_aggregator.release`), from what is committed now.
 
+        It is made now, however long that takes. If it fails, `failures` says so, and nothing is raised.
+
         Raises:
             TaskError: no such task or round.
             StoreError: the store cannot be read.
@@ -127,9 +131,7 @@ class Aggregator:
             raise TaskError("task", f"no task {task_id!r} is known here; publish it, or check the name")
         if not 0 <= round_ < task.rounds:
             raise TaskError("round", f"{round_} is none of the {task.rounds} rounds of {task_id!r}")
-        tally, refused = await self._in_worker(self._read, task, round_)
-        result = await asyncio.to_thread(estimate, task, tally, self._confidence)
-        return document(task, round_, result, refused, confidence=self._confidence, updated_at=self._clock())
+        return await self._releasing.estimate(await self._in_worker(self._read, task, round_))
 
     # Tasks
 
@@ -148,7 +150,7 @@ class Aggregator:
 
     def _know(self, task: Task) -> None:
         self._known[task.id] = task
-        self._mark({task.id})
+        self._releasing.mark({task.id})
 
     async def _learn(self, delivery: Delivery) -> None:
         """Take in a message on a task topic: the first payload under an id wins, for good."""
@@ -190,7 +192,7 @@ class Aggregator:
             except BaseExceptionGroup as errors:
                 raise _worst(errors) from errors
             except asyncio.CancelledError:
-                await self._release_last(session)
+                await self._releasing.release_last(session)
                 raise
 
     async def _take_in(self, session: Session) -> NoReturn:
@@ -215,7 +217,7 @@ class Aggregator:
         outcome = await self._in_worker(self._process, reports, self._clock())
         for delivery in reports:
             delivery.ack()
-        self._mark(outcome.changed & self._known.keys())
+        self._releasing.mark(set(outcome.changed & self._known.keys()))
         if self._on_commit is not None:
             self._on_commit(outcome)
 
@@ -226,42 +228,20 @@ class Aggregator:
 
     # Release
 
-    def _mark(self, task_ids: "set[str] | frozenset[str]") -> None:
-        self._due |= task_ids
-        if self._due:
-            self._changed.set()
-
     async def _give_out(self, session: Session) -> NoReturn:
-        """Publish the tasks of one's own, then what changes: each task at most once a second, the last change too."""
+        """Publish the tasks of one's own, then the estimates that change."""
         for task in self._own:
             await session.publish(task_topic(task.id), task.payload, retain=True)
-        while True:
-            await self._changed.wait()
-            await self._release_due(session)
-            await asyncio.sleep(_RELEASE_EVERY_S)
+        await self._releasing.serve(session)
 
-    async def _release_due(self, session: Session) -> None:
-        self._changed.clear()
-        for task_id in sorted(self._due):
-            self._due.discard(task_id)  # first, so that a commit in between marks it again
-            try:
-                latest = await self._in_worker(self._store.latest_round, self._known[task_id].digest)
-                await session.publish(
-                    estimate_topic(task_id), encode(await self.estimate(task_id, latest)), retain=True
-                )
-            except BaseException:
-                self._mark({task_id})
-                raise
+    async def _counted(self, task_id: str) -> Counted:
+        return await self._in_worker(self._read_latest, self._known[task_id])
 
-    async def _release_last(self, session: Session) -> None:
-        try:
-            async with asyncio.timeout(_LAST_RELEASE_S):
-                await self._release_due(session)
-        except (BrokerError, TimeoutError) as error:
-            _LOG.warning("the last estimates could not be released (%s); the next start releases them", error)
+    def _read_latest(self, task: Task) -> Counted:
+        return self._read(task, self._store.latest_round(task.digest))
 
-    def _read(self, task: Task, round_: int) -> tuple[Tally, dict[Refusal, int]]:
-        return self._store.tally(task.digest, round_), self._store.refusals(task.id)
+    def _read(self, task: Task, round_: int) -> Counted:
+        return Counted(task, round_, self._store.tally(task.digest, round_), self._store.refusals(task.id))
 
     async def _in_worker(self, function: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *args)

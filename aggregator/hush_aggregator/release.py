@@ -10,7 +10,10 @@ from hush_common.epsilon import decimal_text
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 
-__all__ = ["document", "encode"]
+__all__ = ["WHOLE", "document", "encode"]
+
+WHOLE = "estimate"
+"""The name in `failures` of an estimate that failed altogether."""
 
 
 def document(
@@ -75,6 +78,7 @@ def _figures(estimate: Estimate) -> dict[str, Any]:
         "manski": None if estimate.manski is None else list(estimate.manski),
         "worst_case_bias": dict(estimate.worst_case_bias),
         "monitor": estimate.monitor,
+        "failures": dict(estimate.failures),
     }
     return {name: value for name, value in known.items() if value not in (None, {}, [])}
 

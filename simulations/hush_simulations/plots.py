@@ -101,9 +101,14 @@ def _finding(found: Mapping[str, Any], wording: Wording) -> str:
         return "No report was counted"
     reports = "One noisy report" if result["n"] == 1 else f"{whole(result['n'])} noisy reports"
     if kind is not None:
-        singles = [fact["intervals"]["reporters"] for fact in found["covered"][kind] if "intervals" in fact]
+        judged = [fact.get("intervals", {}) for fact in found["covered"][kind]]
+        singles = [single["reporters"] for single in judged if "reporters" in single]
         return f"{reports}: {sum(singles)} of {len(singles)} error bars cover the truth"
+    if "mean" not in result:
+        return f"{reports}, of which no estimate could be made"
     off = wording.distance(result["mean"], truths["reporters"])
+    if "reporters" not in found["covered"]:
+        return f"{reports}: {off} off, without an error bar"
     verdict = "covers" if found["covered"].get("reporters") else "misses"
     return f"{reports}: {off} off, the error bar {verdict} the truth"
 
@@ -208,8 +213,8 @@ def _estimate_of_rounds(axes: "Axes", found: Mapping[str, Any], wording: Wording
         result, number = done["result"], done["result"]["round"]
         if "mean" not in result:
             continue
-        low, high = (wording.factor * end for end in result["intervals"]["reporters"])
-        axes.plot((number, number), (low, high), "_-", color=INK, lw=1.8, ms=9, mew=2)
+        ends = [wording.factor * end for end in result.get("intervals", {}).get("reporters", ())]
+        axes.plot([number] * len(ends), ends, "_-", color=INK, lw=1.8, ms=9, mew=2)
         axes.plot(number, wording.factor * result["mean"], "o", color=NOISY, ms=7, mec=INK, label="estimate")
         axes.plot(
             number, wording.factor * done["truth"]["reporters"], "D", color=TRUE, ms=6, mec="white", label="truth"

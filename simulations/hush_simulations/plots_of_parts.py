@@ -84,7 +84,7 @@ def _shares(
         [
             {
                 "estimate": 100 * facts[place]["frequency"],
-                "interval": [100 * end for end in facts[place]["intervals"]["reporters"]],
+                "interval": [100 * end for end in facts[place]["intervals"].get("reporters", ())],
                 "truth": truth,
             }
             if facts
@@ -139,7 +139,7 @@ def _scaled(found: Mapping[str, Any], place: int, coordinate: Coordinate) -> dic
         return {}
     return {
         "estimate": _per_cent(facts[place]["mean"], coordinate),
-        "interval": [_per_cent(end, coordinate) for end in facts[place]["intervals"]["reporters"]],
+        "interval": [_per_cent(end, coordinate) for end in facts[place]["intervals"].get("reporters", ())],
         "truth": _per_cent(found["truth"]["coordinates"][place]["reporters"], coordinate),
     }
 
@@ -154,7 +154,7 @@ def _bars(axes: "Axes", rows: _Rows, bars: Sequence[Mapping[str, Any]]) -> None:
     for row, bar in zip(rows, bars, strict=True):
         if not bar:
             continue
-        axes.plot(bar["interval"], (row, row), "|-", color=INK, lw=1.8, ms=size, mew=1.8)
+        axes.plot(bar["interval"], [row] * len(bar["interval"]), "|-", color=INK, lw=1.8, ms=size, mew=1.8)
         axes.plot(bar["estimate"], row, "o", color=NOISY, ms=size, mec=INK, mew=0.8, label="estimate")
         axes.plot(bar["truth"], row, "D", color=TRUE, ms=size - 1, mec="white", mew=0.6, label="truth")
     handles, labels = axes.get_legend_handles_labels()

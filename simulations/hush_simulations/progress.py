@@ -69,18 +69,21 @@ def bands(result: Mapping[str, Any]) -> list[Line]:
     To pick the most frequent is to look at all, so that their bands are the joint ones.
     """
     if "categories" in result:
-        frequent = sorted(result["categories"], key=lambda fact: -float(fact["frequency"]))[:_MOST_LINES]
+        banded = [fact for fact in result["categories"] if "anytime" in fact["joint_intervals"]]
+        frequent = sorted(banded, key=lambda fact: -float(fact["frequency"]))[:_MOST_LINES]
         return [
             _line(fact["label"], fact["frequency"], fact["joint_intervals"], Wording.share(_error(fact)))
             for fact in frequent
         ]
     if "coordinates" in result:
-        drawn = [fact for fact in result["coordinates"] if "mean" in fact][:_MOST_LINES]
+        drawn = [fact for fact in result["coordinates"] if "anytime" in fact.get("intervals", {})][:_MOST_LINES]
         return [
             _line(fact["name"], fact["mean"], fact["intervals"], Wording.measured(fact.get("unit", ""), _error(fact)))
             for fact in drawn
         ]
-    return [_line("mean", result["mean"], result["intervals"], Wording.of(result))] if "mean" in result else []
+    if "anytime" not in result.get("intervals", {}):
+        return []
+    return [_line("mean", result["mean"], result["intervals"], Wording.of(result))]
 
 
 def _error(fact: Mapping[str, Any]) -> float | None:

@@ -140,8 +140,12 @@ def _named(one: str, names: Sequence[str], facts: Sequence[Mapping[str, Any]]) -
 
 
 def _all_of(verdicts: Sequence[Mapping[str, bool]]) -> dict[str, bool]:
-    """For each interval, whether all categories are covered at once: what the joint ones promise."""
-    return {target: all(verdict[target] for verdict in verdicts) for target in (verdicts[0] if verdicts else ())}
+    """For each interval that all categories have, whether all are covered at once: what the joint ones promise."""
+    return {
+        target: all(verdict[target] for verdict in verdicts)
+        for target in (verdicts[0] if verdicts else ())
+        if all(target in verdict for verdict in verdicts)
+    }
 
 
 def _vectors(values: Sequence[Value]) -> Iterator[tuple[float, ...]]:

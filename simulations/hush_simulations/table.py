@@ -76,15 +76,21 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for target, mean in truths.items():
         yield f"true {what}, {target}", wording.value(mean), ""
     if "mean" not in result:
-        yield "estimate", "none: no report was counted", ""
+        yield "estimate", "none: it failed" if result["n"] else "none: no report was counted", _failures(result)
         return
     yield "estimate", wording.value(result["mean"]), _error(result, truths, wording)
     if pooled := result.get("pooled"):
         yield "estimate, population", wording.value(pooled["mean"]), "pooled"
-    for target, interval in result["intervals"].items():
+    for target, interval in result.get("intervals", {}).items():
         what = "band, watched live" if target == ANYTIME else f"interval, {target}"
         verdict = _verdict(found["covered"].get(target))
         yield f"{exact(result['confidence'], scale=100)} % {what}", wording.interval(*interval), verdict
+    if "failures" in result:
+        yield "could not be made", _failures(result), ""
+
+
+def _failures(result: Mapping[str, Any]) -> str:
+    return ", ".join(f"{target} ({reason})" for target, reason in result.get("failures", {}).items())
 
 
 def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Wording) -> str:

@@ -118,7 +118,9 @@ def _largest_error(done: Mapping[str, Any], kind: str) -> str:
     known = [(part, fact) for part, fact in rows if "reporters" in part]
     if not known:
         return "none"
-    part, fact = max(known, key=lambda one: abs(one[0]["reporters"]) / (max(one[1]["stderr"].values()) or 1))
+    part, fact = max(
+        known, key=lambda one: abs(one[0]["reporters"]) / (max(one[1].get("stderr", {}).values(), default=1) or 1)
+    )
     wording = _wording(fact, part)
     unit = "points" if "label" in part else fact.get("unit", "")
     name = part.get("label", part.get("name"))

@@ -46,6 +46,12 @@ def test_nothing_counted_gives_no_mean_and_no_unit_where_there_is_none() -> None
     assert (result["n"], result["refused"]) == (0, {})
 
 
+def test_what_failed_is_named_and_nothing_is_said_where_nothing_did() -> None:
+    failed = document(SURVEY, 0, Estimate(7, failures={"estimate": "failed"}), {}, confidence=0.95, updated_at=NOON)
+    assert (failed["n"], failed["failures"]) == (7, {"estimate": "failed"})
+    assert "failures" not in document(SURVEY, 0, Estimate(7), {}, confidence=0.95, updated_at=NOON)
+
+
 def result_of(document_of: dict[str, object], bodies: list[tuple[int, ...]]) -> dict[str, object]:
     asked = make_task({"id": "t", "epsilon": "1", **document_of})
     given = estimate(asked, moments(asked.randomizer, np.array(bodies, dtype=np.int64)), 0.95)

@@ -1,0 +1,206 @@
+"""Lanes: what a failing or slow estimate may cost the others.
+
+Estimates are made one after the other. One that takes longer than `QUICK_S` goes on in a lane beside, which has room
+for one at a time; further slow ones wait for their turn there. So it delays the others by `QUICK_S`, once: the next of
+its task begins in the slow lane.
+
+What failed or was slow is tried again once its reports have doubled, so that a thousand reports cost ten attempts. All
+this is remembered while the service runs: a start tries everything once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimating import CRASHED, TOO_SLOW, Estimator, Failure
+from hush_aggregator.tally import Tally
+from hush_common.refusal import Refusal
+from hush_common.task import Task
+
+__all__ = ["LONGEST_S", "QUICK_S", "Counted", "Lanes", "Made"]
+
+_LOG = logging.getLogger("hush.aggregator")
+
+QUICK_S = 2.0
+"""Seconds after which an estimate is slow."""
+
+LONGEST_S = 300.0
+"""Seconds after which a slow estimate is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What is counted of a round.
+
+    Args:
+        task: what was asked.
+        round: the round, counted from 0.
+        tally: its reports.
+        refused: reports refused under the name of the task (all rounds), by reason.
+    """
+
+    task: Task
+    round: int
+    tally: Tally
+    refused: Mapping[Refusal, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An estimate, or why there is none, and what it was made of."""
+
+    counted: Counted
+    result: Estimate | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """The last attempt failed (`failure`) or was slow (None)."""
+
+    round: int
+    n: int
+    failure: Failure | None
+
+    def lasts(self, counted: Counted) -> bool:
+        """Whether it is too early to try again."""
+        return counted.round == self.round and counted.tally.n < max(2 * self.n, self.n + 1)
+
+
+class Lanes:
+    """Makes the estimates that are to be released.
+
+    Args:
+        estimator: makes each.
+        confidence: nominal coverage of the intervals, inside (0, 1).
+        wake: called with the ids of tasks that are to be asked for again: their slow estimate is made (`finished`), or
+            may begin.
+    """
+
+    def __init__(self, estimator: Estimator, confidence: float, wake: Callable[[set[str]], None]) -> None:
+        self._estimator = estimator
+        self._confidence = confidence
+        self._wake = wake
+        self._quick: set[str] = set()  # tasks whose last estimate was quick
+        self._slow: set[str] = set()  # tasks whose last estimate was not
+        self._trouble: dict[str, _Trouble] = {}
+        self._beside: asyncio.Task[None] | None = None  # the slow lane
+        self._parked: dict[str, None] = {}  # slow tasks that wait for it, in order
+        self._finished: dict[str, Made] = {}
+        self._told: set[str] = set()
+
+    def is_quick(self, task_id: str) -> bool:
+        """Whether the estimate of a task is known to be quick."""
+        return task_id in self._quick
+
+    def finished(self, task_id: str) -> Made | None:
+        """Take what came out of the slow lane for a task since the last call."""
+        return self._finished.pop(task_id, None)
+
+    async def make(self, counted: Counted) -> Made | None:
+        """The estimate; None if there is to be none for now, since it is slow."""
+        task_id = counted.task.id
+        trouble = self._trouble.get(task_id)
+        if trouble is not None and trouble.lasts(counted):
+            return None if trouble.failure is None else Made(counted, trouble.failure)
+        if task_id in self._slow:
+            self._put_beside(counted, None)
+            return None
+        await self._estimator.prepare()
+        making = self._start(counted)
+        if await _within(making, QUICK_S):
+            return self._judged(counted, making.result(), slow=False)
+        self._slow.add(task_id)
+        self._quick.discard(task_id)
+        self._tell(counted, f"its estimate takes longer than {QUICK_S:g} s: it is made beside the others")
+        self._put_beside(counted, making)
+        return None
+
+    async def close(self) -> None:
+        """Give up the slow estimate."""
+        if self._beside is not None:
+            self._beside.cancel()
+            await asyncio.wait({self._beside})
+
+    def _start(self, counted: Counted) -> "asyncio.Task[Estimate | Failure]":
+        async def run() -> Estimate | Failure:
+            try:
+                return await self._estimator(counted.task, counted.tally, self._confidence)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the other tasks go on
+                return Failure(CRASHED, type(error).__name__)
+
+        return asyncio.create_task(run(), name="hush-estimate")
+
+    # The slow lane
+
+    def _put_beside(self, counted: Counted, making: "asyncio.Task[Estimate | Failure] | None") -> None:
+        """Let a slow estimate go on, or begin, or wait: parked, it is asked for again when the lane is free."""
+        if self._beside is None:
+            making = making or self._start(counted)
+            self._beside = asyncio.create_task(self._go_on(counted, making), name="hush-slow-estimate")
+            return
+        if making is not None:
+            making.cancel()
+        self._parked[counted.task.id] = None
+
+    async def _go_on(self, counted: Counted, making: "asyncio.Task[Estimate | Failure]") -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        result: Estimate | Failure
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                result = await making
+        except TimeoutError:
+            result = Failure(TOO_SLOW, f"it took longer than {LONGEST_S:g} s")
+        task_id = counted.task.id
+        self._finished[task_id] = self._judged(counted, result, slow=loop.time() - began > QUICK_S)
+        self._beside = None
+        following = set(list(self._parked)[:1])
+        self._parked = {task_id: None for task_id in self._parked if task_id not in following}
+        self._wake({task_id} | following)
+
+    # What came of it
+
+    def _judged(self, counted: Counted, result: Estimate | Failure, *, slow: bool) -> Made:
+        """Remember how it went."""
+        task_id = counted.task.id
+        (self._slow if slow else self._quick).add(task_id)
+        (self._quick if slow else self._slow).discard(task_id)
+        failure = result if isinstance(result, Failure) else None
+        self._trouble.pop(task_id, None)
+        if slow or failure is not None:
+            self._trouble[task_id] = _Trouble(counted.round, counted.tally.n, failure)
+        if failure is not None:
+            self._tell(counted, f"no estimate, {failure.reason} ({failure.cause}): it is released without figures")
+        elif left_out := _left_out(result):
+            self._tell(counted, f"left out of its estimate: {left_out}")
+        return Made(counted, result)
+
+    def _tell(self, counted: Counted, what: str) -> None:
+        """One line for each task while the service runs, however often its estimate is in trouble."""
+        task_id = counted.task.id
+        if task_id not in self._told:
+            self._told.add(task_id)
+            _LOG.warning("task %s, round %d: %s (told once)", task_id, counted.round, what)
+
+
+def _left_out(result: Estimate | Failure) -> str:
+    """What an estimate could not say, and why."""
+    if isinstance(result, Failure):
+        return ""
+    parts = [fact.get("failures", {}) for fact in (*result.categories, *result.coordinates)]
+    merged: dict[str, str] = {}
+    for failures in (result.failures, *parts):
+        merged |= failures
+    return ", ".join(f"{target} ({reason})" for target, reason in sorted(merged.items()))
+
+
+async def _within(making: "asyncio.Task[Estimate | Failure]", seconds: float) -> bool:
+    """Whether it is made within so many seconds; if the caller is cancelled, it is given up."""
+    try:
+        done, _ = await asyncio.wait({making}, timeout=seconds)
+    except asyncio.CancelledError:
+        making.cancel()
+        raise
+    return bool(done)

@@ -1,0 +1,184 @@
+"""Estimates in processes of their own, which leave the intake its interpreter and can be ended at any time.
+
+A thread would not do: Python runs one thread at a time, a long calculation in C (numpy, large integers) lets no other
+thread run at all, none of them can be ended, and a service would have to wait for them when it stops.
+"""
+
+import asyncio
+import logging
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Self
+
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimating import CRASHED, Failure, attempted
+from hush_aggregator.tally import Tally
+from hush_common.task import Task
+from hush_common.task_file import decode_task
+
+__all__ = ["InProcesses", "work"]
+
+_COMMAND = (sys.executable, "-P", "-c", "from hush_aggregator.processes import work; work()")
+_LOG = logging.getLogger("hush.aggregator")
+_START_S = 60.0
+_NICER = 5  # steps of politeness: reports are counted first
+
+
+class InProcesses:
+    """Estimates in processes, one for each that runs at the same time. One process waits for the next estimate.
+
+    Use as a context manager: at its end all of them are ended, whatever they are doing.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._told = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in list(self._all):
+            self._end(process)
+
+    async def prepare(self) -> None:
+        """Start a process if none waits, and wait until it has loaded what it needs."""
+        if self._idle and self._idle[-1].alive:
+            return
+        for process in list(self._idle):
+            self._end(process)
+        try:
+            self._idle.append(await self._started())
+        except (OSError, TimeoutError) as error:
+            if not self._told:
+                self._told = True
+                _LOG.warning("no process for estimates could be started (%s): a slow one will delay others", error)
+
+    async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
+        await self.prepare()
+        if not self._idle:
+            return await asyncio.to_thread(attempted, task, tally, confidence)
+        process = self._idle.pop()
+        try:
+            result = await asyncio.to_thread(process.ask, task, tally, confidence)
+        except BaseException:
+            self._end(process)
+            raise
+        if process.alive and not self._idle:
+            self._idle.append(process)
+        else:
+            self._end(process)
+        return result
+
+    async def _started(self) -> "_Process":
+        process = _Process()
+        self._all.add(process)
+        try:
+            async with asyncio.timeout(_START_S):
+                greeted = await asyncio.to_thread(process.greeted)
+        except BaseException:
+            self._end(process)
+            raise
+        if not greeted:
+            self._end(process)
+            raise OSError("it ended at once")
+        return process
+
+    def _end(self, process: "_Process") -> None:
+        process.end()
+        self._all.discard(process)
+        if process in self._idle:
+            self._idle.remove(process)
+
+
+class _Process:
+    """One process, and the two pipes to it. `greeted` and `ask` block until it is heard or ended."""
+
+    def __init__(self) -> None:
+        # It finds what this process found, in the same order. A signal to the group of this process is not for it:
+        # Ctrl-C must not end an estimate that the last release still waits for.
+        path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
+        self._process = subprocess.Popen(  # noqa: S603 - the command is a constant
+            _COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker
+        assert self._process.stdout is not None  # noqa: S101
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        self._broken = False
+
+    @property
+    def alive(self) -> bool:
+        return not self._broken and self._process.poll() is None
+
+    def greeted(self) -> bool:
+        """Wait until it says that it is there; False if it ended before."""
+        return self._hear() is True
+
+    def ask(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
+        try:
+            pickle.dump((task.payload, tally, confidence), self._requests)
+            self._requests.flush()
+        except OSError:
+            self._broken = True
+        heard = None if self._broken else self._hear()
+        if isinstance(heard, Estimate | Failure):
+            return heard
+        self._broken = True
+        return Failure(CRASHED, "its process ended")
+
+    def _hear(self) -> object:
+        try:
+            return pickle.load(self._answers)  # noqa: S301 - from a process of one's own, by a private pipe
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            self._broken = True
+            return None
+
+    def end(self) -> None:
+        """End it, whatever it does; whoever waits for it hears of it at once."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._requests, self._answers):
+            with suppress(OSError):  # what was not sent need not be
+                pipe.close()
+
+
+def work() -> None:
+    """Make estimates in this process, for the one that started it, until that one ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a service manager sends them to all; the parent says when to end
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(_NICER)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed must not come among the answers
+    asked: queue.SimpleQueue[tuple[bytes, Tally, float]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True, name="hush-listen").start()
+    _answer(answers, True)
+    while True:
+        payload, tally, confidence = asked.get()
+        _answer(answers, attempted(decode_task(payload), tally, confidence))
+
+
+def _listen(requests: IO[bytes], asked: "queue.SimpleQueue[tuple[bytes, Tally, float]]") -> None:
+    """Hear that the parent ended even in the middle of an estimate, so that none outlives the service."""
+    with suppress(EOFError, OSError):
+        while True:
+            asked.put(pickle.load(requests))  # noqa: S301 - from the parent, by a private pipe
+    os._exit(0)
+
+
+def _answer(answers: IO[bytes], answer: object) -> None:
+    with suppress(OSError):  # nobody listens any more: `_listen` ends this process
+        pickle.dump(answer, answers)
+        answers.flush()

@@ -1,0 +1,133 @@
+"""Releasing: the estimates of tasks whose counts changed, each published at most once a second, the last change too.
+
+Tasks whose estimate is known to be quick come first in each round of releases; the others share two seconds of it, so
+that however many of them are slow or new, the estimates of the quick ones stay fresh.
+
+A task whose estimate failed is released without figures; one whose estimate is slow keeps its last document, which
+says of how many reports it speaks, until the next is made.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, NoReturn
+
+from hush_aggregator.bus import Session
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimating import Estimator, Failure
+from hush_aggregator.lanes import Counted, Lanes, Made
+from hush_aggregator.release import WHOLE, document, encode
+from hush_common.errors import BrokerError
+from hush_common.topics import estimate_topic
+
+__all__ = ["Releasing"]
+
+_LOG = logging.getLogger("hush.aggregator")
+_EVERY_S = 1.0
+_LAST_S = 5.0
+_OTHERS_S = 2.0  # of each round, for tasks not known to be quick
+
+
+class Releasing:
+    """Keeps the retained estimates up to date.
+
+    Args:
+        read: what is counted of the latest round of a task; may raise a `StoreError`.
+        estimator: makes the estimates.
+        confidence: nominal coverage of the intervals, inside (0, 1).
+        clock: the time, aware.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], Awaitable[Counted]],
+        estimator: Estimator,
+        *,
+        confidence: float,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._read = read
+        self._estimator = estimator
+        self._confidence = confidence
+        self._clock = clock
+        self._lanes = Lanes(estimator, confidence, self.mark)
+        self._due: set[str] = set()  # ids of the tasks whose retained estimate is out of date
+        self._made: dict[str, Made] = {}  # made, and not published yet
+        self._changed = asyncio.Event()
+
+    def mark(self, task_ids: set[str]) -> None:
+        """Release these: their counts changed."""
+        self._due |= task_ids
+        if self._due:
+            self._changed.set()
+
+    async def estimate(self, counted: Counted) -> dict[str, Any]:
+        """The result document of what is counted, made now, however often it failed and however long it takes."""
+        result = await self._estimator(counted.task, counted.tally, self._confidence)
+        return self._document(Made(counted, result))
+
+    async def serve(self, session: Session) -> NoReturn:
+        """Release what changes, until cancelled or the connection is lost."""
+        while True:
+            await self._changed.wait()
+            await self._release_due(session)
+            await asyncio.sleep(_EVERY_S)
+
+    async def release_last(self, session: Session) -> None:
+        """Release what is due before the service stops; what takes too long is left to the next start."""
+        try:
+            async with asyncio.timeout(_LAST_S):
+                while self._due:
+                    await self._release_due(session)
+        except (BrokerError, TimeoutError) as error:
+            _LOG.warning("the last estimates could not be released (%s); the next start releases them", error)
+
+    async def close(self) -> None:
+        """Give up what is still being made."""
+        await self._lanes.close()
+
+    async def _release_due(self, session: Session) -> None:
+        """One round of releases."""
+        self._changed.clear()
+        clock = asyncio.get_running_loop().time
+        quick = sorted(filter(self._lanes.is_quick, self._due))
+        others = sorted(self._due.difference(quick))
+        for task_id in quick:
+            await self._release(session, task_id)
+        until = clock() + _OTHERS_S
+        for task_id in others:
+            await self._release(session, task_id)
+            if clock() >= until:
+                break
+        if self._due:
+            self._changed.set()
+
+    async def _release(self, session: Session, task_id: str) -> None:
+        self._due.discard(task_id)  # first, so that a commit in between marks it again
+        try:
+            made = self._made.get(task_id) or self._lanes.finished(task_id)
+            if made is not None:
+                self._made[task_id] = made  # kept until it is published
+                self._due.add(task_id)  # more may have been counted meanwhile
+            else:
+                made = await self._lanes.make(await self._read(task_id))
+            if made is not None:
+                await session.publish(estimate_topic(task_id), encode(self._document(made)), retain=True)
+            self._made.pop(task_id, None)
+        except BaseException:
+            self.mark({task_id})
+            raise
+
+    def _document(self, made: Made) -> dict[str, Any]:
+        counted, result = made.counted, made.result
+        if isinstance(result, Failure):
+            result = Estimate(counted.tally.n, failures={WHOLE: result.reason})
+        return document(
+            counted.task,
+            counted.round,
+            result,
+            counted.refused,
+            confidence=self._confidence,
+            updated_at=self._clock(),
+        )

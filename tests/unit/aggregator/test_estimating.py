@@ -1,0 +1,213 @@
+"""An estimate that fails is a value, whoever makes it; and what is no number never leaves."""
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hush_aggregator import estimating, processes
+from hush_aggregator.estimate import Estimate, estimate
+from hush_aggregator.estimating import Failure, attempted
+from hush_aggregator.moments import moments
+from hush_aggregator.processes import InProcesses
+from hush_aggregator.tally import Tally
+from hush_common.task import Task
+from hush_common.task_file import make_task
+
+NAN = math.nan
+HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+COLOURS = make_task(
+    {"id": "colours", "epsilon": "1", "domain": {"kind": "category", "labels": ["red", "green", "blue"]}}
+)
+
+
+def tally(task: Task, *bodies: int) -> Tally:
+    return moments(task.randomizer, np.array(bodies).reshape(-1, 1))
+
+
+COUNTED = tally(HEIGHTS, 1 << 19, 1 << 20)
+SOUND = estimate(HEIGHTS, COUNTED, 0.95)
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Estimate | Failure]:
+    """What becomes of an estimate that a test made, or an error that it raises."""
+
+    def become(made: object) -> Estimate | Failure:
+        def plant(*_: object) -> Any:  # noqa: ANN401 - wrong types are among what is planted
+            if isinstance(made, BaseException):
+                raise made
+            return made
+
+        monkeypatch.setattr(estimating, "estimate", plant)
+        return attempted(HEIGHTS, COUNTED, 0.95)
+
+    return become
+
+
+def others(facts: dict[str, Any]) -> dict[str, Any]:
+    """All but what is about the population."""
+    return {target: fact for target, fact in facts.items() if target != "population"}
+
+
+Planted = Callable[[object], Estimate | Failure]
+
+
+def test_a_sound_estimate_comes_through_as_it_is(planted: Planted) -> None:
+    assert planted(SOUND) is SOUND
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (RuntimeError("the sum is 4711"), "failed"),
+        (FloatingPointError("4711"), "not_finite"),
+        (OverflowError("4711"), "not_finite"),
+        (MemoryError(), "failed"),
+        (replace(SOUND, mean=NAN), "not_finite"),
+        (
+            replace(SOUND, categories=[{"label": "a", "frequency": 0.5}, {"label": "b", "frequency": math.inf}]),
+            "not_finite",
+        ),
+        (replace(SOUND, pooled={"mean": object()}), "failed"),
+        (None, "failed"),
+    ],
+)
+def test_a_failure_has_a_reason_and_no_number_of_the_reports(planted: Planted, made: object, reason: str) -> None:
+    found = planted(made)
+    assert isinstance(found, Failure)
+    assert found.reason == reason
+    assert "4711" not in found.cause
+
+
+def test_a_tally_that_the_task_cannot_have_given_is_a_failure() -> None:
+    found = attempted(HEIGHTS, Tally(3, (1,)), 0.95)
+    assert isinstance(found, Failure)
+    assert found.reason == "failed"
+    assert found.cause.startswith("ValueError in moments.py, line ")
+
+
+def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Planted) -> None:
+    intervals = SOUND.intervals | {"population": (0.0, NAN)}
+    found = planted(
+        replace(
+            SOUND,
+            intervals=intervals,
+            stderr={"reporters": math.inf},
+            manski=(NAN, 1.0),
+            failures={"anytime": "failed"},
+        )
+    )
+    assert isinstance(found, Estimate)
+    assert found.failures == {
+        "population": "not_finite",
+        "stderr": "not_finite",
+        "manski": "not_finite",
+        "anytime": "failed",
+    }
+    assert found.intervals == others(SOUND.intervals)
+    assert found.methods == others(SOUND.methods)
+    assert (found.n, found.mean, found.winsorised) == (SOUND.n, SOUND.mean, SOUND.winsorised)
+    assert (found.stderr, found.manski) == ({}, None)
+
+
+def test_each_category_names_its_own_failures(planted: Planted) -> None:
+    made = estimate(COLOURS, tally(COLOURS, 1, 2, 2), 0.95)
+    made.categories[1]["joint_intervals"]["population"] = (0.0, NAN)
+    found = planted(made)
+    assert isinstance(found, Estimate)
+    assert "failures" not in found.categories[0]
+    assert found.categories[1]["failures"] == {"population": "not_finite"}
+    assert found.categories[1]["joint_intervals"].keys() == others(found.categories[0]["joint_intervals"]).keys()
+    assert found.categories[1]["intervals"].keys() == found.categories[0]["intervals"].keys()
+
+
+def test_a_division_by_zero_is_an_error_and_no_warning_in_the_log(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(SOUND)
+    monkeypatch.setattr(estimating, "estimate", lambda *_: np.float64(1) / np.zeros(1))
+    found = attempted(HEIGHTS, COUNTED, 0.95)
+    assert isinstance(found, Failure)
+    assert found.reason == "not_finite"
+
+
+async def test_a_process_gives_the_same_estimate_and_serves_again() -> None:
+    with InProcesses() as estimator:
+        await estimator.prepare()
+        (first,) = estimator._all
+        for task, counted in (HEIGHTS, COUNTED), (COLOURS, tally(COLOURS, 1, 2, 2)), (HEIGHTS, Tally(3, (1,))):
+            assert await estimator(task, counted, 0.9) == attempted(task, counted, 0.9)
+        assert estimator._all == {first}
+        together = await asyncio.gather(*(estimator(HEIGHTS, COUNTED, 0.9) for _ in range(2)))
+        assert together == [attempted(HEIGHTS, COUNTED, 0.9)] * 2
+        assert len(estimator._all) == 1
+    assert first._process.poll() is not None
+    assert not estimator._all
+
+
+async def test_an_estimate_that_is_given_up_ends_its_process_and_the_next_has_another() -> None:
+    with InProcesses() as estimator:
+        await estimator.prepare()
+        (first,) = estimator._all
+        first.ask = lambda *_: first._hear()  # type: ignore[method-assign,assignment]  # asks nothing: waits
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await estimator(HEIGHTS, COUNTED, 0.9)
+        assert first._process.poll() is not None
+        await estimator.prepare()
+        (second,) = estimator._all
+        second._process.kill()
+        second._process.wait()
+        assert isinstance(await estimator(HEIGHTS, COUNTED, 0.9), Estimate)  # one that died waiting is replaced
+        (third,) = estimator._all
+        asyncio.get_running_loop().call_later(0.05, third._process.kill)
+        third.ask = lambda *_: Failure("crashed", "") if third._hear() is None else Failure("failed", "")  # type: ignore[method-assign]
+        assert await estimator(HEIGHTS, COUNTED, 0.9) == Failure("crashed", "")
+        assert not estimator._all
+
+
+def test_no_process_outlives_the_service() -> None:
+    program = """
+import asyncio, os, signal
+from hush_aggregator.processes import InProcesses
+
+async def main():
+    estimator = InProcesses()
+    await estimator.prepare()
+    print(next(iter(estimator._all))._process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    orphan = int(done.stdout)
+    for _ in range(1000):
+        try:
+            os.kill(orphan, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    os.kill(orphan, signal.SIGKILL)
+    pytest.fail("it is still there")
+
+
+async def test_where_no_process_can_be_started_a_thread_makes_the_estimates(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for command in (("hush-is-not-here",), (processes._COMMAND[0], "-c", "pass")):
+        monkeypatch.setattr(processes, "_COMMAND", command)
+        with InProcesses() as estimator:
+            for _ in range(2):
+                assert await estimator(HEIGHTS, COUNTED, 0.95) == SOUND
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2  # one each
