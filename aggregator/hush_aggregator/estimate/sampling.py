@@ -86,6 +86,8 @@ def hoeffding(scales: Scales, proxy: float, confidence: float) -> float:
         return needed + log_tail - hazard**2 * proxy / 2, t + (needed + log_tail) / hazard + hazard * proxy / 2
 
     high = mixed_laplace_quantile(scales, confidence)
+    if proxy == 0:
+        return high
     low, unit = 0.0, sqrt(sum(2 * n * b**2 for b, n in scales))
     (above, least), (below, other) = at(high), at(low)
     while below < 0:
