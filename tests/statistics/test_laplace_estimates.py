@@ -219,7 +219,7 @@ def test_no_interval_of_a_hostile_task_is_missing(epsilon: str, confidence: floa
 
 
 def test_a_million_rounds_at_epsilon_50_divide_by_nothing() -> None:
-    rounds = {"rounds": 10**6, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+    rounds: dict[str, Any] = {"rounds": 10**6, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
     for n in (1, 100, 10**9):
         assert estimate(number("50", **rounds), crowd(n, M // 2), 0.95).failures == {}
 
