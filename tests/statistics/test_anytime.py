@@ -3,12 +3,13 @@
 from fractions import Fraction
 from math import sqrt
 
+import mpmath as mp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.anytime import RATES, mixture_deviation
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.binomial import beta_band
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as bounded
@@ -36,7 +37,7 @@ def ever(outside: NDArray[np.bool_]) -> float:
 def laplace_half_widths() -> Array:
     rates = 0.95 * RATES
     exponents = -np.log1p(-(rates**2))
-    return np.array([mixture_deviation(rates, t * exponents, NOMINAL) / t for t in range(1, STEPS + 1)])
+    return np.array([symmetric_mixture_deviation(rates, t * exponents, NOMINAL) / t for t in range(1, STEPS + 1)])
 
 
 def laplace_errors(seed: int) -> Array:
@@ -63,6 +64,57 @@ def test_the_laplace_band_of_an_estimate_is_that_band() -> None:
         assert given.methods[ANYTIME] == "reporters-laplace-mixture"
         fixed = given.intervals[REPORTERS]
         assert low < fixed[0] < fixed[1] < high
+
+
+@pytest.mark.parametrize("confidence", [1e-300, 1e-9, 0.5, 0.95, 1 - 1e-9, 1 - 2**-53])
+@pytest.mark.parametrize("t", [1, 30, 10**4, 10**9])
+def test_a_band_ends_where_its_mixture_reaches_what_it_may(t: int, confidence: float) -> None:
+    rates = 0.95 * RATES
+    exponents = t * (-np.log1p(-(rates**2)) + rates**2 / 50)
+
+    def mixture(d: mp.mpf, *, both: bool) -> mp.mpf:
+        terms = [
+            (mp.cosh(rate * d) if both else mp.exp(rate * d)) * mp.exp(-psi)
+            for rate, psi in zip(rates.tolist(), exponents.tolist(), strict=True)
+        ]
+        return mp.log(mp.fsum(terms) / 25)
+
+    for both, found, reached in (
+        (True, symmetric_mixture_deviation(rates, exponents, confidence), 1),
+        (False, mixture_deviation(rates, exponents, confidence), 2),
+    ):
+        needed = mp.log(reached) - mp.log(1 - confidence)
+        assert mixture(found * (1 + 1e-7) + 1e-12, both=both) > needed - 1e-12  # as exact as alpha near 1 lets it be
+        assert confidence < 1e-9 or mixture(found * (1 - 1e-7), both=both) < needed
+
+
+def test_the_grid_of_rates_halves_twelve_times() -> None:
+    assert pytest.approx([2 ** (-k / 2) for k in range(25)]) == RATES
+
+
+def test_two_sides_at_once_are_a_little_shorter_than_two_bands() -> None:
+    rates = 0.95 * RATES
+    for t in (1, 100, 10**4):
+        exponents = -t * np.log1p(-(rates**2))
+        ratio = symmetric_mixture_deviation(rates, exponents, NOMINAL) / mixture_deviation(rates, exponents, NOMINAL)
+        assert 0.995 < ratio < 1
+
+
+def test_the_band_for_the_population_is_ever_wrong_in_fewer_than_one_run_of_twenty() -> None:
+    epsilon, rng = 8.0, np.random.default_rng(7)
+    people = rng.random((RUNS, STEPS)) < 0.5  # half at each bound: the sampling error is largest
+    errors = abs(np.cumsum(people - 0.5 + rng.laplace(0, 1 / epsilon, (RUNS, STEPS)), axis=1))
+    rates = 0.95 * epsilon * RATES
+    noise = -np.log1p(-((rates / epsilon) ** 2))
+    half = np.array([symmetric_mixture_deviation(rates, t * (noise + rates**2 / 8), NOMINAL) for t in TIMES])
+    assert ever(errors > half) <= 0.05
+    wrong = np.array([symmetric_mixture_deviation(rates, t * (noise + rates**2 / 80), NOMINAL) for t in TIMES])
+    assert ever(errors > wrong) > 0.05  # planted wrong: a tenth of what the values may add
+    asked = make_task({"id": "t", "epsilon": "8", "domain": {"kind": "number", "lower": -1e3, "upper": 1e3}})
+    given = estimate(asked, moments(asked.randomizer, np.full((STEPS, 1), GRID_STEPS // 2)), NOMINAL)
+    low, high = given.intervals[ANYTIME_POPULATION]
+    assert (high - low) / 2 == pytest.approx(2e3 * half[-1] / STEPS, rel=1e-4)
+    assert given.methods[ANYTIME_POPULATION] == "population-laplace-hoeffding-mixture"
 
 
 def test_the_exponent_of_discrete_noise_is_the_logarithm_of_its_transform() -> None:

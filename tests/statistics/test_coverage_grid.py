@@ -13,7 +13,7 @@ from hush_aggregator.estimate import estimate
 DOCUMENT = Path(__file__).parents[2] / "docs" / "coverage.md"
 VALID_AT_EVERY_N = {
     "betting", "binomial-inversion", "chernoff", "chernoff-hoeffding", "clopper-pearson", "clopper-pearson-hoeffding",
-    "laplace-exact",
+    "laplace-exact", "laplace-hoeffding",
 }  # fmt: skip
 
 Published = dict[tuple[str, str, int], tuple[float, bool, str]]

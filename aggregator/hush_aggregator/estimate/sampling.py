@@ -50,12 +50,12 @@ HOEFFDING = "hoeffding"
 POPOVICIU = "popoviciu"
 
 _POPOVICIU_FROM = 0.9
-_SMOOTH = 0.5
+_SMOOTH = 0.499999  # one half: discrete noise has a little less than 2b^2
 _STUDENT_FROM = 100
 _NOISE_FROM = 3
 _SHARE = 16
 _STEPS = 60
-_CLOSE = 1e-9
+_CLOSE = 1e-5  # at its least h is flat: what is off there counts squared
 
 
 def noise_and_sampling(
@@ -86,6 +86,8 @@ def hoeffding(scales: Scales, proxy: float, confidence: float) -> float:
         return needed + log_tail - hazard**2 * proxy / 2, t + (needed + log_tail) / hazard + hazard * proxy / 2
 
     high = mixed_laplace_quantile(scales, confidence)
+    if proxy == 0:
+        return high
     low, unit = 0.0, sqrt(sum(2 * n * b**2 for b, n in scales))
     (above, least), (below, other) = at(high), at(low)
     while below < 0:
@@ -94,7 +96,7 @@ def hoeffding(scales: Scales, proxy: float, confidence: float) -> float:
     least = min(least, other)
     side = 0
     for _ in range(_STEPS):
-        if high - low <= _CLOSE * unit or above == 0:
+        if high - low <= _CLOSE * unit:
             break
         middle = (low * above - high * below) / (above - below)
         found, half = at(middle)

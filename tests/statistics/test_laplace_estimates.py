@@ -1,0 +1,266 @@
+"""Estimates of Laplace reports as a whole: the width of every interval, pooling, enrolment, hostile tasks, faults."""
+
+from collections.abc import Sequence
+from math import log, nan, sqrt
+from sys import float_info
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize, special, stats
+
+from hush_aggregator.estimate import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    Estimate,
+    estimate,
+    laplace,
+)
+from hush_aggregator.estimate.guard import FAILED, NOT_FINITE
+from hush_aggregator.estimate.mixed import laplace_log_tail
+from hush_aggregator.moments import LADDER, moments
+from hush_aggregator.tally import Tally
+from hush_common.domain import GRID_STEPS
+from hush_common.task import Task
+from hush_common.task_file import make_task
+
+TARGETS = {REPORTERS, POPULATION, ANYTIME, ANYTIME_POPULATION}
+M = GRID_STEPS
+
+
+def number(epsilon: str, *, lower: float = 0.0, upper: float = 1.0, **more: Any) -> Task:  # noqa: ANN401 - fields of a task file
+    domain = {"kind": "number", "lower": lower, "upper": upper}
+    return make_task({"id": "t", "epsilon": epsilon, "domain": domain, **more})
+
+
+def reports(rows: Sequence[tuple[int, int, int]], task: Task) -> Tally:
+    """`count` reports of `value` under each offer, a third of them a tenth of the range above, a third below."""
+    bodies = []
+    for offer, count, value in rows:
+        spread = value + (np.arange(count) % 3 - 1) * (M // 10)
+        bodies.append(np.stack([np.full(count, offer), spread], axis=1).astype(np.int64))
+    everything = np.concatenate(bodies)
+    return moments(task.randomizer, everything if len(rows) > 1 else everything[:, 1:])
+
+
+def half_widths(given: Estimate) -> dict[str, float]:
+    """Less the half step for rounding; none of these intervals reaches a bound of the domain."""
+    ends = given.intervals.items()
+    assert all(0 < low < high < 1 for _, (low, high) in ends)
+    return {target: (high - low) / 2 - 0.5 / M for target, (low, high) in ends}
+
+
+def quantile(scales: Sequence[tuple[float, int]], confidence: float) -> float:
+    """By bisection on the tail alone, which its own tests judge."""
+    aim = log((1 - confidence) / 2)
+    spread = sqrt(sum(2 * n * b * b for b, n in scales))
+    found = optimize.brentq(lambda h: laplace_log_tail(tuple(scales), h)[0] - aim, 0, 40 * spread, rtol=1e-12)
+    return float(found)
+
+
+def band(scales: Sequence[tuple[float, int]], n: int, confidence: float, width: float) -> float:
+    """Where the average of cosh reaches 1/alpha: term by term, from the law of continuous noise."""
+    rates = [0.95 / max(b for b, _ in scales) * 2 ** (-k / 2) for k in range(25)]
+
+    def above(d: float) -> float:
+        logs = []
+        for rate in rates:
+            psi = sum(-count * log(1 - (rate * b) ** 2) for b, count in scales) + n * (rate * width) ** 2 / 8
+            logs.append(np.logaddexp(rate * d, -rate * d) - log(2) - psi)
+        return float(special.logsumexp(logs)) + log((1 - confidence) / 25)
+
+    return float(optimize.brentq(above, 0, 60 * sqrt(n) * max(b for b, _ in scales) + 10 * sqrt(n), rtol=1e-12)) / n
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(40, 20), (5000, 20), (2000, 2)])
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+def test_every_interval_has_the_width_that_its_method_says(n: int, epsilon: int, confidence: float) -> None:
+    task = number(str(epsilon), enrolled=2 * n)
+    given = estimate(task, reports([(0, n, M // 2)], task), confidence)
+    noise, found = [(1 / epsilon / n, n)], half_widths(given)
+    assert given.failures == {}
+    assert found.keys() == given.methods.keys() == TARGETS | {ENROLLED}
+    assert given.methods[REPORTERS] == "laplace-exact"
+    assert found[REPORTERS] == pytest.approx(quantile(noise, confidence), rel=1e-6)
+    wide = [(1 / epsilon, n)]
+    assert found[ANYTIME] == pytest.approx(band(wide, n, confidence, 0), rel=1e-6)
+    assert found[ANYTIME_POPULATION] == pytest.approx(band(wide, n, confidence, 1), rel=1e-6)
+    v = 2 / epsilon**2
+    values = np.arange(n) % 3 - 1
+    seen = max(float(values.var(ddof=1)) / 100, v)
+    t, z = (float(law.isf((1 - confidence) / 2)) for law in (stats.t(n - 1), stats.norm))
+    if given.methods[POPULATION] == "student-t":
+        assert found[POPULATION] == pytest.approx(t * sqrt(seen / n), rel=1e-5)
+        assert given.methods[ENROLLED] == "finite-student-t"
+        assert found[ENROLLED] == pytest.approx(t * sqrt((seen / 2 + v / 2) / n), rel=1e-5)
+        assert given.stderr[ENROLLED] == pytest.approx(sqrt((seen / 2 + v / 2) / n), rel=1e-5)
+    elif given.methods[POPULATION] == "laplace-popoviciu":
+        q = quantile(noise, confidence)
+        assert found[POPULATION] == pytest.approx(sqrt(q**2 + z**2 / (4 * n)), rel=1e-6)
+        assert given.methods[ENROLLED] == "finite-popoviciu"
+        assert found[ENROLLED] == pytest.approx(sqrt(q**2 + z**2 / (4 * n) * n / (2 * n - 1)), rel=1e-6)
+    else:
+        assert (given.methods[POPULATION], given.methods[ENROLLED]) == ("laplace-hoeffding", "laplace-serfling")
+        assert n == 40
+        for target, factor in ((POPULATION, 1.0), (ENROLLED, (n + 1) / (2 * n))):
+            assert found[target] == pytest.approx(tangents(noise, factor / (4 * n), confidence), rel=1e-6)
+    assert found[REPORTERS] < found[ENROLLED] <= found[POPULATION] * (1 + 1e-9) < found[ANYTIME_POPULATION]
+    assert given.stderr[REPORTERS] == pytest.approx(sqrt(v / n), rel=1e-9)
+
+
+def tangents(noise: Sequence[tuple[float, int]], proxy: float, confidence: float) -> float:
+    """The least half-width of the theorem in `sampling`, by a search of scipy's."""
+    needed = log(2 / (1 - confidence))
+
+    def half(t: float) -> float:
+        tail, rate = laplace_log_tail(tuple(noise), t)
+        return t + (needed + tail) / rate + rate * proxy / 2
+
+    unit = sqrt(sum(2 * n * b * b for b, n in noise))
+    return float(
+        optimize.minimize_scalar(half, bounds=(-8 * unit, 8 * unit), method="bounded", options={"xatol": 1e-9}).fun
+    )
+
+
+def test_everyone_enrolled_has_answered_and_only_the_noise_is_left() -> None:
+    for n in (5, 5000):
+        task = number("20", enrolled=n)
+        given = estimate(task, reports([(0, n, M // 2)], task), 0.95)
+        if n == 5:
+            assert given.intervals[ENROLLED] == given.intervals[REPORTERS]
+        assert given.stderr[ENROLLED] == pytest.approx(given.stderr[REPORTERS], rel=1e-9)
+        (low, high), (lower, upper) = given.intervals[ENROLLED], given.intervals[REPORTERS]
+        assert high - low == pytest.approx(upper - lower, rel=2e-3)
+    more = estimate(number("20", enrolled=4), reports([(0, 5, M // 2)], number("20")), 0.95)
+    assert ENROLLED not in {**more.intervals, **more.stderr, **more.methods, **more.failures}
+
+
+def test_reports_under_two_epsilons_are_pooled_around_the_mean_of_public_weights() -> None:
+    task = number("20", offers=["5", "20"], enrolled=3000)
+    given = estimate(task, reports([(0, 1200, M // 4), (1, 600, 3 * M // 4)], task), 0.95)
+    raw = [1200 / (2 / 25 + 1 / 12), 600 / (2 / 400 + 1 / 12)]
+    weights = [share / sum(raw) for share in raw]
+    pooled, v = weights[0] / 4 + weights[1] * 3 / 4, [2 / 25, 2 / 400]
+    assert given.pooled is not None
+    assert given.pooled["mean"] == pytest.approx(pooled, abs=1e-4)
+    assert given.pooled["weights"] == pytest.approx({"5": weights[0], "20": weights[1]}, rel=1e-6)
+    assert given.mean == pytest.approx((1200 / 4 + 600 * 3 / 4) / 1800, abs=1e-4)
+    low, high = given.intervals[POPULATION]
+    assert (low + high) / 2 == pytest.approx(pooled, abs=1e-4)
+    found = half_widths(given)
+    noise = [(1 / 5 / 1800, 1200), (1 / 20 / 1800, 600)]
+    assert found[REPORTERS] == pytest.approx(quantile(noise, 0.95), rel=1e-6)
+    wide = [(1 / 5, 1200), (1 / 20, 600)]
+    assert found[ANYTIME] == pytest.approx(band(wide, 1800, 0.95, 0), rel=1e-6)
+    assert found[ANYTIME_POPULATION] == pytest.approx(band(wide, 1800, 0.95, 1), rel=1e-6)
+    assert given.methods[POPULATION] == "pooled-popoviciu"  # 5.9·20^2 reports and more are needed
+    mixed = [(weights[0] / 1200 / 5, 1200), (weights[1] / 600 / 20, 600)]
+    spread = (weights[0] ** 2 / 1200 + weights[1] ** 2 / 600) / 4
+    z = float(stats.norm.isf(0.025))
+    assert found[POPULATION] == pytest.approx(sqrt(quantile(mixed, 0.95) ** 2 + z**2 * spread), rel=1e-6)
+    variance = sum(w**2 * x / n for w, x, n in zip(weights, v, (1200, 600), strict=True)) + spread
+    assert given.stderr[POPULATION] == pytest.approx(sqrt(variance), rel=1e-6)
+    half = sqrt(quantile(noise, 0.95) ** 2 + z**2 / (4 * 1800) * 1200 / 2999)
+    assert found[ENROLLED] == pytest.approx(half, rel=1e-6)
+    few = estimate(task, reports([(0, 2, M // 4), (1, 2, 3 * M // 4)], task), 0.5)
+    assert (few.methods[POPULATION], few.methods[ENROLLED]) == ("pooled-hoeffding", "laplace-serfling")
+
+
+def test_many_reports_under_two_epsilons_have_students_width() -> None:
+    task = number("4", offers=["2", "4"], enrolled=12_000)
+    given = estimate(task, reports([(0, 3000, M // 2), (1, 1500, M // 2)], task), 0.95)
+    raw = [3000 / (2 / 4 + 1 / 12), 1500 / (2 / 16 + 1 / 12)]
+    weights = [share / sum(raw) for share in raw]
+    spread = sum(
+        w**2 * v / n for w, v, n in zip(weights, (2 / 4, 2 / 16), (3000, 1500), strict=True)
+    )  # noise is the floor
+    assert given.methods[POPULATION] == "pooled-student-t"
+    assert half_widths(given)[POPULATION] == pytest.approx(float(stats.t.isf(0.025, 1499)) * sqrt(spread), rel=1e-6)
+    mean = (3000 * 2 / 4 + 1500 * 2 / 16) / 4500**2
+    assert given.methods[ENROLLED] == "finite-student-t"
+    assert half_widths(given)[ENROLLED] == pytest.approx(float(stats.t.isf(0.025, 4499)) * sqrt(mean), rel=1e-6)
+
+
+def test_one_noisy_report_among_192_gives_the_exact_interval() -> None:
+    task = number("4", offers=["0.5", "4"], lower=0.0, upper=1000.0)
+    given = estimate(task, reports([(0, 1, M // 2), (1, 192, M // 2)], task), 0.95)
+    low, high = given.intervals[REPORTERS]
+    assert (high - low) / 2 - 500 / M == pytest.approx(2000 * 5.567101249 / 193, rel=1e-7)
+    assert given.methods[REPORTERS] == "laplace-mixed-exact"
+
+
+# ---- hostile tasks, under the guard
+
+
+def crowd(n: int, k: int) -> Tally:
+    """n equal reports."""
+    rest = [entry for _ in LADDER for entry in (n * min(max(k, 0), M), 0 if 0 <= k <= M else n)]
+    return Tally(n, (n * k, n * k * k, *rest))
+
+
+@pytest.mark.parametrize("epsilon", ["0.000001", "1", "50"])
+@pytest.mark.parametrize("confidence", [1e-300, 0.5, 0.95, 1 - 1e-9, 1 - 2**-53])
+@pytest.mark.parametrize(("lower", "upper"), [(-8e307, 9e307), (0.0, 5e-324), (-1e-300, 1e-300), (1e16, 1e16 + 2)])
+def test_no_interval_of_a_hostile_task_is_missing(epsilon: str, confidence: float, lower: float, upper: float) -> None:
+    for n in (1, 99, 10**6, 10**9):
+        task = number(epsilon, lower=lower, upper=upper, enrolled=10**9)
+        given = estimate(task, crowd(n, M // 3), confidence)
+        assert given.failures == {}
+        assert given.intervals.keys() == TARGETS | {ENROLLED}
+        assert all(lower <= low <= high <= upper for low, high in given.intervals.values())
+        two = number("50", offers=["0.000001", "50"], lower=lower, upper=upper)
+        sums = (n, *crowd(n, M // 3).moments, 1, *crowd(1, -M).moments)
+        mixed = estimate(two, Tally(n + 1, sums), confidence)
+        assert mixed.failures == {}
+        assert mixed.intervals.keys() == TARGETS
+
+
+def test_a_million_rounds_at_epsilon_50_divide_by_nothing() -> None:
+    rounds: dict[str, Any] = {"rounds": 10**6, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+    for n in (1, 100, 10**9):
+        assert estimate(number("50", **rounds), crowd(n, M // 2), 0.95).failures == {}
+
+
+def test_liars_of_a_huge_range_are_bounded_by_a_share_of_their_reach() -> None:
+    given = estimate(number("50", upper=float_info.max), crowd(1000, M // 2), 0.95)
+    reach = 1 + 40 / 50
+    assert given.worst_case_bias["1"] / float_info.max == pytest.approx(reach / 1000, rel=1e-6)
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize(
+    ("maker", "missing"),
+    [
+        ("_reporters", {REPORTERS}),
+        ("_population", {POPULATION}),
+        ("_enrolled", {ENROLLED}),
+        ("_band", {ANYTIME, ANYTIME_POPULATION}),
+    ],
+)
+@pytest.mark.parametrize("fault", ["raises", "divides by zero", "is NaN"])
+def test_an_interval_that_fails_is_named_and_all_else_stays(
+    maker: str, missing: set[str], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = number("1", enrolled=500)
+    sound = estimate(task, crowd(200, M // 2), 0.95)
+
+    def broken(*_: object, **__: object) -> Any:  # noqa: ANN401 - as the maker it stands for
+        if fault == "raises":
+            raise LookupError("planted")
+        if fault == "divides by zero":
+            return np.float64(1) / np.float64(0)
+        return nan if maker == "_band" else (nan, "planted")
+
+    monkeypatch.setattr(laplace, maker, broken)
+    given = estimate(task, crowd(200, M // 2), 0.95)
+    assert given.failures == dict.fromkeys(missing, FAILED if fault == "raises" else NOT_FINITE)
+    assert (given.n, given.mean, given.stderr) == (sound.n, sound.mean, sound.stderr)
+    left = {target: ends for target, ends in sound.intervals.items() if target not in missing}
+    assert given.intervals == left
+    assert given.methods.keys() == left.keys()
+    assert (given.manski is None) == (REPORTERS in missing)

@@ -1,0 +1,154 @@
+"""Intervals of Laplace reports for the population and for all enrolled: coverage by exact sums, and width."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import log, sqrt
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import interpolate, stats
+
+from hush_aggregator.estimate import sampling
+from hush_aggregator.estimate.mixed import laplace_log_tail, mixed_laplace_quantile
+from hush_aggregator.estimate.sampling import finite_spread, hoeffding, is_many, noise_and_sampling
+from hush_common.domain import GRID_STEPS
+from hush_common.mechanisms import Laplace
+
+Array = NDArray[np.float64]
+
+CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
+RUNS = 20_000
+SHARES: Array = np.concatenate([np.linspace(0, 0.5, 21), np.geomspace(0.002, 0.02, 4)])
+"""Of the people at the upper bound, the others being at the lower one."""
+
+
+def allowed(confidence: float) -> float:
+    """Four standard errors of `RUNS` runs; at 0.999 nothing but a hundredth of alpha, since the sums are exact."""
+    if confidence > 0.99:
+        return 0.01 * (1 - confidence)
+    return 4 * sqrt(confidence * (1 - confidence) / RUNS)
+
+
+def scales(epsilon: float, n: int) -> tuple[tuple[float, int], ...]:
+    return ((1 / epsilon / n, n),)
+
+
+def missed(epsilon: float, n: int) -> Callable[[float, Array], Array]:
+    """P(|noise + offset| > half) as a function of half and offsets: the tail interpolated with its derivative."""
+    top = mixed_laplace_quantile(scales(epsilon, n), 1 - 1e-12)
+    x = np.linspace(0, top, 100)
+    logs, hazards = np.array([laplace_log_tail(scales(epsilon, n), float(at)) for at in x]).T
+    spline = interpolate.CubicHermiteSpline(x, logs, -hazards)
+
+    def above(at: Array) -> Array:
+        size = abs(at)
+        tail = np.where(size < top, np.exp(spline(np.minimum(size, top))), 0)
+        return np.asarray(np.where(at >= 0, tail, 1 - tail))
+
+    return lambda half, offsets: above(half - offsets) + above(half + offsets)
+
+
+def least_coverage(epsilon: float, n: int, half: float) -> float:
+    """Over populations of which a share is at one bound and the rest at the other: exact sums."""
+    outside, ones = missed(epsilon, n), np.arange(n + 1)
+    return min(1 - float(stats.binom.pmf(ones, n, p) @ outside(half, ones / n - p)) for p in SHARES)
+
+
+EPSILONS, SIZES = (0.5, 1, 2, 4, 8, 16, 50), (1, 2, 3, 5, 16, 20, 64, 100, 700)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_no_interval_for_the_population_covers_less_than_it_says(epsilon: float) -> None:
+    worst = 0.0
+    for n in (n for n in SIZES if n <= max(100, 6 * epsilon**2)):
+        for confidence in CONFIDENCES:
+            half, how = noise_and_sampling(scales(epsilon, n), (1 / (4 * n), 1 / (4 * n)), 1 / n, confidence)
+            short = confidence - least_coverage(epsilon, n, half)
+            assert short <= (1e-9 if how == sampling.HOEFFDING else allowed(confidence)), (n, confidence)
+            worst = max(worst, short)
+    assert worst < 0.0013  # as `sampling` says
+
+
+def test_popoviciu_at_any_confidence_and_epsilon_would_be_found() -> None:
+    half = sqrt(mixed_laplace_quantile(scales(8, 1), 0.5) ** 2 + NormalDist().inv_cdf(0.75) ** 2 / 4)
+    assert least_coverage(8, 1, half) == pytest.approx(0.148, abs=0.001)
+    two = sqrt(mixed_laplace_quantile(scales(8, 2), 0.8) ** 2 + NormalDist().inv_cdf(0.9) ** 2 / 8)
+    assert least_coverage(8, 2, two) < 0.71
+
+
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize(("n", "enrolled"), [(1, 2), (5, 6), (20, 30), (20, 200), (60, 60)])
+def test_no_interval_for_all_enrolled_covers_less_than_it_says(n: int, enrolled: int, confidence: float) -> None:
+    for epsilon in (1.0, 4.0, 16.0):
+        half, how = noise_and_sampling(scales(epsilon, n), finite_spread(n, enrolled), 1 / n, confidence)
+        outside, drawn = missed(epsilon, n), np.arange(n + 1)
+        for ones in {round(p * enrolled) for p in SHARES}:
+            law = stats.hypergeom.pmf(drawn, enrolled, ones, n)
+            short = confidence - 1 + float(law @ outside(half, drawn / n - ones / enrolled))
+            assert short <= (1e-8 if how == sampling.HOEFFDING or n == enrolled else allowed(confidence))
+
+
+def test_a_correction_that_forgets_the_noise_of_those_who_answered_would_be_found() -> None:
+    n = enrolled = 60
+    half, _ = noise_and_sampling(scales(1, n), finite_spread(n, enrolled), 1 / n, 0.95)
+    wrong = noise_and_sampling(scales(1, n), (1 / (4 * n), 1 / (4 * n)), 1 / n, 0.95)[0] * (1 - n / enrolled)
+    zero: Array = np.zeros(1)
+    assert missed(1, n)(half, zero)[0] == pytest.approx(0.05, rel=1e-8)
+    assert missed(1, n)(wrong, zero)[0] > 0.9
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000, 10**9])
+@pytest.mark.parametrize("epsilon", [1e-6, 1, 8, 50])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
+def test_the_half_width_is_the_least_of_all_tangents(n: int, epsilon: float, confidence: float) -> None:
+    mix, proxy, needed = scales(epsilon, n), 1 / (4 * n), log(2 / (1 - confidence))
+    unit, quantile = sqrt(2 / n) / epsilon, mixed_laplace_quantile(mix, confidence)
+    found, width, center = hoeffding(mix, proxy, confidence), 8 * unit + quantile, quantile / 2 - 4 * unit
+    least = np.inf
+    for _ in range(5):  # a grid, ever finer around its least
+        at = np.linspace(center - width / 2, min(center + width / 2, quantile), 25)
+        tails = [laplace_log_tail(mix, float(t)) for t in at]
+        halves = [t + (needed + tail) / rate + rate * proxy / 2 for t, (tail, rate) in zip(at, tails, strict=True)]
+        least, center, width = min(least, *halves), float(at[int(np.argmin(halves))]), width / 6
+    assert found == pytest.approx(least, rel=1e-6)
+    assert quantile < found or epsilon == 1e-6
+    assert found < sqrt(2 * needed * proxy) + quantile
+    rates = np.geomspace(1e-3, 0.999, 400) * epsilon * n  # Chernoff's bound, from the transform
+    chernoff = ((needed - n * np.log1p(-((rates / epsilon / n) ** 2)) + rates**2 * proxy / 2) / rates).min()
+    assert found <= chernoff * (1 + 1e-9)
+
+
+# ---- the choice of Student's t
+
+
+def test_students_t_waits_the_longer_the_surer_and_the_less_noisy() -> None:
+    def first(epsilon: int, confidence: float) -> int:
+        mechanism = Laplace(Fraction(epsilon), GRID_STEPS)
+        return next(n for n in range(1, 10**5) if is_many([(mechanism, n)], confidence))
+
+    z = stats.norm.isf((1 - np.array(CONFIDENCES)) / 2)
+    error = 2 * stats.norm.pdf(z) * z * abs(z**4 + 2 * z**2 - 3) / 18  # for a squared skewness of 1 and n = 1
+    for epsilon in (1, 8):
+        needed = 16 * error * 2 * epsilon**2 / 27 / (1 - np.array(CONFIDENCES))
+        expected = np.maximum(np.ceil(needed), max(100, 3 * epsilon**2)).tolist()
+        assert [first(epsilon, confidence) for confidence in CONFIDENCES] == expected
+    assert [first(8, confidence) for confidence in (0.9, 0.95, 0.99)] == [192, 376, 1705]
+    both = [(Laplace(Fraction(1), GRID_STEPS), 100), (Laplace(Fraction(8), GRID_STEPS), 376)]
+    assert is_many(both, 0.95)
+    assert not is_many(both, 0.99)
+    assert not is_many([(both[0][0], 99), both[1]], 0.95)
+
+
+@pytest.mark.parametrize(("epsilon", "confidence", "n"), [(8, 0.95, 376), (4, 0.99, 427), (2, 0.5, 100)])
+def test_students_t_covers_where_it_begins(epsilon: int, confidence: float, n: int) -> None:
+    runs = 8000
+    rng = np.random.default_rng([n, epsilon])
+    t = stats.t.isf((1 - confidence) / 2, n - 1)
+    for share in (0.5, 0.1, 2 / epsilon**2 / 2):
+        values = rng.random((runs, n)) < share
+        reports = values + rng.laplace(0, 1 / epsilon, (runs, n))
+        spread = np.maximum(reports.var(axis=1, ddof=1), 2 / epsilon**2)
+        covered = abs(reports.mean(axis=1) - share) <= t * np.sqrt(spread / n)
+        assert covered.mean() > confidence - 4 * sqrt(confidence * (1 - confidence) / runs)
