@@ -11,6 +11,7 @@ import numpy as np
 
 from hush_aggregator.estimate.anytime import RATES, mixture_deviation
 from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.guard import underflow
 
 __all__ = ["Sizes", "band", "chernoff"]
 
@@ -49,4 +50,5 @@ def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, flo
     values = n * rates**2 / 8 * sampling
     above = sum(size * pair[0] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
     below = sum(size * pair[1] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
-    return mixture_deviation(rates, above, confidence) / n, mixture_deviation(rates, below, confidence) / n
+    with underflow("the mixture of a band"):
+        return mixture_deviation(rates, above, confidence) / n, mixture_deviation(rates, below, confidence) / n
