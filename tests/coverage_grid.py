@@ -26,6 +26,7 @@ from hush_aggregator.estimate import bounded as bounded_intervals
 from hush_aggregator.estimate import laplace as laplace_intervals
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.quantiles import laplace_mean_quantile
+from hush_aggregator.estimate.sample import Sample
 from hush_aggregator.estimate.sampling import is_many
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import _sum_of_squares as sum_of_squares
@@ -269,7 +270,7 @@ def interval_of(task: Task, tally: Tally) -> Limits:
     """Both intervals; of bounded reports by the two functions behind `estimate`, which leave out all the rest."""
     mechanism = task.randomizer
     if isinstance(mechanism, Multilevel | Channel):
-        sample = bounded_intervals._Sample((bounded_intervals.Group(finite(mechanism), tally.moments),))
+        sample = Sample((bounded_intervals.Group(finite(mechanism), tally.moments),))
         made = bounded_intervals._fixed(sample, NOMINAL, sampled=False, enrolled=None)
         return {target: GRID.around(sample.center, *make()) for target, (_, make) in made.items()}
     given = estimate(task, tally, NOMINAL)

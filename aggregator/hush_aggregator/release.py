@@ -68,6 +68,7 @@ def _figures(estimate: Estimate) -> dict[str, Any]:
     known: dict[str, Any] = {
         "mean": estimate.mean,
         "stderr": dict(estimate.stderr),
+        "stderr_plug_in": dict(estimate.stderr_plug_in),
         "intervals": _lists(estimate.intervals),
         "methods": dict(estimate.methods),
         "pooled": estimate.pooled,

@@ -7,8 +7,9 @@ from itertools import product
 
 import pytest
 
-from hush_common.epsilon import WEIGHT_OF_TRUTH, certified_exp, weight_of_lie
+from hush_common.epsilon import WEIGHT_OF_TRUTH, certified_exp, log_ceiling, weight_of_lie
 from hush_common.mechanisms import Multilevel, RandomizedResponse
+from hush_common.mechanisms.randomized_response import coin_loss_ratio
 from hush_common.mechanisms.sticky import Levelled, Memory, best_sticky_levels
 
 Values = tuple[int, ...]
@@ -269,3 +270,28 @@ def test_the_levels_of_a_sticky_task_are_those_of_least_variance(epsilon: str, r
     assert best <= rounds - 2
     assert worst(best) <= min(map(worst, range(1, min(rounds - 1, 100)))) * (1 + 1e-12)
     assert (best == 1) == (rounds == 3 or Fraction(epsilon) < Fraction("5.285"))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_two_coins_are_remembered_with_the_law_of_the_coins(level: int) -> None:
+    ratio = coin_loss_ratio(Fraction(1, 2), Fraction(9, 10))
+    assert ratio is not None
+    mechanism = RandomizedResponse.from_coins(log_ceiling(ratio), Fraction(1, 2), Fraction(9, 10))
+    chance_of_one = mechanism.probability_of_one[level]
+    assert chance_of_one in (Fraction(9, 20), Fraction(19, 20))
+
+    class At:
+        """An rng whose draws lie at one place of their range."""
+
+        def __init__(self, place: Fraction) -> None:
+            self.place = place
+
+        def randbelow(self, n: int, /) -> int:
+            return int(self.place * n)
+
+        def token_bytes(self, count: int, /) -> bytes:
+            raise NotImplementedError
+
+    steps = 2000
+    ones = sum(Memory.draw(mechanism, At(Fraction(k, steps))).reports[level] for k in range(steps))
+    assert Fraction(ones, steps) == pytest.approx(float(chance_of_one), abs=1 / steps)

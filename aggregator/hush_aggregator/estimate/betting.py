@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.guard import underflow
 
-__all__ = ["betting_interval"]
+__all__ = ["betting_interval", "betting_intervals"]
 
 _BETS = 5
 _TILT = 0.35  # weights grow as variance^0.35: a wide interval is the one that a shorter one helps most
@@ -46,13 +46,25 @@ def betting_interval(reports: _Reports, confidence: float) -> tuple[float, float
         reports: of each channel, how often each of its outputs came; at least one did.
         confidence: 1 - alpha.
     """
-    weighed = _bets(tuple((channel, sum(counts)) for channel, counts in reports), confidence)
-    needed = log(2 / (1 - confidence))
-    a = np.concatenate([channel.a for channel, _ in reports])
-    seen = np.array([counts[y] for channel, counts in reports for y in channel.used], dtype=float)
-    some = seen > 0
-    low = _lower(a[some], seen[some], float(a.min()), weighed, needed)
-    high = -_lower(-a[some], seen[some], -float(a.max()), weighed, needed)
+    counts = [np.array([[counts[y] for y in channel.used]], dtype=float) for channel, counts in reports]
+    low, high = betting_intervals([channel for channel, _ in reports], counts, confidence)
+    return float(low[0]), float(high[0])
+
+
+def betting_intervals(channels: Sequence[Finite], counts: Sequence[_Array], confidence: float) -> tuple[_Array, _Array]:
+    """The same for many samples at once, each with as many reports of every channel as the first one.
+
+    Args:
+        channels: of the reports.
+        counts: of each channel, how often each output that it uses came, shape (samples, outputs).
+        confidence: 1 - alpha.
+    """
+    sizes = tuple((channel, int(seen[0].sum())) for channel, seen in zip(channels, counts, strict=True))
+    weighed, needed = _bets(sizes, confidence), log(2 / (1 - confidence))
+    a, seen = np.concatenate([channel.a for channel in channels]), np.concatenate(counts, axis=1)
+    some = seen.any(axis=0)
+    low = _lower(a[some], seen[:, some], float(a.min()), weighed, needed)
+    high = -_lower(-a[some], seen[:, some], -float(a.max()), weighed, needed)
     return low, high
 
 
@@ -68,33 +80,40 @@ def _bets(sizes: tuple[tuple[Finite, int], ...], confidence: float) -> tuple[_Ar
     return bets, np.log(weights / weights.sum())
 
 
-def _lower(a: _Array, seen: _Array, least: float, weighed: tuple[_Array, _Array], needed: float) -> float:
-    """The largest mu known to be refused.
+def _lower(a: _Array, seen: _Array, least: float, weighed: tuple[_Array, _Array], needed: float) -> _Array:
+    """The largest mu known to be refused, of each sample.
 
     The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. In each round
     it is looked at in the middle of the bracket, and close around the root of the chord.
     """
     bets, weights = weighed
 
-    def excess(mu: _Array) -> _Array:
-        stakes = np.minimum(bets[:, None], _STAKE / (mu - least))
-        wealth = np.log1p(stakes[:, :, None] * (a - mu[:, None])) @ seen + weights[:, None]
+    def excess(mu: _Array, seen: _Array) -> _Array:
+        stakes = np.minimum(bets[:, None, None], _STAKE / (mu - least))
+        wealth = np.einsum("ksim,sm->ksi", np.log1p(stakes[..., None] * (a - mu[..., None])), seen)
+        wealth += weights[:, None, None]
         top = wealth.max(axis=0)
         with underflow("the wealth of the other bets"):
             return np.asarray(top + np.log(np.exp(wealth - top).sum(axis=0)) - needed)
 
-    high = float(a.max())
-    close = _CLOSE * max(high - least, 1.0)
-    low = least + close
-    if high <= low or float(excess(np.array([low]))[0]) < 0:
-        return least
-    above, below = excess(np.array([low, high])).tolist()
-    while high - low > close:
-        width = high - low
-        root, near = high + width * below / (above - below), max(width / 256, close / 4)
-        inside = sorted({min(max(mu, low), high) for mu in (root - near, root + near, (low + high) / 2)})
-        heights = excess(np.array(inside)).tolist()
-        refused = sum(height >= 0 for height in heights)
-        low, high = (low, *inside, high)[refused : refused + 2]
-        above, below = (above, *heights, below)[refused : refused + 2]
-    return low
+    close = _CLOSE * max(float(a.max()) - least, 1.0)
+    found, high = np.full(len(seen), least), np.where(seen > 0, a, least).max(axis=1)
+    low = np.full(len(seen), least + close)
+    rows = np.flatnonzero(high > low)
+    heights = excess(np.stack((low, high), axis=1)[rows], seen[rows])
+    rows, heights = rows[heights[:, 0] >= 0], heights[heights[:, 0] >= 0]
+    mus = np.stack((low[rows], high[rows]), axis=1)
+    while len(rows):
+        width = mus[:, 1] - mus[:, 0]
+        root = mus[:, 1] + width * heights[:, 1] / (heights[:, 0] - heights[:, 1])
+        near = np.maximum(width / 256, close / 4)
+        inside = np.stack((root - near, root + near, mus.mean(axis=1)), axis=1)
+        inside = np.sort(np.clip(inside, mus[:, :1], mus[:, 1:]), axis=1)
+        mus = np.concatenate((mus[:, :1], inside, mus[:, 1:]), axis=1)
+        heights = np.concatenate((heights[:, :1], excess(inside, seen[rows]), heights[:, 1:]), axis=1)
+        at = (heights[:, 1:4] >= 0).sum(axis=1)[:, None] + np.arange(2)
+        mus, heights = np.take_along_axis(mus, at, axis=1), np.take_along_axis(heights, at, axis=1)
+        found[rows] = mus[:, 0]
+        open_ = mus[:, 1] - mus[:, 0] > close
+        rows, mus, heights = rows[open_], mus[open_], heights[open_]
+    return found

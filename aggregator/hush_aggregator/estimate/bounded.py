@@ -16,13 +16,15 @@ One group with two outputs (two levels):
   the binomial tail where k ≥ n·c + 1 (Hoeffding 1956). So the limits of Clopper and Pearson hold if they are at least
   one report away from k, and are moved there if they are nearer.
 One group with more outputs:
-- "betting" (both targets, not normal): `betting`. It adapts to the variance of the reports.
+- "betting" (population, not normal): `betting`. It adapts to the variance of the reports.
+- "chernoff-betting" (reporters, not normal): what Chernoff's bound of the noise (`chernoff`) and the betting interval,
+  each at alpha/2, have in common. The one leaves out the spread of the values, the other adapts to the noise there is.
 - "student-score" (population, normal): `score`. "student-score-capped" (reporters, normal): the same with s^2 not above
   the largest V. The sample variance estimates an upper bound of the mean V, because it has the spread of the values in
   it besides.
 Several groups:
 - "chernoff-berry-esseen" (both targets, not normal, all of two outputs): `tilted`.
-- "betting" (both targets, not normal, any of more outputs).
+- "betting" (population) and "chernoff-betting" (reporters): not normal, and any of more outputs.
 - "student-t" (population, normal): t·s/sqrt(N), s^2 the sample variance of all reports, not below the mean of the
   smallest V. "student-t-capped" (reporters, normal): the same with s^2 not above the mean of the largest V.
 These four are approximate; at such sizes the mean of bounded reports is close to normal whatever the values are
@@ -49,101 +51,28 @@ multiaffine function of stable linear factors is real-rooted (Grace, Walsh and S
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from math import sqrt
-from operator import mul
 
 import numpy as np
 
-from hush_aggregator.estimate.anytime import RATES, mixture_deviation
 from hush_aggregator.estimate.betting import betting_interval
 from hush_aggregator.estimate.binomial import clopper_pearson_share
-from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.chernoff import band, chernoff
 from hush_aggregator.estimate.guard import attempt
 from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.quantiles import student_quantile
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
-from hush_aggregator.estimate.score import enough, score_interval
+from hush_aggregator.estimate.sample import Group, Sample, is_normal
+from hush_aggregator.estimate.score import score_interval
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.estimate.tilted import tilted_limits
 
-__all__ = ["Group", "band", "estimate", "intervals", "is_normal"]
+__all__ = ["Group", "ends", "estimate", "intervals"]
 
-_USUAL = 0.95
-
-
-@dataclass(frozen=True)
-class Group:
-    """The reports of one channel: how often each output came."""
-
-    channel: Finite
-    counts: tuple[int, ...]
-
-    @cached_property
-    def n(self) -> int:
-        return sum(self.counts)
-
-    @cached_property
-    def total(self) -> Fraction:
-        """The sum of the decoded positions."""
-        positions, unit = self.channel.scaled
-        return Fraction(sum(map(mul, self.counts, positions)), unit)
-
-    @cached_property
-    def squares(self) -> float:
-        """The sum of squares of the decoded positions around their mean."""
-        counts = np.array([self.counts[y] for y in self.channel.used], dtype=float)
-        return float(counts @ (self.channel.a - float(self.total / self.n)) ** 2)
-
-
-Sizes = tuple[tuple[Finite, int], ...]
 _Ends = tuple[float | Fraction, float | Fraction]
 _Made = tuple[str, Callable[[], _Ends]]
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """All reports of at least one device; empty groups are left out."""
-
-    groups: tuple[Group, ...]
-
-    @cached_property
-    def sizes(self) -> Sizes:
-        return tuple((group.channel, group.n) for group in self.groups)
-
-    @cached_property
-    def n(self) -> int:
-        return sum(group.n for group in self.groups)
-
-    @cached_property
-    def center(self) -> Fraction:
-        return sum((group.total for group in self.groups), Fraction(0)) / self.n
-
-    @cached_property
-    def noise(self) -> tuple[float, float]:
-        """Bounds of the mean variance of a report given its value."""
-        low, high = (sum(size * channel.variances[at] for channel, size in self.sizes) / self.n for at in (0, 1))
-        return low, high
-
-    @cached_property
-    def variance(self) -> float:
-        """Of all reports, not below that of the noise."""
-        squares = sum(
-            group.squares + group.n * float(group.total / group.n - self.center) ** 2 for group in self.groups
-        )
-        return max(squares / max(self.n - 1, 1), self.noise[0])
-
-    def without(self, answered: float) -> float:
-        """The variance, where that of the values counts but for a share of it: no more than this is noise for sure."""
-        return self.variance - answered * max(self.variance - self.noise[1], 0.0)
-
-    def deviation(self) -> float:
-        """A standard error for the population: of the sample if it is large, else of the largest variance there is."""
-        if is_normal(self.sizes, _USUAL):
-            return sqrt(self.variance / self.n)
-        return sqrt(sum(size * channel.second_moment for channel, size in self.sizes)) / self.n
 
 
 def estimate(
@@ -163,7 +92,7 @@ def estimate(
         sampled: whether the reports are those of a random subset of the reporters.
         enrolled: devices asked, of which those who reported are a random subset; at least as many as reports.
     """
-    sample = _Sample(tuple(group for group in groups if group.n))
+    sample = Sample(tuple(group for group in groups if group.n))
     found, methods, failures = intervals(sample.groups, span, confidence, sampled=sampled, enrolled=enrolled)
     deviation, reach = sample.deviation(), max(channel.reach for channel, _ in sample.sizes)
     stderr = {REPORTERS: deviation if sampled else sqrt(sample.noise[1] / sample.n), POPULATION: deviation}
@@ -192,7 +121,7 @@ def intervals(
     groups: Sequence[Group], span: Span, confidence: float, *, sampled: bool = False, enrolled: int | None = None
 ) -> tuple[dict[str, tuple[float, float]], dict[str, str], dict[str, str]]:
     """The intervals of `estimate`, their methods, and those that could not be made."""
-    sample = _Sample(tuple(group for group in groups if group.n))
+    sample = Sample(tuple(group for group in groups if group.n))
     made = _fixed(sample, confidence, sampled=sampled, enrolled=enrolled)
     center, sizes = sample.center, sample.sizes
 
@@ -208,10 +137,11 @@ def intervals(
         made[ANYTIME_POPULATION] = f"{POPULATION}-{name}", lambda: watched(sampling=True)
     failures: dict[str, str] = {}
     found: dict[str, tuple[float, float]] = {}
+    shared: dict[int, tuple[float, float]] = {}  # several targets may have one interval
     for target, (_, make) in made.items():
-        ends = attempt(failures, target, partial(_around, span, center, make), tuple)
+        ends = shared.get(id(make)) or attempt(failures, target, partial(_around, span, center, make), tuple)
         if ends is not None:
-            found[target] = ends
+            found[target] = shared[id(make)] = ends
     return found, {target: made[target][0] for target in found}, failures
 
 
@@ -219,13 +149,19 @@ def _around(span: Span, center: Fraction, make: Callable[[], _Ends]) -> tuple[fl
     return span.around(center, *make())
 
 
-def is_normal(sizes: Sizes, confidence: float) -> bool:
-    """Whether so many reports have a mean that is close to normal, far enough out for this confidence."""
-    reach = max(channel.reach for channel, _ in sizes)
-    return sum(size * channel.variances[0] for channel, size in sizes) >= enough(confidence) * reach**2
+def ends(
+    groups: Sequence[Group], confidence: float, target: str, *, enrolled: int | None = None
+) -> tuple[float, float]:
+    """The interval for one target, neither clipped nor widened by the rounding of values to a grid.
+
+    Raises:
+        KeyError: no interval for one look at n is about this target.
+    """
+    low, high = _fixed(Sample(tuple(groups)), confidence, sampled=False, enrolled=enrolled)[target][1]()
+    return float(low), float(high)
 
 
-def _fixed(sample: _Sample, confidence: float, *, sampled: bool, enrolled: int | None) -> dict[str, _Made]:
+def _fixed(sample: Sample, confidence: float, *, sampled: bool, enrolled: int | None) -> dict[str, _Made]:
     """Of each target the method for one look at n, and what makes the ends."""
     coins = all(len(channel.used) == 2 for channel, _ in sample.sizes)  # noqa: PLR2004 - two outputs are a coin
     several = len(sample.groups) > 1
@@ -251,12 +187,14 @@ def _fixed(sample: _Sample, confidence: float, *, sampled: bool, enrolled: int |
         made = dict.fromkeys(
             (REPORTERS, POPULATION, ENROLLED), ("betting", lambda: betting_interval(reports, confidence))
         )
+        if not sampled:
+            made[REPORTERS] = "chernoff-betting", lambda: _both(sample, confidence)
     if enrolled is None:
         del made[ENROLLED]
     return made
 
 
-def _normal(sample: _Sample, confidence: float, answered: float, name: str, suffix: str = "") -> _Made:
+def _normal(sample: Sample, confidence: float, answered: float, name: str, suffix: str = "") -> _Made:
     """Student's, where the spread of the values counts but for the share of the devices that answered."""
     suffix = suffix or "-capped" * (answered == 1)
     variance = sample.without(answered)
@@ -269,7 +207,17 @@ def _normal(sample: _Sample, confidence: float, answered: float, name: str, suff
     )
 
 
-def _tilted(sample: _Sample, confidence: float) -> _Ends:
+def _both(sample: Sample, confidence: float) -> _Ends:
+    """What two intervals have in common that are each wrong half as often."""
+    sure = 1 - (1 - confidence) / 2
+    low, high = betting_interval([(group.channel, group.counts) for group in sample.groups], sure)
+    above, below = chernoff(sample.sizes, sure)
+    center = sample.center
+    low, high = max(low, float(center) - above), min(high, float(center) + below)
+    return min(center, Fraction(low)), max(center, Fraction(high))
+
+
+def _tilted(sample: Sample, confidence: float) -> _Ends:
     low, high = tilted_limits(sample.sizes, np.array([float(sample.center)]), [confidence], whole=False)
     return float(low[0, 0]), float(high[0, 0])
 
@@ -287,15 +235,3 @@ def _coin(group: Group, confidence: float, target: str) -> _Made:
         return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
 
     return "clopper-pearson" if target == POPULATION else "clopper-pearson-hoeffding", make
-
-
-def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, float]:
-    """How far the mean may lie below and above the estimate, at all times at once."""
-    n = sum(size for _, size in sizes)
-    fastest = min(channel.fastest for channel, _ in sizes)
-    rates = fastest * RATES
-    exponents = [channel.mixture_exponents(fastest) for channel, _ in sizes]
-    values = n * rates**2 / 8 * sampling
-    above = sum(size * pair[0] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
-    below = sum(size * pair[1] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
-    return mixture_deviation(rates, above, confidence) / n, mixture_deviation(rates, below, confidence) / n

@@ -25,7 +25,7 @@ __all__ = ["Finite", "finite"]
 
 Array = NDArray[np.float64]
 
-_LEAST = 1e-290
+_LEAST = 1e-300
 _FASTEST = 4.0  # largest rate of the anytime mixture, over the reach of an error
 
 
@@ -106,10 +106,12 @@ class Finite:
         at_nodes, shift = self.transform(rates)
         x = self.nodes
         slope = np.diff(at_nodes, axis=1) * (len(x) - 1)
-        bent = np.abs(slope) > _LEAST * at_nodes[:, :-1]  # elsewhere an end of the cell is the top
+        bent = np.abs(slope) > _LEAST  # elsewhere an end of the cell is the top
         vertex = x[:-1] + 1 / rates[:, None] - at_nodes[:, :-1] / np.where(bent, slope, 1.0)
         vertex = np.clip(np.where(bent, vertex, 0.0), x[:-1], x[1:])
-        peaks = np.log(at_nodes[:, :-1] + (vertex - x[:-1]) * slope) - rates[:, None] * vertex
+        chord = at_nodes[:, :-1] + (vertex - x[:-1]) * slope
+        least = np.minimum(at_nodes[:, :-1], at_nodes[:, 1:])  # where digits cancel
+        peaks = np.log(np.maximum(chord, least)) - rates[:, None] * vertex
         ends = np.log(at_nodes) - rates[:, None] * x
         return np.asarray(np.maximum(peaks.max(axis=1), ends.max(axis=1)) + shift)
 

@@ -27,6 +27,7 @@ ACCEPTED_UNDERFLOWS: dict[str, str] = {
     "laplace-contour": "far from the saddle point the integrand is below 1e-300 of its largest value; all terms add up",
     "the end of an integral": "beyond e^-32 of its first value an integrand adds nothing",
     "a logit far from the middle": "a probability below e^-700 is 0 beside the others",
+    "the mixture of a band": "a rate whose term is below e^-700 of the largest one adds nothing to the mixture",
     "the transform of a channel": "an output whose term is below e^-700 of the largest one adds nothing to a mean",
     "the wealth of the other bets": "a bet that has won e^-700 of what another one has adds nothing to their sum",
     "the tail of a sum of two binomials": "far from the saddle point the integrand is below e^-700 of its top",

@@ -30,6 +30,7 @@ _NEGLIGIBLE = 25.0
 _FROM_POLE = 1.5  # deviations between the circle and the pole at z = 1
 _CERTAIN = 15.0
 _GUESSES = 4
+_SURE, _FLAT = 1e-3, 0.05
 _NEWTON = 8  # steps, of which 2 or 3 are taken; then bisection
 _BLOCK = 512  # rows, whose nodes stay in the cache of a processor
 
@@ -37,8 +38,9 @@ _BLOCK = 512  # rows, whose nodes stay in the cache of a processor
 def fewest(n: int, counts: Counts, p: Array, tail: Array) -> Counts:
     """The fewest j with P(Bin(j, p_1) + Bin(n-j, p_0) ≥ count) > tail, or n if none does; row by row.
 
-    The probability rises with j, and its logarithm is close to concave: Newton's method, with both neighbours of the
-    root looked at, inside a bracket that is halved where that takes long.
+    The probability rises with j, and its logarithm is concave and all but straight over a few j: Newton's method inside
+    a bracket, which is halved where that takes long. Both neighbours of the root are looked at, unless it lies farther
+    from a whole number than the bend of the logarithm can move it.
 
     Args:
         n: reports, 1 to 1e9.
@@ -57,7 +59,12 @@ def fewest(n: int, counts: Counts, p: Array, tail: Array) -> Counts:
         enough = log_tail > target[open_]
         high[open_], low[open_] = np.where(enough, here, high[open_]), np.where(enough, low[open_], here + 1)
         if step < _NEWTON:
-            move = np.ceil(np.clip((target[open_] - log_tail) / slope, -n, n)).astype(np.int64)
+            real = np.clip((target[open_] - log_tail) / slope, -n, n)
+            move = np.ceil(real).astype(np.int64)
+            doubt = real**2 * slope + _SURE  # how far the root of the tangent may lie from that of a concave function
+            sure = (np.abs(real - np.rint(real)) > doubt) & (np.abs(slope) < _FLAT)
+            settled = np.clip(here + move, low[open_], high[open_])
+            low[open_], high[open_] = np.where(sure, settled, low[open_]), np.where(sure, settled, high[open_])
             wanted = here + np.where(enough, np.minimum(move, 0), np.maximum(move, 1))
             wanted = np.where(enough & (wanted == here), here - 1, wanted)
         else:

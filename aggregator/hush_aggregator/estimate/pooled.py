@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import bits
 from hush_aggregator.estimate.bits import Coins, each, sampling_variance
-from hush_aggregator.estimate.bounded import Sizes, band, is_normal
+from hush_aggregator.estimate.chernoff import Sizes, band
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.guard import attempt
 from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.quantiles import student_quantile
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.sample import is_normal
 from hush_aggregator.estimate.span import around
 from hush_aggregator.estimate.tilted import tilted_limits
 from hush_aggregator.tally import Tally

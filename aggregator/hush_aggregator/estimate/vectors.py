@@ -32,6 +32,7 @@ def estimate(
     parts = [part for part in parts if part[1].n]
     n = sum(tally.n for _, tally in parts)
     joint = min(1 - (1 - confidence) / len(domain.coordinates), 1 - 2**-53)  # the largest float below 1
+    joint = max(joint, confidence)  # rounding makes 0 of a tiny one
     sampled = parts[0][0].sampled < parts[0][0].coordinates
     facts: list[dict[str, Any]] = []
     monitors: list[str | None] = []

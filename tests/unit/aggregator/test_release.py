@@ -75,8 +75,19 @@ def test_categories_come_with_both_kinds_of_intervals_and_the_second_view() -> N
     assert isinstance(result["categories"], list)
     assert [fact["label"] for fact in result["categories"]] == labels
     for fact in result["categories"]:
-        assert fact.keys() == {"label", "frequency", "stderr", "intervals", "joint_intervals", "manski"}
-        assert fact["intervals"].keys() == fact["joint_intervals"].keys() == {"reporters", "population", "anytime"}
+        assert fact.keys() == {
+            "label",
+            "frequency",
+            "stderr",
+            "stderr_plug_in",
+            "intervals",
+            "joint_intervals",
+            "manski",
+        }
+        targets = {"reporters", "population", "enrolled", "anytime"}
+        assert (
+            fact["intervals"].keys() == fact["joint_intervals"].keys() == fact["stderr"].keys() | {"anytime"} == targets
+        )
     assert isinstance(result["consistent"], list)
     assert sum(result["consistent"]) == pytest.approx(1)
     assert result["enrolled"] == 9

@@ -1,0 +1,226 @@
+"""Intervals that are too wide would cover as well: what each is, made of other means; and hostile input."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from fractions import Fraction
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from hush_aggregator.admission import admit
+from hush_aggregator.decode import Block, Decoded
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, categories, estimate
+from hush_aggregator.estimate.anytime import RATES
+from hush_aggregator.estimate.betting import betting_interval
+from hush_aggregator.estimate.bounded import Group, ends
+from hush_aggregator.estimate.bounded import estimate as bounded
+from hush_aggregator.estimate.chernoff import band, chernoff
+from hush_aggregator.estimate.finite import Finite, finite
+from hush_aggregator.estimate.guard import guarded
+from hush_aggregator.estimate.honesty import OK, OUTLIERS, TOO_LITTLE_NOISE, variance_monitor
+from hush_aggregator.estimate.planned import planned_half_width
+from hush_aggregator.estimate.score import enough
+from hush_aggregator.estimate.span import Span
+from hush_aggregator.tally import Tally
+from hush_common.mechanisms import Multilevel, SubsetSelection
+from hush_common.mechanisms.multilevel import best_levels
+from hush_common.refusal import Refusal
+from hush_common.task_file import make_task
+
+
+def multilevel(epsilon: str) -> Multilevel:
+    exact = Fraction(epsilon)
+    return Multilevel(exact, 1 << 20, best_levels(exact))
+
+
+def channel(epsilon: str) -> Finite:
+    return finite(multilevel(epsilon))
+
+
+def exponent(of: Finite, rate: float) -> float:
+    """G by a fine grid of values."""
+    x = np.linspace(0, 1, 4001)
+    p = np.array([np.interp(x, of.nodes, column) for column in of.p.T])
+    top = (rate * of.a).max()
+    return float((np.log(np.exp(rate * of.a - top) @ p) + top - rate * x).max())
+
+
+@pytest.mark.parametrize("n", [1, 30, 1000])
+@pytest.mark.parametrize("epsilon", ["1", "2", "8"])
+def test_chernoffs_bound_is_the_least_over_all_rates(epsilon: str, n: int) -> None:
+    of = channel(epsilon)
+    for side, sign in zip(chernoff(((of, n),), 0.95), (1, -1), strict=True):
+        best = optimize.minimize_scalar(
+            lambda u, sign=sign: (log(40) / n + exponent(of, sign * np.exp(u))) / np.exp(u),
+            bounds=(-9, 9),
+            method="bounded",
+        )
+        assert best.fun * (1 - 1e-5) <= side < best.fun * 1.005
+
+
+@pytest.mark.parametrize("sampling", [False, True])
+@pytest.mark.parametrize("n", [1, 200, 10**6])
+def test_a_band_ends_where_an_independent_root_is(n: int, sampling: bool) -> None:
+    of = channel("2")
+    rates = 4 / of.reach * 2.0 ** (-np.arange(25) / 2)
+    assert rates == pytest.approx(of.fastest * RATES)
+    for side, sign in zip(band(((of, n),), 0.95, sampling=sampling), (1, -1), strict=True):
+        psi = n * (np.array([exponent(of, sign * rate) for rate in rates]) + sampling * rates**2 / 8)
+
+        def excess(d: float, psi: "np.ndarray[tuple[int], np.dtype[np.float64]]" = psi) -> float:
+            logs = rates * d - psi
+            return float(logs.max() + np.log(np.exp(logs - logs.max()).mean()) - log(40))
+
+        root = optimize.brentq(excess, 0, 1e7, xtol=1e-12, rtol=1e-14)
+        assert side == pytest.approx(root / n, rel=1e-6)
+
+
+def test_the_reporters_get_what_two_intervals_of_half_the_error_have_in_common() -> None:
+    of, n = channel("2"), 30
+    counts = tuple(np.rint(n * of.p[len(of.nodes) // 2]).astype(int).tolist())
+    n, given = sum(counts), bounded([Group(of, counts)], Span(), 0.95)
+    center = given.mean or 0.0
+    betting, (above, below) = betting_interval([(of, counts)], 0.975), chernoff(((of, n),), 0.975)
+    assert given.methods[REPORTERS] == "chernoff-betting"
+    assert given.intervals[REPORTERS] == pytest.approx(
+        (max(betting[0], center - above), min(betting[1], center + below))
+    )
+    width = {target: high - low for target, (low, high) in given.intervals.items()}
+    assert width[REPORTERS] < 1.1 * width[POPULATION]
+    assert width[REPORTERS] < 0.8 * sum(chernoff(((of, n),), 0.95))
+
+
+def test_the_switch_to_a_normal_law_knows_the_confidence() -> None:
+    of = channel("2")
+    methods = [bounded([Group(of, (100, 100, 100))], Span(), one).methods[POPULATION] for one in (0.5, 0.95, 0.999)]
+    assert methods == ["student-score", "student-score", "betting"]
+    assert [enough(one) for one in (0.5, 0.95)] == pytest.approx([12, 12], rel=1e-4)
+    assert enough(0.999) == pytest.approx(12 * (3.29053 / 1.96) ** 6, rel=1e-5)
+
+
+def test_the_score_interval_of_one_report_more_than_enough_is_capped_for_the_reporters() -> None:
+    of, n = channel("2"), 4000
+    half = tuple(np.rint(n * (of.p[0] + of.p[-1]) / 2).astype(int).tolist())
+    given = bounded([Group(of, half)], Span(), 0.95)
+    assert given.methods == {
+        REPORTERS: "student-score-capped",
+        POPULATION: "student-score",
+        ANYTIME: "reporters-chernoff-mixture",
+        ANYTIME_POPULATION: "population-chernoff-hoeffding-mixture",
+    }
+    for target, variance in (
+        (REPORTERS, of.variances[1]),
+        (POPULATION, float(np.array(half) @ (of.a - 0.5) ** 2) / (n - 1)),
+    ):
+        low, high = given.intervals[target]
+        assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, n - 1) * sqrt(variance / n), rel=2e-3)
+
+
+def test_two_outputs_of_many_nodes_are_mapped_by_the_last_one() -> None:
+    third = Fraction(1, 3)
+    rows = ((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 2), Fraction(1, 2)), (Fraction(1, 4), Fraction(3, 4)))
+    of = Finite((Fraction(-1, 2), Fraction(3, 2)), rows)
+    low, high = ends([Group(of, (200, 100))], 0.95, POPULATION)
+    exact = stats.binomtest(100, 300).proportion_ci(0.95, "exact")
+    assert (low, high) == pytest.approx((2 * exact.low - 0.5, 2 * exact.high - 0.5), abs=1e-9)
+    assert low < 2 * third - Fraction(1, 2) < high
+
+
+# ---- vectors
+
+
+def test_the_intervals_of_a_vector_hold_jointly_at_the_confidence_they_share() -> None:
+    parts = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xyz"]
+    asked = make_task({"id": "v", "epsilon": "1", "domain": {"kind": "vector", "coordinates": parts}})
+    given = estimate(asked, Tally(900, (200, 100, 150, 150, 50, 250)), 0.95)
+    for fact in given.coordinates:
+        alone = estimate(asked, Tally(900, (200, 100, 150, 150, 50, 250)), 1 - 0.05 / 3).coordinates
+        same = next(one for one in alone if one["name"] == fact["name"])
+        assert fact["joint_intervals"] == {target: pytest.approx(pair) for target, pair in same["intervals"].items()}
+        assert fact["joint_methods"] == fact["methods"]
+
+
+# ---- honesty
+
+
+def test_the_monitor_of_a_variance_allows_four_of_its_deviations() -> None:
+    n, noise = 500, 2.0
+    slack = 4 * sqrt(5 / n)
+    cases = {1 - slack * 1.01: TOO_LITTLE_NOISE, 1 - slack * 0.99: OK}
+    assert {ratio: variance_monitor(n, ratio * noise, noise, 0.0) for ratio in cases} == cases
+    cases = {1 + slack * 0.99: OK, 1 + slack * 1.01: OUTLIERS}
+    assert {ratio: variance_monitor(n, ratio * noise, noise, 0.0) for ratio in cases} == cases
+
+
+def test_categories_under_several_epsilons_are_moved_by_the_farthest_report() -> None:
+    weak, strong = (SubsetSelection(Fraction(epsilon), 3, 1) for epsilon in ("0.5", "4"))
+    for parts in ([weak, strong], [strong, weak]):
+        found = categories.estimate([(one, Tally(60, (20, 20, 20))) for one in parts], "abc", 0.95)
+        assert found.worst_case_bias["1"] == pytest.approx(finite(weak).reach / 120)
+
+
+def test_bits_of_categories_that_do_not_exist_are_refused_before_they_are_counted() -> None:
+    mechanism = SubsetSelection(Fraction(1), 40, 2)
+    assert mechanism.admits((0b11, 0))
+    assert mechanism.admits((1, 1 << 7))
+    assert not mechanism.admits((1, 1 << 8))
+    labels = [f"label {k}" for k in range(40)]
+    task = make_task({"id": "c", "epsilon": "1", "size": 2, "domain": {"kind": "category", "labels": labels}})
+    ids = np.array([b"0" * 16, b"1" * 16], dtype="V16")
+    bodies = np.array([[1, 1 << 7], [1, 1 << 8]], dtype=np.int64)
+    block = Block(task.id, None, task.digest, 0, ids, bodies)
+    judged = admit(Decoded([block], Counter()), {task.id: task}, datetime.now(UTC))
+    assert judged.refused == {(task.id, Refusal.OUT_OF_RANGE): 1}
+    assert [accepted.bodies.tolist() for accepted in judged.accepted] == [[[1, 1 << 7]]]
+
+
+# ---- plans and hostile input
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [("2", 30), ("2", 1000), ("4", 500)])
+def test_a_planned_half_width_is_met_by_reports_in_their_proportions(epsilon: str, n: int) -> None:
+    mechanism = multilevel(epsilon)
+    of = finite(mechanism)
+    for target in (REPORTERS, POPULATION):
+        planned = planned_half_width([(mechanism, n)], target, 0.95)
+        for law in (of.p[0], (of.p[0] + of.p[-1]) / 2):
+            counts = np.floor(n * law).astype(int)
+            counts[0] += n - counts.sum()
+            low, high = ends([Group(of, tuple(counts.tolist()))], 0.95, target)
+            assert (high - low) / 2 <= planned * 1.02
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
+@pytest.mark.parametrize("n", [1, 100, 10**9])
+@pytest.mark.parametrize("epsilons", [("0.000001",), ("50",), ("0.000001", "50"), ("1", "8")])
+def test_hostile_sizes_and_epsilons_fail_no_interval(epsilons: tuple[str, ...], n: int, confidence: float) -> None:
+    domains: list[dict[str, object]] = [
+        {"kind": "bit"},
+        {"kind": "number", "lower": -8e307, "upper": 8e307},
+        {"kind": "category", "labels": [f"label {k}" for k in range(40)]},
+    ]
+    for domain in domains:
+        mechanism = {"mechanism": "multilevel"} if domain["kind"] == "number" else {}
+        offers = {"offers": list(epsilons)} if len(epsilons) > 1 else {}
+        task = make_task({"id": "t", "epsilon": epsilons[-1], "domain": domain, **mechanism, **offers})
+        with guarded():
+            given = estimate(task, equal_reports(task.randomizer, n), confidence)
+        assert not given.failures
+        for found in (given.intervals, *(fact["joint_intervals"] for fact in given.categories)):
+            for target, (low, high) in found.items():
+                assert low < high or (target == REPORTERS and epsilons == ("50",)), "nobody lies at epsilon 50"
+
+
+def equal_reports(randomizer: object, n: int) -> Tally:
+    """Everybody says the same."""
+    parts = getattr(randomizer, "parts", None)
+    if parts is not None:
+        tallies = [equal_reports(part, n) for part in parts]
+        return Tally(n * len(parts), tuple(number for one in tallies for number in (one.n, *one.moments)))
+    if isinstance(randomizer, Multilevel):
+        return Tally(n, (n, *[0] * randomizer.levels))
+    if isinstance(randomizer, SubsetSelection):
+        return Tally(n, (*[n] * randomizer.size, *[0] * (randomizer.categories - randomizer.size)))
+    return Tally(n, (0,))
