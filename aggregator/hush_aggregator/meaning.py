@@ -18,7 +18,7 @@ from hush_common.mechanisms import (
     Single,
 )
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.tables import SHIPPED, shipped_at
+from hush_common.mechanisms.tables import grid, shipped_at
 from hush_common.task import Task
 
 __all__ = ["alternatives", "expected_error", "meaning", "text", "warning"]
@@ -61,7 +61,7 @@ def alternatives(task: Task) -> dict[str, float]:
         return {}
     epsilon = task.epsilon_per_round
     others: list[Single] = [Laplace(epsilon, domain.steps), Multilevel(epsilon, domain.steps, best_levels(epsilon))]
-    if epsilon in SHIPPED:
+    if epsilon >= grid()[0]:
         table = shipped_at(epsilon)
         others.append(Channel(epsilon, domain.steps, table.positions, table.unit, table.weights))
     own = randomizer.worst_variance

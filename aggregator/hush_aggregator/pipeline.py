@@ -19,7 +19,7 @@ from hush_aggregator.store.base import CommitOutcome, Store
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, StoreError, TaskError
 from hush_common.task import Task
-from hush_common.task_file import decode_task
+from hush_common.task_file import decode_task, settled
 from hush_common.topics import (
     ALL_REPORTS,
     ALL_TASKS,
@@ -141,12 +141,18 @@ class Aggregator:
                 self._know(decode_task(payload))
             except TaskError as error:
                 raise StoreError(f"a stored task cannot be read ({error}); was it written by a later hush?") from error
+        self._own = tuple([await self._in_worker(self._settle, task) for task in self._own])
         for task in self._own:
-            if await self._in_worker(self._store.add_task, task) != task.payload:
-                raise TaskError(
-                    "id", f"the store has another task {task.id!r}, and tasks never change; choose another id"
-                )
             self._know(task)
+
+    def _settle(self, task: Task) -> Task:
+        """In the worker: a task of one's own, as it was first stored."""
+        kept = settled(task, self._store.add_task(task))
+        if kept is None:
+            raise TaskError("id", f"the store has another task {task.id!r}, and tasks never change; choose another id")
+        if kept is not task:
+            _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
+        return kept
 
     def _know(self, task: Task) -> None:
         self._known[task.id] = task

@@ -13,7 +13,7 @@ from hush_aggregator.meaning import meaning, text, warning
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, TaskError
 from hush_common.task import Task
-from hush_common.task_file import read_task
+from hush_common.task_file import read_task, settled
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
@@ -59,21 +59,27 @@ def publish(
     if weak := warning(task):
         print(f"hush: {weak}", file=sys.stderr)
     bus = MqttBus(BrokerUrl.parse(broker), identifier=f"hush-task-{secrets.token_hex(6)}")
-    fresh = asyncio.run(_publish(task, bus))
-    print(f"{'published' if fresh else 'already published'}: {task.id}, digest {task.digest.hex()}, at {bus.name}")
+    there = asyncio.run(_publish(task, bus))
+    if there is not None and there is not task:
+        print(
+            f"hush: the draft leaves the mechanism open; it stays what it was published as, {there.mechanism}",
+            file=sys.stderr,
+        )
+    done, task = ("published", task) if there is None else ("already published", there)
+    print(f"{done}: {task.id}, digest {task.digest.hex()}, at {bus.name}")
 
 
-async def _publish(task: Task, bus: "Bus") -> bool:
-    """Publish `task` retained; False if the same bytes are there already.
+async def _publish(task: Task, bus: "Bus") -> Task | None:
+    """Publish `task` retained, unless the same question is there already: then return it as it is there.
 
     Raises:
         TaskError: another task is published under its id.
         BrokerError: the broker is not there, or does not keep the message.
     """
     there = await _retained(task, bus)
-    if there == task.payload:
-        return False
     if there:
+        if (kept := settled(task, there)) is not None:
+            return kept
         raise TaskError(
             "id", f"another task is published as {task.id!r} at {bus.name}, and tasks never change; choose another id"
         )
@@ -82,7 +88,7 @@ async def _publish(task: Task, bus: "Bus") -> bool:
         await session.publish(topic, task.payload, retain=True)
     if await _retained(task, bus) != task.payload:
         raise BrokerError(bus.name, f"did not keep {topic}; allow this user to write it, and retained messages")
-    return True
+    return None
 
 
 async def _retained(task: Task, bus: "Bus") -> bytes | None:

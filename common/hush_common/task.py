@@ -52,6 +52,7 @@ _TYPES: dict[str, tuple[type | UnionType, str]] = {
     "closes": (datetime | None, "an aware datetime, or None"),
     "enrolled": (int | None, "an integer, or None"),
     "payload": (bytes, "bytes"),
+    "chosen": (frozenset, "a frozenset of names"),
 }
 
 
@@ -87,6 +88,8 @@ class Task:
         closes: when the task stops counting reports; None is never.
         enrolled: how many devices were asked, where that is known; it bounds what silence may hide.
         payload: the published bytes, exactly; without them no device can answer.
+        chosen: which of `mechanism` and the names of `parameters` the draft left to hush; see
+            `hush_common.task_file.settled`. Not published, and no part of what makes tasks equal.
 
     Raises:
         TaskError: naming the field and the remedy.
@@ -107,6 +110,7 @@ class Task:
     closes: datetime | None = None
     enrolled: int | None = None
     payload: bytes = field(default=b"", repr=False)
+    chosen: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check_types()

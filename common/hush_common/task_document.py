@@ -77,7 +77,16 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
         round_every=None if every is None else _interval(every),
         **times,
         payload=payload,
+        chosen=_left_open(choice) if draft else frozenset(),
     )
+
+
+def _left_open(choice: _Choice) -> frozenset[str]:
+    """What a draft does not fix, but a version of hush: an upgrade may decide it otherwise, and tables may improve."""
+    stated = {"levels": choice.levels, "size": choice.size, "sampled": choice.sampled}
+    names = {name for name, value in stated.items() if value in (None, ())}
+    names |= {"table"} if choice.table is None or isinstance(choice.table, str) else set()
+    return frozenset(names | {"mechanism"} if choice.name == "auto" else names)
 
 
 def _choice(fields: Fields) -> _Choice:

@@ -3,14 +3,16 @@
 import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 
 from hush_common.codec import unique_object
 from hush_common.errors import TaskError
+from hush_common.mechanisms.parameters import Parameters
 from hush_common.task import Task
 from hush_common.task_document import encode_document, task_of_document
 
-__all__ = ["PAYLOAD_LIMIT", "decode_task", "make_task", "read_task"]
+__all__ = ["PAYLOAD_LIMIT", "decode_task", "make_task", "read_task", "settled"]
 
 PAYLOAD_LIMIT = 64 * 1024
 """Most bytes of a published task."""
@@ -41,7 +43,35 @@ def make_task(document: Mapping[str, object]) -> Task:
     Raises:
         TaskError: naming the field and the remedy.
     """
-    return decode_task(encode_document(task_of_document(document, draft=True)))
+    made = task_of_document(document, draft=True)
+    return replace(decode_task(encode_document(made)), chosen=made.chosen)
+
+
+def settled(task: Task, payload: bytes) -> Task | None:
+    """The task that stands under the id of `task` already, if it asks the same.
+
+    Tasks never change, but what a draft leaves open another version of hush may have decided otherwise: the G of
+    `multilevel`, the table, with `"auto"` the mechanism. Then what was decided first stays, and its reports count.
+
+    Args:
+        task: made from a draft by this version.
+        payload: what is stored or published under its id.
+
+    Returns:
+        `task` itself, or the one in `payload`, or None if that is another one: the draft fixes something else.
+    """
+    if payload == task.payload:
+        return task
+    try:
+        there = decode_task(payload)
+        names = [field.name for field in fields(Parameters)]
+        given = {name: getattr((there if name in task.chosen else task).parameters, name) for name in names}
+        free = "mechanism" in task.chosen and there.mechanism != "laplace"  # which "auto" never meant
+        mechanism = there.mechanism if free else task.mechanism
+        asked = replace(task, mechanism=mechanism, parameters=Parameters(**given), payload=payload)
+    except TaskError:
+        return None
+    return there if asked == there else None
 
 
 def decode_task(payload: bytes) -> Task:

@@ -17,8 +17,8 @@ from hush_common.errors import HushError, OptionError
 from hush_common.figures import exact
 from hush_common.mechanisms import Offers, Single, perturb
 from hush_common.mechanisms.build import assemble, complete
-from hush_common.mechanisms.parameters import MechanismName, Parameters, Table
-from hush_common.mechanisms.tables import SHIPPED, shipped
+from hush_common.mechanisms.parameters import MechanismName, Parameters
+from hush_common.mechanisms.tables import grid, shipped_at
 from hush_common.rng import Rng
 from hush_common.task import Task
 from hush_simulations.audit_views import View, views_of_mechanism, views_of_reports
@@ -65,15 +65,14 @@ def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates
         known = ", ".join(NAMES)
         raise OptionError("MECHANISM", f"{name[:60]!r} is none; there are {known}, or write module:function")
     domain = _domain(chosen, categories, coordinates)
-    parameters = complete(chosen, domain, [epsilon], Parameters(table=_table(epsilon) if chosen == "table" else None))
+    if chosen == "table" and epsilon < grid()[0]:
+        raise OptionError(
+            "--epsilon", f"no table is shipped for {decimal_text(epsilon)}, below {decimal_text(grid()[0])}"
+        )
+    parameters = complete(
+        chosen, domain, [epsilon], Parameters(table=shipped_at(epsilon) if chosen == "table" else None)
+    )
     return _of_hush(chosen, domain, assemble(chosen, domain, [epsilon], parameters), 0, rng)
-
-
-def _table(epsilon: Fraction) -> Table:
-    if epsilon not in SHIPPED:
-        texts = ", ".join(map(decimal_text, SHIPPED))
-        raise OptionError("--epsilon", f"no table is shipped for {decimal_text(epsilon)}; there are {texts}")
-    return shipped(SHIPPED[epsilon])
 
 
 def _domain(name: MechanismName, categories: int, coordinates: int) -> Domain:

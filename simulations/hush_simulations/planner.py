@@ -34,7 +34,7 @@ from hush_common.epsilon import SMALLEST
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.subset_selection import best_size
-from hush_common.mechanisms.tables import SHIPPED, shipped
+from hush_common.mechanisms.tables import grid, grid_point, shipped_at
 from hush_common.mechanisms.vector import best_sampled
 
 __all__ = [
@@ -141,8 +141,6 @@ def epsilon_for(family: Family, target: Target, people: int, error: float, confi
         line = family(epsilon)
         return line is not None and error_of(line, target, people, confidence) <= error * _SLACK
 
-    if family is _table:
-        return next((epsilon for epsilon in sorted(SHIPPED) if enough(epsilon)), None)
     if enough(SMALLEST):
         return SMALLEST
     high = SMALLEST
@@ -225,15 +223,13 @@ def _second_moments(mechanism: Multilevel) -> Iterator[tuple[float, float]]:
         yield x, (r * x * x + (1 - r) * even - (r * x + (1 - r) / 2) ** 2) / r**2 + x * x
 
 
-@lru_cache(maxsize=256)
 def _table(epsilon: Fraction) -> Line | None:
-    name = SHIPPED.get(epsilon)
-    if name is None:
-        return None
-    try:
-        table = shipped(name)
-    except FileNotFoundError:  # named, and not shipped yet
-        return None
+    return None if epsilon < grid()[0] else _table_at(grid_point(epsilon))
+
+
+@lru_cache(maxsize=256)
+def _table_at(epsilon: Fraction) -> Line:
+    table = shipped_at(epsilon)
     channel = Channel(epsilon, GRID_STEPS, table.positions, table.unit, table.weights)
     squares = [Fraction(a, channel.unit) ** 2 for a in channel.positions]
     moments = (

@@ -108,11 +108,7 @@ def _auto(question: Question, lines: list[dict[str, Any]]) -> dict[str, Any]:
         able = [line for line in lines if "reporters" in line and line["mechanism"] != "laplace"]
         return min(able, key=lambda line: Fraction(line["reporters"]), default=lines[0])
     names = {line["mechanism"]: line for line in lines}
-    try:
-        name, _ = choose(question.domain, [question.epsilon])
-    except FileNotFoundError:  # a table that is named, and not shipped yet
-        name = "multilevel"
-    return names[name]
+    return names[choose(question.domain, [question.epsilon])[0]]
 
 
 def _relative(question: Question, line: dict[str, Any], chosen: dict[str, Any]) -> dict[str, float]:

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -18,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 
 from hush_aggregator.intake import MqttBus
+from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.codec import encode_frame, encode_json
 from hush_common.report import Report
@@ -183,7 +184,9 @@ def test_the_last_will_tells_of_a_kill(mosquitto: Mosquitto, tmp_path: Path) -> 
     assert shell("mosquitto_sub", mosquitto.port, "-t", topic, "-C", "1") == "offline\n"
 
 
-def test_a_task_is_published_once_and_never_replaced(mosquitto: Mosquitto, tmp_path: Path) -> None:
+def publisher(mosquitto: Mosquitto, tmp_path: Path) -> Callable[[Mapping[str, object]], tuple[int, str]]:
+    """`hush task publish` of a document: exit code and all that it says."""
+
     def task_publish(document: Mapping[str, object]) -> tuple[int, str]:
         path = tmp_path / "task.json"
         path.write_text(json.dumps(document), encoding="utf-8")
@@ -193,6 +196,35 @@ def test_a_task_is_published_once_and_never_replaced(mosquitto: Mosquitto, tmp_p
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
 
+    return task_publish
+
+
+def test_a_task_stays_as_an_earlier_version_published_and_stored_it(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    task_publish = publisher(mosquitto, tmp_path)
+    draft = {**DOCUMENT, "epsilon": "3", "mechanism": "auto"}
+    before = make_task(draft | {"mechanism": "multilevel", "levels": 3})
+    where = f"heights, digest {before.digest.hex()}, at {mosquitto.url}\n"
+    assert task_publish(draft | {"mechanism": "multilevel", "levels": 3}) == (0, f"published: {where}")
+    code, told = task_publish(draft)
+    assert (code, told.splitlines()[0]) == (0, f"already published: {where}".rstrip())
+    assert "it stays what it was published as, multilevel" in told
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        store.add_task(before)
+    command = [*HUSH, "serve", "--broker", mosquitto.url, "--store", str(tmp_path / "hush.sqlite")]
+    with subprocess.Popen([*command, "--task", str(tmp_path / "task.json")], stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        assert "task heights stays as it was stored: multilevel" in run.stderr.readline()
+        assert "connected" in run.stderr.readline()
+        run.send_signal(signal.SIGINT)
+        assert run.wait(20) == 0
+    retained = shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1")
+    assert retained.encode() == before.payload + b"\n"
+    assert task_publish(draft | {"purpose": "another"})[0] == 2
+    assert task_publish(draft | {"mechanism": "laplace"})[0] == 2
+
+
+def test_a_task_is_published_once_and_never_replaced(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    task_publish = publisher(mosquitto, tmp_path)
     where = f"heights, digest {HEIGHTS.digest.hex()}, at {mosquitto.url}\n"
     assert task_publish(DOCUMENT) == (0, f"published: {where}")
     assert task_publish(DOCUMENT) == (0, f"already published: {where}")

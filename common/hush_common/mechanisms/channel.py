@@ -11,8 +11,8 @@ Estimator. `check` demands sum_y w[j][y]·a[y]·L = T·D·j in integers: the pos
 every level, and by the rounding for every index. Variance at x between two levels: the interpolated second moment
 less x^2; largest at a point that `worst_variance` finds exactly on each cell.
 
-The tables that hush ships come within two percent of the smallest worst-case variance that any epsilon-LDP channel can
-have; `hush_simulations.table_design` is the linear program that made them.
+The tables that hush ships (`hush_common.mechanisms.tables`) come within two percent of the smallest worst-case variance
+that any epsilon-LDP channel can have; `tests/tools/table_design.py` made them, by linear programs.
 Source: Kairouz, Oh and Viswanath 2016 (linear programs over channels); the check is hush's own.
 """
 
@@ -23,6 +23,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from operator import mul
 
 from hush_common.epsilon import certified_exp, decimal_text
 from hush_common.errors import TaskError
@@ -83,14 +84,13 @@ class Channel:
                 raise TaskError(
                     "table.weights", f"row {j} sums to {sum(row)}, row 0 to {self.total}; all must be equal"
                 )
-            moment = sum(w * a for w, a in zip(row, self.positions, strict=True))
+            moment = sum(map(mul, row, self.positions))
             if moment * self.levels != self.total * self.unit * j:
                 raise TaskError("table.weights", f"row {j} is biased: its mean position is not {j}/{self.levels}")
 
     def _check_privacy(self) -> None:
         bound = certified_exp(self.epsilon)[0]
-        for y in range(len(self.positions)):
-            column = [row[y] for row in self.weights]
+        for y, column in enumerate(zip(*self.weights, strict=True)):
             if max(column) * bound.denominator > min(column) * bound.numerator:
                 weights = f"output {y} has weights {min(column)} and {max(column)}"
                 raise TaskError("table.weights", f"{weights}, a ratio above e^{decimal_text(self.epsilon)}")
@@ -145,13 +145,16 @@ class Channel:
             return Decimal(weight) / Decimal(self.total * self.steps)
 
     @cached_property
-    def worst_variance(self) -> float:
+    def exact_worst_variance(self) -> Fraction:
         """The largest variance of one decoded report over all values, on the unit interval."""
-        second = [
-            Fraction(sum(w * a * a for w, a in zip(row, self.positions, strict=True)), self.total * self.unit**2)
-            for row in self.weights
-        ]
-        return float(max(self._peak(second[j], second[j + 1], j) for j in range(self.levels)))
+        squares, whole = [a * a for a in self.positions], self.total * self.unit**2
+        second = [Fraction(sum(map(mul, row, squares)), whole) for row in self.weights]
+        return max(self._peak(second[j], second[j + 1], j) for j in range(self.levels))
+
+    @property
+    def worst_variance(self) -> float:
+        """The same, rounded once."""
+        return float(self.exact_worst_variance)
 
     def _peak(self, low: Fraction, high: Fraction, cell: int) -> Fraction:
         """Max of low + (x·L - cell)(high - low) - x^2 over the cell: a parabola, at its vertex or nearer end."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.rng import Rng
@@ -110,26 +111,36 @@ class Multilevel:
         return (level / self.levels - (1 - self.contrast) / 2) / self.contrast
 
     @cached_property
-    def worst_variance(self) -> float:
+    def exact_worst_variance(self) -> Fraction:
         """The largest variance of one decoded report over all values, on the unit interval."""
-        return _worst_variance(float(self.contrast), float(1 - self.contrast), self.levels)
+        return _worst_variance(self.contrast, 1 - self.contrast, self.levels)
+
+    @property
+    def worst_variance(self) -> float:
+        """The same, rounded once."""
+        return float(self.exact_worst_variance)
 
 
-def _worst_variance(r: float, rest: float, levels: int) -> float:
+_Real = TypeVar("_Real", float, Fraction)
+
+
+def _worst_variance(r: _Real, rest: _Real, levels: int) -> _Real:
     """The largest V(x) over [0, 1] at contrast r, `rest` = 1 - r, in closed form.
 
     On the cell with middle c, r^2·V is a parabola with its vertex at x = 1/2 + (c - 1/2)/r, farther out than c. If the
     vertex is in the cell, that is if |c - 1/2|·2G ≤ r/(1 - r), the largest value in the cell is
     (1 - r)·((c - 1/2)^2 - 1/4 + mu2) + r/4G^2; if not, it is that of the outer end of the cell,
     (1 - r)·(r·(x - 1/2)^2 - 1/4 + mu2). Both rise outwards, so that two candidates are left: the outermost cell with
-    its vertex inside (|c - 1/2|·2G is an integer of the parity of G - 1), and the ends of [0, 1].
+    its vertex inside (|c - 1/2|·2G is an integer of the parity of G - 1), and the ends of [0, 1]. Here
+    mu2 - 1/4 = (G + 2)/12G.
     """
-    second = (2 * levels + 1) / (6 * levels) - 0.25
-    largest = rest * (r / 4 + second)
+    square = levels * levels
+    largest = rest * r / 4 + rest * (levels + 2) / (12 * levels)
     outermost = levels - 1 if r >= rest * (levels - 1) else int(r / rest)
     outermost -= (levels - 1 - outermost) % 2
     if outermost >= 0:
-        largest = max(largest, rest * ((outermost / (2 * levels)) ** 2 + second) + r / (2 * levels) ** 2)
+        inside = rest * (3 * outermost * outermost + square + 2 * levels) / (12 * square) + r / (4 * square)
+        largest = max(largest, inside)
     return largest / r**2
 
 
@@ -138,15 +149,15 @@ def best_levels(epsilon: Fraction) -> int:
     """The G of least worst-case variance; on a tie the smaller. It is 1 up to epsilon = ln 3, then about e^(epsilon/3).
 
     G is tried in ascending order, up to 1024 and while it can be better: V(1) > (1 - r)/12r^2, which rises with G. Each
-    takes a microsecond, by the closed form. The choice is made once, when a task is published, and travels in the
-    task: nobody recomputes it.
+    takes a microsecond, by the closed form in floats; those within 1e-9 of the least are compared in fractions, so that
+    every machine chooses alike. The choice is made once, when a task is published, and travels in the task.
     """
     odds = WEIGHT_OF_TRUTH / weight_of_lie(epsilon)
-    best, least = 1, float("inf")
+    least, about = float("inf"), {}
     for levels in range(1, MOST_LEVELS + 1):
-        if (levels + 1) * (odds + levels) > 12 * least * (odds - 1) ** 2:
+        if (levels + 1) * (odds + levels) > 12.001 * least * (odds - 1) ** 2:
             break
-        worst = _worst_variance((odds - 1) / (odds + levels), (levels + 1) / (odds + levels), levels)
-        if worst < least * (1 - 1e-12):
-            best, least = levels, worst
-    return best
+        about[levels] = _worst_variance((odds - 1) / (odds + levels), (levels + 1) / (odds + levels), levels)
+        least = min(least, about[levels])
+    near = [levels for levels, worst in about.items() if worst <= least * (1 + 1e-9)]
+    return min(near, key=lambda levels: Multilevel(epsilon, 1, levels).exact_worst_variance)

@@ -102,10 +102,10 @@ def best_sticky_levels(epsilon: Fraction, rounds: int) -> int:
     On a tie the smaller, and at most T - 2. It is 1 up to epsilon = 5.28. Like `best_levels`, decided once, by public
     numbers.
     """
-    best, least = 1, float("inf")
-    for levels in range(1, max(min(rounds - 2, MOST_LEVELS), 1) + 1):
-        worst = Multilevel(epsilon / (levels + 1), levels, levels).worst_variance
-        if worst < least * (1 - 1e-12):
+    best, least = 1, Multilevel(epsilon / 2, 1, 1).exact_worst_variance
+    for levels in range(2, min(rounds - 2, MOST_LEVELS) + 1):
+        worst = Multilevel(epsilon / (levels + 1), levels, levels).exact_worst_variance
+        if worst < least:
             best, least = levels, worst
         elif levels > 2 * best + 8:  # the worst variance has one minimum
             break

@@ -270,8 +270,12 @@ def _inserted(bits: int, place: int, bit: int) -> int:
 
 
 def best_size(epsilon: Fraction, categories: int) -> int:
-    """The w of least variance at f = 0. Made once, when a task is published; it travels in the task."""
-    guess = int(categories / (WEIGHT_OF_TRUTH / weight_of_lie(epsilon) + 1))
+    """The w of least variance at f = 0, compared in fractions; on a tie the smaller.
+
+    Made once, when a task is published; it travels in the task.
+    """
+    lie = weight_of_lie(epsilon)
+    guess = categories * lie // (WEIGHT_OF_TRUTH + lie)
     candidates = {1, *range(max(1, guess - 1), min(categories - 1, guess + 2) + 1)}
     best: int = min(sorted(candidates), key=lambda w: _variance_at_zero(SubsetSelection(epsilon, categories, w)))
     return best

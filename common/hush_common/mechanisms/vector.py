@@ -33,7 +33,7 @@ from hush_common.rng import Rng
 __all__ = ["Vector", "best_sampled"]
 
 _FEW = 8
-_EVEN = 1 / 12  # variance of an even spread over the unit interval
+_EVEN = Fraction(1, 12)  # variance of an even spread over the unit interval
 _MOST_SAMPLED = 20
 
 
@@ -136,9 +136,9 @@ def best_sampled(epsilon: Fraction, coordinates: int) -> int:
     It is 1 up to an epsilon of about 5. Made once, when a task is published; it travels in the task.
     """
 
-    def variance(sampled: int) -> float:
+    def variance(sampled: int) -> Fraction:
         part = epsilon / sampled
-        noise = Multilevel(part, GRID_STEPS, best_levels(part)).worst_variance
+        noise = Multilevel(part, GRID_STEPS, best_levels(part)).exact_worst_variance
         return (noise + _EVEN) / sampled
 
     return min(range(1, min(coordinates, _MOST_SAMPLED) + 1), key=variance)

@@ -217,6 +217,25 @@ async def test_a_task_of_ones_own_that_contradicts_the_store_is_an_error(store: 
         await Aggregator(FakeBus(), store, tasks=(HEIGHTS,)).run()
 
 
+async def test_a_stored_task_keeps_what_an_earlier_version_decided_for_the_same_draft(
+    store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    draft = {"id": "heights", "epsilon": "4.2", "domain": NUMBER, "mechanism": "auto"}
+    before = make_task(draft | {"mechanism": "multilevel", "levels": 4})  # to the byte what "auto" meant once
+    assert store.add_task(before) == before.payload
+    bus, now = FakeBus(), make_task(draft)
+    assert now.mechanism == "table"
+    async with running(bus, store, tasks=(now,)):
+        bus.send(TOPIC, *frames(3, before), *frames(2, now))
+        await bus.emptied()
+    assert store.tally(before.digest, 0).n == 3
+    assert store.refusals("heights") == {Refusal.WRONG_DIGEST: 2}
+    assert [bytes_ for topic, bytes_ in bus.published if topic == "hush/v1/tasks/heights"] == [before.payload]
+    assert store.tasks() == [before.payload]
+    assert "task heights stays as it was stored: multilevel" in caplog.text
+
+
 async def test_a_restart_continues_where_it_stopped(store: WatchedStore) -> None:
     bus = FakeBus()
     async with running(bus, store):

@@ -8,7 +8,7 @@ import pytest
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.tables import SHIPPED, choose, shipped
+from hush_common.mechanisms.tables import choose, shipped_at
 from hush_simulations.planner import (
     LARGEST_PLANNED,
     TARGETS,
@@ -80,7 +80,7 @@ def test_one_bit_reports_look_the_same_whatever_the_population_looks_like() -> N
 def mechanism_at(name: str, epsilon: Fraction, steps: int) -> Channel | Multilevel:
     if name == "multilevel":
         return Multilevel(epsilon, steps, best_levels(epsilon))
-    table = shipped(SHIPPED[epsilon])
+    table = shipped_at(epsilon)
     return Channel(epsilon, steps, table.positions, table.unit, table.weights)
 
 
@@ -167,7 +167,7 @@ def test_auto_is_what_a_task_would_get(domain: Domain, epsilon: str) -> None:
 
 
 def test_an_epsilon_without_a_table_has_no_line_for_it() -> None:
-    found = answer(Question(domain=NUMBER, people=500, epsilon=Fraction(7, 10), error=None, confidence=0.95))
+    found = answer(Question(domain=NUMBER, people=500, epsilon=Fraction(3, 10), error=None, confidence=0.95))
     assert [one["mechanism"] for one in found["mechanisms"]] == ["multilevel", "laplace"]
 
 
