@@ -15,7 +15,6 @@ from hush_common.figures import exact, percent_at_most, ratio, significant, whol
 __all__ = ["print_plan"]
 
 _NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
-_FEW = 30
 
 
 def print_plan(found: Mapping[str, Any], console: Console) -> None:
@@ -123,8 +122,9 @@ def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"Epsilon {found['epsilon']}: whoever was 50/50 about a person becomes at most {sure} sure."
     yield "reporters: of those who answer, noise alone. population: of those they are a random sample of."
     yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for the worst values."
-    if _few(found):
-        yield f"Below {_FEW} people the error bars that hush prints are wider than planned here, except laplace's."
+    if "kept_in" in found:
+        kept = exact(found["kept_in"], scale=100)
+        yield f"In {kept} % of samples, whatever the values are, no error bar that hush prints is longer than planned."
 
 
 def _choice(found: Mapping[str, Any]) -> Iterator[str]:
@@ -152,8 +152,3 @@ def _price(found: Mapping[str, Any]) -> str:
         case "epsilon":
             return f"The price of not having to trust the collector: {price} times the epsilon."
     return f"The price of not having to trust the collector: {price} times the error."
-
-
-def _few(found: Mapping[str, Any]) -> bool:
-    counts = [found["people"]] if "people" in found else [line.get("reporters", _FEW) for line in found["mechanisms"]]
-    return min(Fraction(count) for count in counts) < _FEW
