@@ -10,10 +10,11 @@ what normal intervals of the same variance would need, which is nearly what hush
 walks to the nearest place where the error becomes small enough.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import count
-from math import exp, inf, log, sqrt
+from math import exp, inf, isqrt, log, sqrt
 from typing import Literal
 
 from hush_aggregator.estimate.quantiles import normal_quantile
@@ -93,8 +94,10 @@ def epsilon_for(family: Family, target: Target, people: int, error: float, confi
         lines = ((epsilon, family(epsilon)) for epsilon in sorted(SHIPPED))
         enough = (e for e, line in lines if line and error_of(line, target, people, confidence) <= error * _SLACK)
         return next(enough, None)
-    most = next(place for place in count(1) if _epsilon(place) >= LARGEST_PLANNED)
-    guess = _first(by(_normal_error), error, 1, most)
+    most = _place(LARGEST_PLANNED)
+    z = 1.0 if confidence is None else normal_quantile(confidence)
+    usual = min(max(Fraction(2 * z / error) / isqrt(people), SMALLEST), LARGEST_PLANNED)  # noise is about 4/epsilon^2
+    guess = _first(by(_normal_error), error, _place(usual), most)
     place = guess if guess is None else _first(by(error_of), error, guess, most)
     return None if place is None else _epsilon(place)
 
@@ -103,6 +106,11 @@ def _epsilon(place: int) -> Fraction:
     """The numbers of four digits, from the smallest epsilon on, by their place from 1."""
     decade, digits = divmod(place - 1, _DECADE)
     return SMALLEST * Fraction((1000 + digits) * 10**decade, 1000)
+
+
+def _place(epsilon: Fraction) -> int:
+    """Where the first number of four digits that is not below it stands."""
+    return bisect_left(range(1, 9 * _DECADE), epsilon, key=_epsilon) + 1
 
 
 def _first(error: Callable[[int], float], limit: float, guess: int, most: int) -> int | None:

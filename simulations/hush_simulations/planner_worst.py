@@ -171,16 +171,19 @@ def largest_variance(channel: Finite) -> float:
 @lru_cache(maxsize=256)
 def _worst(channel: Finite, mean: float | None) -> tuple[float, _Array]:
     """The mean of the worst values, the given one if any, and which share of them lies at each node."""
-    squares, x = channel.p @ channel.a**2, channel.nodes
-    most, best = -1.0, (0.0, np.eye(len(x))[0])
+    squares, x = (channel.p @ channel.a**2).tolist(), channel.nodes.tolist()
+    most, best = -1.0, (0, 0, 0.0)
     for i, j in combinations_with_replacement(range(len(x)), 2):
         slope = (squares[j] - squares[i]) / (x[j] - x[i]) if i < j else 0.0
-        at = float(min(max(slope / 2 if mean is None else mean, x[i]), x[j]))
-        variance = float(squares[i] + slope * (at - x[i]) - at**2)
+        at = min(max(slope / 2 if mean is None else mean, x[i]), x[j])
+        variance = squares[i] + slope * (at - x[i]) - at**2
         if variance > most and (mean is None or at == mean):
-            share = (at - x[i]) / (x[j] - x[i]) if i < j else 0.0
-            most, best = variance, (at, (1 - share) * np.eye(len(x))[i] + share * np.eye(len(x))[j])
-    return best
+            most, best = variance, (i, j, at)
+    i, j, at = best
+    people = np.zeros(len(x))
+    people[i] = 1 - ((at - x[i]) / (x[j] - x[i]) if i < j else 0.0)
+    people[j] += 1 - people[i] if i < j else 0.0
+    return at, people
 
 
 def _counts(channel: Finite, people: int, mean: float | None, drawn: float = 1.0) -> tuple[float, list[int]]:
