@@ -7,14 +7,15 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from hush_common.epsilon import at_most_sure
 from hush_common.figures import exact, percent_at_most, ratio, significant, whole
+from hush_simulations.wording import say
 
 __all__ = ["print_plan"]
 
 _NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
+_NARROW = 84  # below, there is no room for parameters
 
 
 def print_plan(found: Mapping[str, Any], console: Console) -> None:
@@ -22,10 +23,10 @@ def print_plan(found: Mapping[str, Any], console: Console) -> None:
     if not console.is_terminal:
         console.width = max(console.width, _NARROWEST)
     console.print()
-    console.print(Text(f"  {_heading(found)}", style="bold"), soft_wrap=True)
-    console.print(_table(found))
+    say(console, _heading(found), "bold")
+    console.print(_table(found, narrow=console.width < _NARROW))
     for sentence in _sentences(found):
-        console.print(Text(f"  {sentence}"), soft_wrap=True)
+        say(console, sentence)
     console.print()
 
 
@@ -37,6 +38,8 @@ def _heading(found: Mapping[str, Any]) -> str:
         known.append(f"epsilon {found['epsilon']}")
     if "error" in found:
         known.append(f"an error of {_error(found, found['error'])} {_error_kind(found)}")
+    else:
+        known.append(f"error bars {_error_kind(found)}" if "confidence" in found else "root mean square")
     asked = {"people": "How many people?", "epsilon": "Which epsilon?", "error": "What error?"}[found["unknown"]]
     return f"{asked}  {_domain(found['domain'])}; {', '.join(known)}"
 
@@ -67,24 +70,23 @@ def _is_share(domain: Mapping[str, Any]) -> bool:
     return (domain["lower"], domain["upper"], domain["unit"]) == (0, 1, "")
 
 
-def _table(found: Mapping[str, Any]) -> Table:
+def _table(found: Mapping[str, Any], *, narrow: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=True)
-    for name in ("mechanism", "parameters"):
-        table.add_column(name)
+    for name in ("mechanism",) if narrow else ("mechanism", "parameters"):
+        table.add_column(name, overflow="fold")
     unit = "epsilon" if found["unknown"] == "epsilon" else "people"
     for name in ("reporters", "population", f"times the {unit}"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", min_width=len("people") if name.startswith("times") else len(name))
     for line in found["mechanisms"]:
         chosen = line["mechanism"] == found.get("auto")
         parameters = ", ".join(f"{name} {value}" for name, value in line.get("parameters", {}).items())
         name = line["mechanism"] + (" (auto)" if chosen else "")
-        table.add_row(name, parameters, *_cells(found, line), style="bold" if chosen else "")
+        table.add_row(*(name, parameters)[: 2 - narrow], *_cells(found, line), style="bold" if chosen else "")
     table.add_section()
     for line in found["for_comparison"]:
-        table.add_row(line["mechanism"], "not offered", *_cells(found, line), style="dim")
-    table.add_row(
-        found["trusted_collector"]["mechanism"], "central laplace", *_cells(found, found["trusted_collector"])
-    )
+        table.add_row(*(line["mechanism"], "not offered")[: 2 - narrow], *_cells(found, line), style="dim")
+    trusted = found["trusted_collector"]
+    table.add_row(*(trusted["mechanism"], "central laplace")[: 2 - narrow], *_cells(found, trusted))
     return table
 
 
