@@ -92,8 +92,8 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     confidence = f"{exact(result['confidence'], scale=100)} %"
     for target, interval in result.get("intervals", {}).items():
         yield f"{confidence} {_what(target)}", wording.interval(*interval), _verdict(found["covered"].get(target))
-    for target, reason in result.get("failures", {}).items():
-        yield f"{confidence} {_what(target)}", "none", f"could not be made: {reason.replace('_', ' ')}"
+    if "failures" in result:
+        yield "could not be made", _failures(result), ""
 
 
 def _failures(result: Mapping[str, Any]) -> str:
