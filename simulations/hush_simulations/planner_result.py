@@ -10,16 +10,14 @@ from hush_common.epsilon import decimal_text, posterior
 from hush_common.mechanisms.tables import choose
 from hush_simulations.planner import (
     TARGETS,
-    Family,
     Target,
-    central,
     epsilon_for,
     error_of,
-    offered,
     people_for,
-    references,
     sampling_error,
 )
+from hush_simulations.planner_lines import Family, central, offered, references
+from hush_simulations.planner_worst import KEPT
 
 __all__ = ["Question", "answer"]
 
@@ -132,7 +130,7 @@ def _known(question: Question) -> dict[str, Any]:
         known["error_of_range"] = question.error
     if question.confidence is None:
         return known | {"error_is": "root mean square"}
-    return known | {"error_is": "half-width", "confidence": question.confidence}
+    return known | {"error_is": "half-width", "confidence": question.confidence, "kept_in": KEPT}
 
 
 def _kind(domain: Domain) -> dict[str, Any]:

@@ -7,15 +7,15 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from hush_common.epsilon import at_most_sure
 from hush_common.figures import exact, percent_at_most, ratio, significant, whole
+from hush_simulations.wording import say
 
 __all__ = ["print_plan"]
 
 _NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
-_FEW = 30
+_NARROW = 84  # below, there is no room for parameters
 
 
 def print_plan(found: Mapping[str, Any], console: Console) -> None:
@@ -23,10 +23,10 @@ def print_plan(found: Mapping[str, Any], console: Console) -> None:
     if not console.is_terminal:
         console.width = max(console.width, _NARROWEST)
     console.print()
-    console.print(Text(f"  {_heading(found)}", style="bold"), soft_wrap=True)
-    console.print(_table(found))
+    say(console, _heading(found), "bold")
+    console.print(_table(found, narrow=console.width < _NARROW))
     for sentence in _sentences(found):
-        console.print(Text(f"  {sentence}"), soft_wrap=True)
+        say(console, sentence)
     console.print()
 
 
@@ -38,6 +38,8 @@ def _heading(found: Mapping[str, Any]) -> str:
         known.append(f"epsilon {found['epsilon']}")
     if "error" in found:
         known.append(f"an error of {_error(found, found['error'])} {_error_kind(found)}")
+    else:
+        known.append(f"error bars {_error_kind(found)}" if "confidence" in found else "root mean square")
     asked = {"people": "How many people?", "epsilon": "Which epsilon?", "error": "What error?"}[found["unknown"]]
     return f"{asked}  {_domain(found['domain'])}; {', '.join(known)}"
 
@@ -68,24 +70,23 @@ def _is_share(domain: Mapping[str, Any]) -> bool:
     return (domain["lower"], domain["upper"], domain["unit"]) == (0, 1, "")
 
 
-def _table(found: Mapping[str, Any]) -> Table:
+def _table(found: Mapping[str, Any], *, narrow: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=True)
-    for name in ("mechanism", "parameters"):
-        table.add_column(name)
+    for name in ("mechanism",) if narrow else ("mechanism", "parameters"):
+        table.add_column(name, overflow="fold")
     unit = "epsilon" if found["unknown"] == "epsilon" else "people"
     for name in ("reporters", "population", f"times the {unit}"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", min_width=len("people") if name.startswith("times") else len(name))
     for line in found["mechanisms"]:
         chosen = line["mechanism"] == found.get("auto")
         parameters = ", ".join(f"{name} {value}" for name, value in line.get("parameters", {}).items())
         name = line["mechanism"] + (" (auto)" if chosen else "")
-        table.add_row(name, parameters, *_cells(found, line), style="bold" if chosen else "")
+        table.add_row(*(name, parameters)[: 2 - narrow], *_cells(found, line), style="bold" if chosen else "")
     table.add_section()
     for line in found["for_comparison"]:
-        table.add_row(line["mechanism"], "not offered", *_cells(found, line), style="dim")
-    table.add_row(
-        found["trusted_collector"]["mechanism"], "central laplace", *_cells(found, found["trusted_collector"])
-    )
+        table.add_row(*(line["mechanism"], "not offered")[: 2 - narrow], *_cells(found, line), style="dim")
+    trusted = found["trusted_collector"]
+    table.add_row(*(trusted["mechanism"], "central laplace")[: 2 - narrow], *_cells(found, trusted))
     return table
 
 
@@ -123,8 +124,9 @@ def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"Epsilon {found['epsilon']}: whoever was 50/50 about a person becomes at most {sure} sure."
     yield "reporters: of those who answer, noise alone. population: of those they are a random sample of."
     yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for the worst values."
-    if _few(found):
-        yield f"Below {_FEW} people the error bars that hush prints are wider than planned here, except laplace's."
+    if "kept_in" in found:
+        kept = exact(found["kept_in"], scale=100)
+        yield f"In {kept} % of samples, whatever the values are, no error bar that hush prints is longer than planned."
 
 
 def _choice(found: Mapping[str, Any]) -> Iterator[str]:
@@ -152,8 +154,3 @@ def _price(found: Mapping[str, Any]) -> str:
         case "epsilon":
             return f"The price of not having to trust the collector: {price} times the epsilon."
     return f"The price of not having to trust the collector: {price} times the error."
-
-
-def _few(found: Mapping[str, Any]) -> bool:
-    counts = [found["people"]] if "people" in found else [line.get("reporters", _FEW) for line in found["mechanisms"]]
-    return min(Fraction(count) for count in counts) < _FEW

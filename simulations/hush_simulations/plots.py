@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 _DPI = 160
-_BARS = {"reporters": "of the reporters", "population": "of the population", "anytime": "watched live"}
+_BARS = {
+    "reporters": "of the reporters",
+    "population": "of the population",
+    "anytime": "watched live",
+    "anytime_population": "watched, population",
+    "enrolled": "of all enrolled",
+}
 _TAIL = 0.5  # per cent of the reports on each side that may lie outside the picture of the reports
 _BAR: dict[str, Any] = {"alpha": 0.85, "edgecolor": "white", "linewidth": 0.6}
 _STYLE: dict[Any, Any] = {

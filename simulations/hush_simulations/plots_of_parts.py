@@ -87,7 +87,7 @@ def _shares(
                 "interval": [100 * end for end in facts[place]["intervals"].get("reporters", ())],
                 "truth": truth,
             }
-            if facts
+            if facts and "reporters" in facts[place].get("intervals", {})
             else {}
             for place, truth in zip(chosen, truths, strict=True)
         ],
@@ -135,7 +135,7 @@ def _relative(part: object, bodies: NDArray[np.int64], place: int) -> NDArray[np
 
 def _scaled(found: Mapping[str, Any], place: int, coordinate: Coordinate) -> dict[str, Any]:
     facts = found["result"].get("coordinates")
-    if not facts or "mean" not in facts[place]:
+    if not facts or "reporters" not in facts[place].get("intervals", {}):
         return {}
     return {
         "estimate": _per_cent(facts[place]["mean"], coordinate),

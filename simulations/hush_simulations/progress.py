@@ -74,6 +74,7 @@ def bands(result: Mapping[str, Any]) -> list[Line]:
         return [
             _line(fact["label"], fact["frequency"], fact["joint_intervals"], Wording.share(_error(fact)))
             for fact in frequent
+            if "anytime" in fact.get("joint_intervals", {})
         ]
     if "coordinates" in result:
         drawn = [fact for fact in result["coordinates"] if "anytime" in fact.get("intervals", {})][:_MOST_LINES]

@@ -88,13 +88,18 @@ def covered(result: Mapping[str, Any], truths: Truth, kind: str = "intervals") -
         kind: `"intervals"`, or `"joint_intervals"` of categories.
     """
     intervals: Mapping[str, Sequence[float]] = result.get(kind, {})
-    watched = str(result.get("methods", {}).get(ANYTIME, "")).partition("-")[0]
-    about = {name: watched if name == ANYTIME else name for name in intervals}
+    methods = result.get("methods", {})
+    about = {name: _watched(name, methods) if name.startswith(ANYTIME) else name for name in intervals}
     return {
         name: intervals[name][0] <= truths[target] <= intervals[name][1]
         for name, target in about.items()
         if target in truths
     }
+
+
+def _watched(band: str, methods: Mapping[str, str]) -> str:
+    """The target of a band: its name says it, `anytime_population`, or else its method starts with it."""
+    return band.removeprefix(ANYTIME).removeprefix("_") or str(methods.get(band, "")).partition("-")[0]
 
 
 def errors(estimate: float | None, truths: Truth) -> dict[str, float]:

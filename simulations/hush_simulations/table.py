@@ -16,11 +16,12 @@ from hush_common.figures import exact, fixed, whole
 from hush_common.refusal import Refusal
 from hush_simulations.plan import Outcome
 from hush_simulations.table_of_parts import kind_of, parts_table, rounds_of_parts, verdicts
-from hush_simulations.wording import Wording
+from hush_simulations.wording import Wording, say
 
 __all__ = ["print_table"]
 
 _NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
+_WIDE = 80  # below, remarks stand under their values
 
 
 def print_table(found: Mapping[str, Any], outcome: Outcome, console: Console | None = None) -> None:
@@ -35,17 +36,17 @@ def print_table(found: Mapping[str, Any], outcome: Outcome, console: Console | N
     if not out.is_terminal:
         out.width = max(out.width, _NARROWEST)
     out.print()
-    out.print(Text(f"  {heading(found, outcome)}", style="bold"), soft_wrap=True)
+    say(out, heading(found, outcome), "bold")
     out.print()
     kind = kind_of(found)
     if "rounds" in found:
         out.print(_rounds(found) if kind is None else rounds_of_parts(found["rounds"], kind))
-        out.print(_grid(_costs(found)))
+        out.print(_grid(_costs(found), out.width))
     elif kind is not None:
         out.print(Padding(parts_table(found, kind, out.width), (0, 0, 0, 1)))
-        out.print(_grid(chain(verdicts(found, kind), _costs(found))))
+        out.print(_grid(chain(verdicts(found, kind), _costs(found)), out.width))
     else:
-        out.print(_grid(chain(_answer(found), _costs(found))))
+        out.print(_grid(chain(_answer(found), _costs(found)), out.width))
     out.print()
 
 
@@ -59,14 +60,21 @@ def heading(found: Mapping[str, Any], outcome: Outcome) -> str:
     return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon}, {ways}"
 
 
-def _grid(rows: Iterable[tuple[str, str, str]]) -> Table:
+def _grid(rows: Iterable[tuple[str, str, str]], width: int) -> Table:
+    """Label, value and remark of each row; where that is too wide, the remark below the value."""
+    wide = width >= _WIDE
     grid = Table.grid(padding=(0, 3, 0, 0))
-    grid.add_column(min_width=30)
-    grid.add_column()
-    grid.add_column()
+    grid.add_column(no_wrap=True, min_width=30)
+    for _ in range(1 + wide):
+        grid.add_column()
     for label, value, remark in rows:
-        grid.add_row(f"  {label}", value, _coloured(remark))
+        beside = [Text(value), _coloured(remark)] if wide else [_below(Text(value), _coloured(remark))]
+        grid.add_row(f"  {label}", *beside)
     return grid
+
+
+def _below(value: Text, remark: Text) -> Text:
+    return Text("\n").join(part for part in (value, remark) if part)
 
 
 def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -81,16 +89,22 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "estimate", wording.value(result["mean"]), _error(result, truths, wording)
     if pooled := result.get("pooled"):
         yield "estimate, population", wording.value(pooled["mean"]), "pooled"
+    confidence = f"{exact(result['confidence'], scale=100)} %"
     for target, interval in result.get("intervals", {}).items():
-        what = "band, watched live" if target == ANYTIME else f"interval, {target}"
-        verdict = _verdict(found["covered"].get(target))
-        yield f"{exact(result['confidence'], scale=100)} % {what}", wording.interval(*interval), verdict
+        yield f"{confidence} {_what(target)}", wording.interval(*interval), _verdict(found["covered"].get(target))
     if "failures" in result:
         yield "could not be made", _failures(result), ""
 
 
 def _failures(result: Mapping[str, Any]) -> str:
     return ", ".join(f"{target} ({reason})" for target, reason in result.get("failures", {}).items())
+
+
+def _what(target: str) -> str:
+    """The kind of an interval, by its name in a result."""
+    if not target.startswith(ANYTIME):
+        return f"interval, {target}"
+    return f"band, watched{target.removeprefix(ANYTIME).replace('_', ', ') or ' live'}"
 
 
 def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: Wording) -> str:

@@ -13,9 +13,12 @@ from hush_simulations.wording import Wording
 __all__ = ["kind_of", "parts_table", "rounds_of_parts", "verdicts"]
 
 _DIGITS = 2  # of the standard error: a row has to fit into 80 columns
-_SHORTEST, _FIGURES = 12, 63  # columns of a terminal: for a name at least, and for what stands beside it
+_SHORTEST, _FIGURES = 12, 65  # columns of a terminal: for a name at least, and for what stands beside it
 _MOST_ROWS = 40
 _TARGETS = ("reporters", "population")
+_COLUMNS = ("true", "estimate", "off", *_TARGETS)
+_FEW_COLUMNS = ("true", "estimate", "reporters")
+"""On a narrow terminal; whether the others cover is said below the table all the same."""
 _NAMES = {"categories": "label", "coordinates": "name"}
 
 
@@ -31,12 +34,15 @@ def parts_table(found: Mapping[str, Any], kind: str, width: int) -> Table:
     what = "share in %" if kind == "categories" else "mean of"
     table.add_column(what, no_wrap=True, overflow="ellipsis", max_width=max(_SHORTEST, width - _FIGURES))
     confidence = f"{exact(result['confidence'], scale=100)} %"
-    for name in ("true", "estimate", "off", f"{confidence} reporters", f"{confidence} population"):
-        table.add_column(name, justify="right", no_wrap=True)
+    shown = _COLUMNS if width >= _SHORTEST + _FIGURES else _FEW_COLUMNS
+    for name in shown:
+        title = f"{confidence} {name}" if name in _TARGETS else name
+        table.add_column(title, justify="right", no_wrap=True)
     facts = result.get(kind) or [{}] * len(found["truth"][kind])
     rows = list(zip(facts, *(found[view][kind] for view in ("truth", "covered", "error")), strict=True))
     for place in _shown(rows):
-        table.add_row(*_cells(*rows[place]))
+        first, *cells = _cells(*rows[place])
+        table.add_row(first, *(cell for column, cell in zip(_COLUMNS, cells, strict=True) if column in shown))
     if len(rows) > _MOST_ROWS:
         table.add_row(f"… {len(rows) - _MOST_ROWS} more")
     return table
@@ -49,6 +55,7 @@ def verdicts(found: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, st
     for target, label in (
         *((target, f"{confidence} intervals, {target}") for target in _TARGETS),
         ("anytime", f"{confidence} bands, watched live"),
+        ("anytime_population", f"{confidence} bands, watched, population"),
     ):
         judged = [single[target] for single in singles if target in single]
         if judged:

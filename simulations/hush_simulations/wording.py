@@ -1,16 +1,22 @@
 """Numbers for people: as many digits as their error bar deserves, with the unit."""
 
 import math
+import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
 from hush_common.figures import fixed, significant
 
-__all__ = ["Wording"]
+__all__ = ["Wording", "say"]
 
 _MOST_DECIMALS = 12
 _LARGEST_PLAIN, _DIGITS = 1e9, 6
+_GROUPS, _TIE = re.compile(r"(?<=\d) (?=\d{3}\b)"), "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,16 @@ class Wording:
     def interval(self, lower: float, upper: float) -> str:
         """Both ends with one unit."""
         return f"{self.number(lower)} to {self.value(upper)}"
+
+
+def say(console: Console, words: str, style: str = "") -> None:
+    """Print a sentence: in a pipe on one line, on a terminal broken between words and never inside a number."""
+    lines = [words]
+    if console.is_terminal:
+        whole = _GROUPS.sub(_TIE, words)
+        lines = [line.replace(_TIE, " ") for line in textwrap.wrap(whole, console.width - 4, break_on_hyphens=False)]
+    for line in lines:
+        console.print(Text(f"  {line}", style=style), soft_wrap=True)
 
 
 def _decimals(error: float, digits: int) -> int:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,44 @@ def test_reports_are_kept_as_received_and_without_true_values(tmp_path: Path) ->
     assert text.splitlines()[:2] == ["round,report_id,epsilon,body,decoded", f"0,{0:032x},1,0,120.0"]
     assert "171.25" not in text
     assert "181.5" not in text
+
+
+def changed(outcome: Outcome, **facts: object) -> Outcome:
+    """The same outcome with other facts in its result."""
+    done = outcome.rounds[0]
+    result = {**done.result, **facts}
+    return Outcome(outcome.task, (Round(result, done.reporters, 0, {}, 0.5, done.received),))
+
+
+def test_an_interval_that_could_not_be_made_is_named_and_the_others_stay(tmp_path: Path) -> None:
+    plan, outcome = made_up()
+    sound = {"population": outcome.rounds[0].result["intervals"]["population"]}
+    outcome = changed(outcome, intervals=sound, failures={"reporters": "not_finite"})
+    text = table(plan, outcome)
+    assert "reporters (not_finite)" in row(text, "could not be made")
+    assert "164.00 to 184.00 cm" in row(text, "95 % interval, population")
+    keep(tmp_path, document(plan, outcome, 7), plan, outcome)
+    text = table(plan, changed(outcome, intervals={}, stderr={}))
+    assert "174.00 cm" in row(text, "estimate")
+
+
+def test_further_intervals_are_named_by_what_they_are_about() -> None:
+    plan, outcome = made_up()
+    intervals = outcome.rounds[0].result["intervals"]
+    wider = {"anytime_population": [150.0, 200.0], "enrolled": [160.0, 190.0]}
+    text = table(plan, changed(outcome, intervals=intervals | wider))
+    assert "150.00 to 200.00 cm" in row(text, "95 % band, watched, population")
+    assert "covers the truth" in row(text, "95 % band, watched, population")
+    assert "truth unknown" in row(text, "95 % interval, enrolled")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    stream = io.StringIO()
+    plan, outcome = made_up(clamped=1, rounds=1)
+    print_table(
+        document(plan, outcome, 7), outcome, Console(file=stream, width=width, force_terminal=True, no_color=True)
+    )
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in stream.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    assert any("covers the truth" in line for line in lines)
