@@ -137,7 +137,7 @@ def _head(node: ast.stmt) -> Span:
 
 
 def _walk(node: ast.AST, place: _Place) -> Iterator[tuple[_Place, Node, str]]:
-    for name, field in ast.iter_fields(node):
+    for name, field in ast.iter_fields(_uncast(node)):
         if name in _NO_NUMBERS:
             continue
         inner = place.body(node) if name == "body" else place.inside(node)
@@ -150,11 +150,19 @@ def _walk(node: ast.AST, place: _Place) -> Iterator[tuple[_Place, Node, str]]:
                     yield from _walk(child, inner)
 
 
+def _uncast(node: ast.AST) -> ast.AST:
+    """Without the name of the type that something is taken for."""
+    match node:
+        case ast.Call(func=ast.Name(id="cast"), args=[_, value]):
+            return _copied(node, args=[value])
+    return node
+
+
 def _is_left_alone(node: ast.AST) -> bool:
     match node:
         case ast.Import() | ast.ImportFrom() | ast.JoinedStr() | ast.Expr(value=ast.Constant()):
             return True
-        case ast.Assign(targets=[ast.Name(id="__all__")]):
+        case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.AnnAssign(annotation=ast.Name(id="TypeAlias")):
             return True
     return False
 

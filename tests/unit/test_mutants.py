@@ -36,6 +36,7 @@ def changes(line: str) -> list[str]:
         ("def f():\n    return a", ["a -> None"]),
         ("raise E('a')", ["raise E('a') -> pass"]),
         ("def f(a: 'T' = 1) -> 'T':\n    'what it does'", ["1 -> 2"]),
+        ("x = cast('T', a + b)", ["a + b -> a - b"]),
         ("from a import b", []),
         ("__all__ = ['f']", []),
         ("x = f'{a + 1}'", []),
