@@ -86,6 +86,7 @@ class Server:
         return rows, n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2026])
 def test_a_report_counts_once_however_often_the_aggregator_is_killed(
     mosquitto: Mosquitto, tmp_path: Path, seed: int

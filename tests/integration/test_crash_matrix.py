@@ -160,6 +160,7 @@ async def kill_at(broken: Matrix, step: str, kills: int, moments: random.Random)
             broken.observer.compare(payload)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=soak)])
 @pytest.mark.parametrize("step", STEPS)
 async def test_killed_at_any_step_a_report_is_charged_once_and_counted_once(
@@ -175,6 +176,7 @@ async def test_killed_at_any_step_a_report_is_charged_once_and_counted_once(
         _LOG.info("%s: %d kills, %d reports, %d sent again", step, broken.kills, broken.job.again, again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [20, pytest.param(500, marks=soak)])
 async def test_killed_at_any_microsecond_a_report_is_charged_once_and_counted_once(
     mosquitto: Mosquitto, tmp_path: Path, kills: int
@@ -191,6 +193,7 @@ async def test_killed_at_any_microsecond_a_report_is_charged_once_and_counted_on
         _LOG.info("random moments: %d kills, %d reports, %d sent again", broken.kills, broken.job.again, again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "step", "words"),
     [

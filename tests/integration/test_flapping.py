@@ -34,6 +34,8 @@ from hush_common.errors import BrokerError
 from hush_common.task_file import decode_task
 from hush_simulations.memory import MemoryBroker
 
+pytestmark = pytest.mark.slow
+
 _LOG = logging.getLogger("hush.soak")
 _BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
 _GATEWAYS = 10

@@ -16,6 +16,8 @@ from hush_simulations.runner import simulate
 from hush_simulations.scenario import SCENARIOS
 from hush_simulations.score import covered, score
 
+pytestmark = pytest.mark.slow
+
 RUNS, DEVICES = 200, 200
 LOWER, UPPER = 120.0, 220.0
 

@@ -17,6 +17,8 @@ from hush_simulations.runner import simulate
 from hush_simulations.scenario import SCENARIOS
 from hush_simulations.score import Score, score
 
+pytestmark = pytest.mark.slow
+
 RUNS, DEVICES = 60, 150
 
 Scored = list[tuple[dict[str, Any], Score]]

@@ -9,6 +9,8 @@ from port_programs import Port, hexadecimal, port_of
 
 from hush_common.task_file import decode_task
 
+pytestmark = pytest.mark.slow
+
 SEED = 5
 COUNT = 3000
 REFUSALS = {"malformed", "task", "epsilon"}

@@ -12,6 +12,8 @@ from port_programs import PORTS, compiled
 from hush_common.codec import Frame, decode
 from hush_common.task_file import decode_task
 
+pytestmark = pytest.mark.slow
+
 HEIGHTS = VECTORS["answers"][0]["task"]
 TASK = decode_task(HEIGHTS.encode())
 VALUE = "171.4375"

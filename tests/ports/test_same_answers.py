@@ -10,6 +10,8 @@ import pytest
 from port_cases import cases, reference, vectors
 from port_programs import PORTS, Port, compiled, port_of
 
+pytestmark = pytest.mark.slow
+
 SEED = 2026
 CASES = 1500
 

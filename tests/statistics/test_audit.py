@@ -21,6 +21,8 @@ from hush_simulations.audit_views import View, numeric, views_of_reports
 from hush_simulations.auditing import Measured, audit, audit_coded, default_samples, highest_bound
 from hush_simulations.noise import SeededRng
 
+pytestmark = pytest.mark.slow
+
 CONFIDENCE = 0.99
 FEW = 30_000
 USUAL = default_samples(1)

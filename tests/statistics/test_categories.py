@@ -90,6 +90,7 @@ def test_joint_intervals_cover_all_categories_at_once_and_single_ones_each(n: in
         assert singly.min() >= NOMINAL - ALLOWED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "n"), [(3, 20), (40, 20), (40, 1000), (150, 1000)])
 def test_the_reporters_are_covered_at_every_size(count: int, n: int) -> None:
     asked = task(count, "2")

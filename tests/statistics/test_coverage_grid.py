@@ -10,6 +10,8 @@ from coverage_grid import RUNS, SIZES, Cell, cells
 
 from hush_aggregator.estimate import estimate
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "coverage.md"
 VALID_AT_EVERY_N = {
     "betting", "binomial-inversion", "chernoff", "chernoff-hoeffding", "clopper-pearson", "clopper-pearson-hoeffding",

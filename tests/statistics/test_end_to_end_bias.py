@@ -22,6 +22,8 @@ from hush_common.rng import Rng
 from hush_common.task import Task
 from hush_common.task_file import make_task
 
+pytestmark = pytest.mark.slow
+
 Seeded = Callable[[int], Rng]
 
 REPORTS = 4000

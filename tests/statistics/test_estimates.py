@@ -278,6 +278,7 @@ def simulate(population: str, n: int, epsilon: str, bars: tuple[str, str] = (REP
     return hits / RUNS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_both_intervals_cover_their_targets_whatever_the_values_are(population: str, epsilon: str) -> None:

@@ -154,6 +154,7 @@ def simulated(of: Finite, values: Values, n: int, runs: int = 2000) -> tuple[flo
     return hits[0], hits[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 30, 300])
 @pytest.mark.parametrize("of", MANY)
 def test_more_levels_cover_both_targets_at_any_n(of: Finite, n: int) -> None:
@@ -162,6 +163,7 @@ def test_more_levels_cover_both_targets_at_any_n(of: Finite, n: int) -> None:
         assert min(simulated(of, values, n)) > 0.945 - slack
 
 
+@pytest.mark.slow
 def test_a_t_interval_collapses_where_they_do_not() -> None:
     of = channel("4")
     values = np.zeros((2000, 3))
@@ -228,6 +230,7 @@ def offers(mechanism: str, domain: dict[str, object] = NUMBER, epsilons: tuple[s
     )
 
 
+@pytest.mark.slow
 def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
     asked = offers("laplace")
     assert isinstance(asked.randomizer, Offers)
@@ -254,6 +257,7 @@ def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
     assert given.pooled["weights"]["2"] > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["multilevel", "randomized_response"])
 def test_pooled_bounded_reports_cover_both_targets(mechanism: str) -> None:
     asked = offers(mechanism, NUMBER if mechanism == "multilevel" else {"kind": "bit"})
@@ -348,6 +352,7 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
     assert y == {"name": "y", "n": 0}
 
 
+@pytest.mark.slow
 def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None:
     of, rng, runs, n = channel("1"), np.random.default_rng(11), 4000, 12
     x = np.array([1.0] * 2 + [0.0] * 10)
@@ -363,6 +368,7 @@ def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None
     assert covered / runs > NOMINAL - 4 * sqrt(0.0475 / runs)
 
 
+@pytest.mark.slow
 def test_many_reports_cover_both_targets_by_the_score_interval() -> None:
     of = channel("2")
     assert bounded([Group(of, (200, 200, 200))], Span(), NOMINAL).methods[POPULATION] == "student-score"
@@ -382,6 +388,7 @@ EXTREME: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXTREME)
 @pytest.mark.parametrize("epsilons", [["0.000001"], ["50"], ["0.000001", "50"]])
 @pytest.mark.parametrize("confidence", [1e-300, 0.95, 1 - 2**-53])

@@ -21,6 +21,8 @@ from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse
 from hush_common.task import Task
 from hush_common.task_file import make_task
 
+pytestmark = pytest.mark.slow
+
 Fits = Callable[[ArrayLike, ArrayLike], bool]
 LANGUAGES = ["c", "cpython"]
 NUMBER = {"kind": "number", "lower": 0, "upper": 1}

@@ -17,6 +17,8 @@ from hush_common.mechanisms import Laplace, RandomizedResponse, laplace
 from hush_common.mechanisms.laplace import bernoulli_exp, discrete_laplace
 from hush_common.rng import Rng
 
+pytestmark = pytest.mark.slow
+
 Law = dict[int, Fraction]
 Enumerate = Callable[[Callable[["PathRng"], int], Fraction], tuple[Law, Fraction]]
 Fits = Callable[[ArrayLike, ArrayLike], bool]

@@ -1,4 +1,3 @@
-# ruff: noqa: T201 - a script that prints its progress
 """Quantiles of sums of Laplace noise of mixed scales, by a method that shares nothing with hush's.
 
 `python tests/tools/laplace_mixes.py` writes `laplace_mixes.csv` beside it, in ten minutes or so. Each line has the

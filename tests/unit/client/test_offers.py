@@ -1,6 +1,8 @@
 """Where a task offers several epsilons, the limits of the device choose, or the person; never the value."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -23,10 +25,10 @@ DAILY: dict[str, object] = {"rounds": 2, "round_every": "1d", "opens": "2026-01-
 
 
 @pytest.fixture
-def connection() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
-    return connection
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
+        yield connection
 
 
 def ask(

@@ -39,6 +39,7 @@ def test_any_bytes_decode_to_a_frame_that_encodes_back_or_to_a_refusal(payload: 
         assert frame in {Refusal.MALFORMED, Refusal.UNKNOWN_VERSION}
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
 def test_any_json_value_in_any_field_is_a_report_or_a_refusal(value: object) -> None:
     document = json.loads(encode_json("heights", report()))

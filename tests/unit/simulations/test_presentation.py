@@ -164,6 +164,7 @@ def test_a_huge_number_stays_short() -> None:
     assert wording.value(1.23456789e300) == "1.23457e+300 kg"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "options"),
     [

@@ -1,0 +1,334 @@
+"""Run the tests on mutants: how many small changes of the aggregator's arithmetic does nobody notice?
+
+    cd tests && ../.venv/bin/python -m tools.mutate --module estimate.bounded --sample 40
+
+First every test file is run once on the package as it is, to learn which lines each test reaches and how long it takes.
+Each mutant is then written into a copy of the package, and a process forked from one that has imported the libraries
+runs the tests that reach the changed statement, the fast ones first, to the first failure. What survives is printed,
+and the score of each module over all that are not equivalent (`equivalent_mutants.toml` has those, with reasons). Tests
+marked slow are left out: no change should need a simulation to be seen.
+
+What is known is kept in `out/mutants` and not asked again until the module changes; of survivors, until the tests
+change. The tree is never written to.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import time
+import tomllib
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+from tools.mutants import Mutant, mutants
+from tools.reached import Recorder, Selection
+
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+PACKAGE = ROOT / "aggregator" / "hush_aggregator"
+OUT = ROOT / "out" / "mutants"
+SEARCHED = ("statistics", "unit/aggregator", "unit/simulations")
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
+SEED = 20_250_101
+WARM = (
+    "matplotlib",
+    "mpmath",
+    "numpy",
+    "pydantic",
+    "rich",
+    "scipy.stats",
+    "typer",
+    "hush_common.task",
+)
+
+Reached = dict[str, dict[str, list[int]]]  # test -> module -> lines
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one mutant: `fate` is killed, survived, or untested where no test reaches it."""
+
+    module: str
+    key: tuple[str, str, str, int]
+    fate: str
+    by: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """What each test reaches, and how long it takes (s)."""
+
+    lines: Reached
+    seconds: dict[str, float]
+
+    def tests(self, module: str, mutant: Mutant) -> dict[str, float]:
+        """Those that reach the changed statement; what runs at import is reached by whoever reaches the module."""
+        first, last = mutant.span
+        return {
+            test: self.seconds[test]
+            for test, lines in self.lines.items()
+            if any(mutant.at_import or first <= line <= last for line in lines.get(module, ()))
+        }
+
+
+def main() -> None:
+    options = _options()
+    OUT.mkdir(parents=True, exist_ok=True)
+    for name in WARM:
+        __import__(name)
+    modules = options.module or sorted(_name(path) for path in (PACKAGE / "estimate").glob("*.py"))
+    known = _learn(options.jobs)
+    chosen = [(module, mutant) for module in modules for mutant in _sample(module, options.sample, options.seed)]
+    results = _run(chosen, known, options.jobs)
+    _print(modules, chosen, results)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--module", action="append", help="such as estimate.bounded; all of estimate/ unless given")
+    parser.add_argument("--sample", type=int, default=40, help="mutants a module (40); 0 for all")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--jobs", type=int, choices=(1, 2), default=1)
+    return parser.parse_args()
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def _file(module: str) -> Path:
+    return PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def _sample(module: str, size: int, seed: int) -> list[Mutant]:
+    """The first `size` of a shuffle, so that a larger sample holds every smaller one."""
+    found = mutants(_file(module).read_text("utf-8"))
+    shuffled = random.Random(f"{seed} {module}").sample(found, len(found))
+    return shuffled[: size or None]
+
+
+# What the tests reach
+
+
+def _learn(jobs: int) -> Known:
+    """Run every test file that could matter on the package as it is; some may be known from the last time."""
+    files = [
+        file
+        for folder in SEARCHED
+        for file in sorted((TESTS / folder).glob("test_*.py"))
+        if re.search("hush_aggregator|hush_simulations|coverage_grid|judge", file.read_text("utf-8"))
+    ]
+    common = [*sorted(PACKAGE.rglob("*.py")), *sorted(TESTS.glob("*.py"))]
+    waiting = []
+    for file in files:
+        conftest = file.with_name("conftest.py")
+        made_of = [*common, file, *([conftest] if conftest.exists() else [])]
+        kept = OUT / f"reached-{file.parent.name}-{file.stem}-{_digest(made_of)}.json"
+        waiting.append((file, kept))
+    new = [(file, kept) for file, kept in waiting if not kept.exists()]
+    list(_fork_all([(_recording(file, kept), 1800.0) for file, kept in new], jobs, "reading"))
+    lines: Reached = {}
+    seconds: dict[str, float] = {}
+    for file, kept in waiting:
+        if not kept.exists():
+            sys.exit(f"{file}: its tests do not run; see {OUT}/log-*.txt")
+        told = json.loads(kept.read_text("utf-8"))
+        if told["failed"]:
+            print(f"left out, as they fail on the package as it is: {', '.join(told['failed'])}")
+        lines |= told["lines"]
+        seconds |= told["seconds"]
+    return Known(lines, seconds)
+
+
+def _digest(files: list[Path]) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def _recording(file: Path, kept: Path) -> Callable[[Path], int]:
+    def run(copy: Path) -> int:
+        recorder = Recorder(copy / "hush_aggregator")
+        code = int(pytest.main([*_QUIET, str(file)], plugins=[recorder]))
+        if code in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            kept.write_text(
+                json.dumps({"lines": recorder.lines(), "seconds": recorder.seconds, "failed": recorder.failed}), "utf-8"
+            )
+        return code
+
+    return run
+
+
+# Mutants
+
+
+def _run(chosen: list[tuple[str, Mutant]], known: Known, jobs: int) -> dict[tuple[str, Mutant], Result]:
+    tests = _digest(sorted(TESTS.rglob("*.py")))
+    equivalent = _equivalent()
+    results: dict[tuple[str, Mutant], Result] = {}
+    waiting = []
+    for module, mutant in chosen:
+        file = (
+            OUT
+            / f"{module}-{_digest([_file(module)])}"
+            / (hashlib.sha256(repr(mutant.key).encode()).hexdigest()[:20] + ".json")
+        )
+        file.parent.mkdir(exist_ok=True)
+        kept = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        if any(_is(entry, module, mutant) for entry in equivalent):
+            results[module, mutant] = Result(module, mutant.key, "equivalent", "", 0.0)
+        elif kept and (kept["fate"] == "killed" or kept["tests"] == tests):
+            results[module, mutant] = Result(module, mutant.key, kept["fate"], kept["by"], kept["seconds"])
+        elif reaching := known.tests(module, mutant):
+            waiting.append((module, mutant, reaching, file))
+        else:
+            results[module, mutant] = Result(module, mutant.key, "untested", "", 0.0)
+    work = [(_mutation(module, mutant, reaching), _patience(reaching)) for module, mutant, reaching, _ in waiting]
+    for number, code, seconds in _fork_all(work, jobs, "mutants"):
+        module, mutant, _, file = waiting[number]
+        fate = "survived" if code == pytest.ExitCode.OK else "killed"
+        by = {None: "timeout", 1: "a test"}.get(code, "import")
+        results[module, mutant] = result = Result(module, mutant.key, fate, by, round(seconds, 1))
+        file.write_text(json.dumps(asdict(result) | {"tests": tests}), "utf-8")
+        if fate == "survived":
+            print(f"survived: {_shown(module, mutant)}", flush=True)
+    return results
+
+
+def _patience(reaching: dict[str, float]) -> float:
+    return 60 + 6 * sum(reaching.values())
+
+
+def _mutation(module: str, mutant: Mutant, reaching: dict[str, float]) -> Callable[[Path], int]:
+    def run(copy: Path) -> int:
+        target = copy / "hush_aggregator" / _file(module).relative_to(PACKAGE)
+        target.write_text(mutant.source, "utf-8")
+        files = sorted({test.partition("::")[0] for test in reaching})
+        limit = 20 + 10 * max(reaching.values())
+        return int(pytest.main([*_QUIET, "-x", f"--timeout={limit:.0f}", *files], plugins=[Selection(reaching)]))
+
+    return run
+
+
+# Processes
+
+_QUIET = [
+    "-q",
+    "-m",
+    "not soak and not slow",
+    "-p",
+    "no:cacheprovider",
+    "--tb=line",
+    "--no-header",
+    "--hypothesis-seed=0",
+    f"--rootdir={ROOT}",
+]
+
+
+def _fork_all(
+    work: list[tuple[Callable[[Path], int], float]], jobs: int, what: str
+) -> Iterator[tuple[int, int | None, float]]:
+    """Run each in a fork with a fresh copy of the package; yields number, exit code (None: too slow) and seconds."""
+    running: dict[int, tuple[int, int, float]] = {}
+    free, number, done = list(range(jobs)), 0, 0
+    while number < len(work) or running:
+        while free and number < len(work):
+            slot = free.pop()
+            running[_fork(work[number][0], slot)] = number, slot, time.monotonic()
+            number += 1
+        time.sleep(0.02)
+        for pid, (which, slot, since) in list(running.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            late = time.monotonic() - since > work[which][1]
+            if late and not ended:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            if ended or late:
+                del running[pid]
+                free.append(slot)
+                done += 1
+                if sys.stderr.isatty() or done % 20 == 0 or done == len(work):
+                    print(f"{what}: {done} of {len(work)}", file=sys.stderr, flush=True)
+                yield which, os.waitstatus_to_exitcode(status) if ended else None, time.monotonic() - since
+
+
+def _fork(job: Callable[[Path], int], slot: int) -> int:
+    copy = OUT / f"copy-{slot}"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(PACKAGE, copy / "hush_aggregator", ignore=shutil.ignore_patterns("__pycache__"))
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        log = os.open(OUT / f"log-{slot}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, str(copy))
+        os.environ |= {"PYTHONPATH": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(OUT / "hypothesis")}
+        os.chdir(ROOT)
+        code = job(copy)
+        import hush_aggregator  # noqa: PLC0415 - only here, where it must be the copy
+
+        assert Path(hush_aggregator.__file__).is_relative_to(copy), hush_aggregator.__file__
+    except BaseException:  # noqa: BLE001 - the fork ends here, whatever happened
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+# What is told
+
+
+def _equivalent() -> list[dict[str, object]]:
+    entries: list[dict[str, object]] = tomllib.loads(EQUIVALENT.read_text("utf-8")).get("equivalent", [])
+    return entries
+
+
+def _is(entry: dict[str, object], module: str, mutant: Mutant) -> bool:
+    where, text, change, number = mutant.key
+    changes = entry["changes"]
+    assert isinstance(changes, list)
+    return (
+        (entry["module"], entry["where"], entry["text"]) == (module, where, text)
+        and change in changes
+        and number == entry.get("number", number)
+    )
+
+
+def _shown(module: str, mutant: Mutant) -> str:
+    return f"{_file(module).relative_to(ROOT)}:{mutant.line}: {mutant.change}    [{mutant.text}]"
+
+
+def _print(modules: list[str], chosen: list[tuple[str, Mutant]], results: dict[tuple[str, Mutant], Result]) -> None:
+    for module, mutant in sorted(chosen, key=lambda one: (one[0], one[1].line)):
+        if results[module, mutant].fate in {"survived", "untested"}:
+            print(f"{results[module, mutant].fate}: {_shown(module, mutant)}")
+    total = Counter[str]()
+    for module in [*modules, "all"]:
+        fates = total if module == "all" else Counter(results[one].fate for one in chosen if one[0] == module)
+        total += fates if module != "all" else Counter()
+        asked = fates["killed"] + fates["survived"] + fates["untested"]
+        share = f"{fates['killed'] / asked:.1%}" if asked else "-"
+        rest = f"{fates['untested']} reached by no test, {fates['equivalent']} equivalent"
+        print(f"{module:24} {share:>7}  {fates['killed']:4} of {asked:4} killed, {rest}")
+    for entry in _equivalent():
+        module = str(entry["module"])
+        if not any(_is(entry, module, mutant) for mutant in mutants(_file(module).read_text("utf-8"))):
+            print(f"{EQUIVALENT.name}: {module}: no such mutant any more: {entry['text']}")
+
+
+if __name__ == "__main__":
+    main()
