@@ -136,10 +136,12 @@ class Aggregator:
     async def _load(self) -> None:
         for payload in await self._in_worker(self._store.tasks):
             try:
-                self._know(decode_task(payload))
+                self._know(decode_task(payload, legacy=True))
             except TaskError as error:
                 raise StoreError(f"a stored task cannot be read ({error}); was it written by a later hush?") from error
         for task in self._own:
+            if task.legacy and task.id not in self._known:
+                raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
             if await self._in_worker(self._store.add_task, task) != task.payload:
                 raise TaskError(
                     "id", f"the store has another task {task.id!r}, and tasks never change; choose another id"
@@ -147,6 +149,8 @@ class Aggregator:
             self._know(task)
 
     def _know(self, task: Task) -> None:
+        if task.legacy:
+            _LOG.warning("%s: counted as before, but no device answers 'refuse' any more; ask under a new id", task.id)
         self._known[task.id] = task
         self._mark({task.id})
 
@@ -234,7 +238,8 @@ class Aggregator:
     async def _give_out(self, session: Session) -> NoReturn:
         """Publish the tasks of one's own, then what changes: each task at most once a second, the last change too."""
         for task in self._own:
-            await session.publish(task_topic(task.id), task.payload, retain=True)
+            if not task.legacy:
+                await session.publish(task_topic(task.id), task.payload, retain=True)
         while True:
             await self._changed.wait()
             await self._release_due(session)

@@ -16,8 +16,12 @@ PAYLOAD_LIMIT = 64 * 1024
 """Most bytes of a published task."""
 
 
-def read_task(path: Path) -> Task:
+def read_task(path: Path, *, legacy: bool = False) -> Task:
     """Read a task from a TOML or JSON file, and fix the bytes under which it will be published.
+
+    Args:
+        path: the file.
+        legacy: whether it may be one that is counted already and nobody answers any more: see `Task`.
 
     Raises:
         TaskError: the file is missing, not TOML or JSON, or not a legal task.
@@ -32,20 +36,24 @@ def read_task(path: Path) -> Task:
         document = _json(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise TaskError(str(path), f"cannot be parsed: {error}") from error
-    return make_task(document)
+    return make_task(document, legacy=legacy)
 
 
-def make_task(document: Mapping[str, object]) -> Task:
+def make_task(document: Mapping[str, object], *, legacy: bool = False) -> Task:
     """Validate a task given as a mapping, fill in what has one sensible value, and encode it for publication.
 
     Raises:
         TaskError: naming the field and the remedy.
     """
-    return decode_task(encode_document(task_of_document(document, draft=True)))
+    return decode_task(encode_document(task_of_document(document, draft=True, legacy=legacy)), legacy=legacy)
 
 
-def decode_task(payload: bytes) -> Task:
+def decode_task(payload: bytes, *, legacy: bool = False) -> Task:
     """The task in a retained message. Its digest is that of these very bytes.
+
+    Args:
+        payload: the message.
+        legacy: whether it may be one of before, for an aggregator that has counted it: see `Task`. A device says no.
 
     Raises:
         TaskError: not UTF-8 JSON, too long, a duplicate key, an unknown field, or not a legal task.
@@ -56,7 +64,7 @@ def decode_task(payload: bytes) -> Task:
         document = _json(payload.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise TaskError("task", f"is not JSON: {error}") from error
-    return task_of_document(document, payload=bytes(payload))
+    return task_of_document(document, payload=bytes(payload), legacy=legacy)
 
 
 def _json(text: str) -> dict[str, object]:

@@ -10,12 +10,12 @@ from typing import cast
 
 from hush_aggregator.estimate import bits, bounded, categories, laplace, vectors
 from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.honesty import manski
+from hush_aggregator.estimate.honesty import manski, replacement_bias
 from hush_aggregator.estimate.result import ANYTIME, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import check, split
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
+from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
 from hush_common.task import Task
 
@@ -38,10 +38,24 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
     if tally.n == 0:
         return Estimate(0)
     check(task.randomizer, tally)
-    result = _dispatch(task, tally, confidence)
+    result = _with_replacement(_dispatch(task, tally, confidence), task.domain)
     if task.enrolled is None:
         return result
     return _with_silence(result, task, task.enrolled)
+
+
+def _with_replacement(result: Estimate, domain: Domain) -> Estimate:
+    """Add what reporters without a value may have done to the mean, the frequencies, or each coordinate."""
+    if not isinstance(domain, VectorDomain):
+        return replace(result, replacement_bias=replacement_bias(domain))
+    facts = zip(result.coordinates, domain.coordinates, strict=True)
+    return replace(
+        result,
+        coordinates=[
+            fact | ({"replacement_bias": replacement_bias(coordinate)} if fact["n"] else {})
+            for fact, coordinate in facts
+        ],
+    )
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
