@@ -19,6 +19,7 @@ from hush_client.receipt import Reason, Receipt
 from hush_client.state import State
 from hush_common.codec import Frame, decode
 from hush_common.errors import StateError
+from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
 
@@ -149,6 +150,9 @@ def test_a_task_that_turned_sticky_under_the_same_id_is_another_task(connection:
         "UPDATE memory SET reports = '7'",
         "UPDATE memory SET reports = '['",
         "UPDATE memory SET reports = x'00'",
+        "UPDATE memory SET substitute = -1",
+        "UPDATE memory SET substitute = 1048577",
+        "UPDATE memory SET substitute = 'x'",
         "DELETE FROM charge",
     ],
 )
@@ -172,6 +176,40 @@ async def test_the_memory_outlives_a_restart(tmp_path: Path) -> None:
         await state.close()
         assert len(rows) == 1
     assert sent == sent[:2] * 3
+
+
+def test_a_missing_value_has_the_same_report_in_every_round(connection: sqlite3.Connection) -> None:
+    for day in range(10):
+        rng = RecordingRng()
+        receipt = give(connection, None, ask(day), rng)
+        assert (receipt.status, receipt.value) == ("queued", "replaced")
+        assert rng.draws == (7 if day == 0 else 1)  # four levels, threshold, substitute, id; then the id
+    assert len(set(bodies(connection))) == 1
+    connection.execute("UPDATE memory SET threshold = 0, reports = '[0, 1, 2, 3]', substitute = 1048576")
+    give(connection, None, ask(10))
+    assert bodies(connection)[-1] == (3,)
+
+
+@pytest.mark.parametrize("value", [LOW, 1e9, None])
+def test_a_memory_of_before_gets_its_substitute_with_the_next_answer_whatever_the_value_is(
+    connection: sqlite3.Connection, value: object
+) -> None:
+    give(connection, value, ask())
+    connection.execute("UPDATE memory SET substitute = NULL")
+    draws = []
+    for day in (1, 2, 3):
+        rng = RecordingRng()
+        give(connection, value, ask(day), rng)
+        draws.append(rng.draws)
+    assert draws == [2, 1, 1]
+    (rows,) = connection.execute("SELECT count(*) FROM memory WHERE substitute BETWEEN 0 AND 1048576").fetchone()
+    assert rows == 1
+
+
+def test_a_second_memory_is_never_written_over_the_first(connection: sqlite3.Connection) -> None:
+    give(connection, LOW, ask())
+    with pytest.raises(sqlite3.IntegrityError):
+        memory.keep(connection, "d", "heights", Memory(0, (0, 1, 2, 3), 5))
 
 
 def test_a_bit_has_two_reports_to_remember(connection: sqlite3.Connection) -> None:
