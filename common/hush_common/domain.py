@@ -238,8 +238,6 @@ class VectorDomain(Readable):
                 found = dict(value)  # type: ignore[call-overload]  # a mapping is
                 return [found.get(coordinate.name) for coordinate in self.coordinates]
             numbers = list(value)  # type: ignore[call-overload]  # so is a sequence
-        except KeyboardInterrupt:
-            raise
         except BaseException:  # noqa: BLE001 - whatever its methods raise: a value must not decide
             return nothing
         return numbers if len(numbers) == len(nothing) else nothing

@@ -154,8 +154,6 @@ def grid_index(value: object, lower: float, upper: float, steps: int) -> tuple[i
     """
     try:
         found = _ratio(value)
-    except KeyboardInterrupt:
-        raise
     except BaseException:  # noqa: BLE001 - whatever the methods of a value raise: it must not decide
         return None, False
     if isinstance(found, float):  # NaN or infinite
@@ -192,10 +190,13 @@ def _ratio(value: object) -> tuple[int, int] | float:
 def plain(value: object) -> object:
     """What numpy and pandas wrap, as Python has it: found by name, so that neither is needed."""
     kind = type(value)
-    package = kind.__module__.partition(".")[0]
-    if package == "pandas" and kind.__name__ in ("NAType", "NaTType"):
-        return None
-    return value.tolist() if package == "numpy" and hasattr(kind, "tolist") else value  # type: ignore[attr-defined]
+    try:
+        package = kind.__module__.partition(".")[0]
+        if package == "pandas" and kind.__name__ in ("NAType", "NaTType"):
+            return None
+        return value.tolist() if package == "numpy" and hasattr(kind, "tolist") else value  # type: ignore[attr-defined]
+    except BaseException:  # noqa: BLE001 - as above
+        return value
 
 
 def is_real(value: object) -> bool:

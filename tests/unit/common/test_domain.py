@@ -58,6 +58,7 @@ Real.register(Foreign)
         Decimal("-sNaN123"),
         Foreign(ValueError(SECRET)),
         Foreign(SystemExit(SECRET)),
+        Foreign(KeyboardInterrupt(SECRET)),
         Foreign("170"),
         Foreign(math.nan),
     ],
@@ -66,6 +67,23 @@ Real.register(Foreign)
 def test_what_is_no_number_is_replaced_and_never_an_error(value: object) -> None:
     assert HEIGHTS.check(value) == "replaced"
     assert HEIGHTS.read(value) == HEIGHTS.nothing
+
+
+class Wrapped(float):
+    """Says that it is numpy's, of a module that is none."""
+
+    __module__ = "numpy"
+
+    def tolist(self) -> NoReturn:
+        raise SystemExit(SECRET)
+
+
+class Homeless(float):
+    __module__ = None  # type: ignore[assignment]  # on purpose
+
+
+def test_a_number_that_lies_about_its_origin_is_read_as_the_number_that_it_is() -> None:
+    assert HEIGHTS.read(Wrapped(170)) == HEIGHTS.read(Homeless(170)) == HEIGHTS.read(170)
 
 
 def test_a_number_whose_every_method_raises_is_replaced() -> None:
