@@ -38,6 +38,7 @@ class Asker:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._busy = False
+        self._late = False
 
     async def ask(self, domain: Domain, seconds: float) -> Reading | None:
         """The first usable value of the source, else the last that was read, else None. It never raises.
@@ -69,19 +70,22 @@ class Asker:
         """What the source gives now; None if it gives nothing or fails. What it says then may hold the value."""
         if self._busy:
             return None
-        self._busy = True
+        self._busy, self._late = True, False
         try:
             if inspect.iscoroutinefunction(self._source):
                 return await self._awaited(self._source(), domain)
             reading, rest = await aside(partial(self._called, domain))
             return reading if rest is None else await self._awaited(rest, domain)
         except BaseException:  # noqa: BLE001 - our own cancellation, too: then nobody looks at the result
+            self._late = True
             return None
 
     def _called(self, domain: Domain) -> tuple[Reading | None, Awaitable[object] | None]:
         """In the thread: the value, read here, where its methods may take their time; or what to await."""
         try:
             value = self._source()
+            if self._late and inspect.iscoroutine(value):
+                value.close()  # nobody will await it, and Python would say so
             return (None, value) if inspect.isawaitable(value) else (_read(domain, value), None)
         finally:
             self._busy = False

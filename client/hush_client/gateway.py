@@ -159,7 +159,7 @@ class Gateway:
 
         Args:
             task_id: id of a published task.
-            values: the private value of each device, by its name.
+            values: the private value of each device, by its name; None for one that has none now.
             timeout: as `report` has it.
             epsilon: as `report` has it.
 

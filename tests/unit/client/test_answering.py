@@ -24,7 +24,7 @@ from hush_common.topics import task_topic
 if TYPE_CHECKING:
     from hush_client.desk import Desk
 
-SOON = 0.05  # seconds that a source has
+SOON, LATER = 0.1, 0.7  # seconds that a source has
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "3"}
 
@@ -114,9 +114,9 @@ async def test_a_source_that_blocks_runs_in_a_thread_of_its_own_and_an_async_one
     threads: set[str] = set()
     broker, source = FakeTransport(), Source(172.0)
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("a", "heights", source, source_timeout=SOON)
-        g.answer("b", "heights", read, source_timeout=SOON)
-        g.answer("c", "heights", lambda: read(), source_timeout=SOON)  # noqa: PLW0108 - a call that gives a coroutine
+        g.answer("a", "heights", source, source_timeout=LATER)
+        g.answer("b", "heights", read, source_timeout=LATER)
+        g.answer("c", "heights", lambda: read(), source_timeout=LATER)  # noqa: PLW0108 - a call that gives a coroutine
         await until(lambda: len(broker.arrived) == 3)
     here = threading.current_thread().name
     assert here not in source.threads
@@ -169,7 +169,7 @@ async def test_a_source_that_fails_or_has_no_value_is_asked_again_and_its_first_
     broker, receipts = FakeTransport(), list[Receipt]()
     source = Source(ValueError("172.25 is what I measured"), None, "172.25", float("nan"), 172.25)
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", source, source_timeout=0.5, told=receipts.append)
+        g.answer("d", "heights", source, source_timeout=LATER, told=receipts.append)
         await until(lambda: broker.arrived)
         assert (await g.ledger("d")).spent == 1
     assert source.calls == 5
@@ -187,21 +187,23 @@ async def test_a_source_that_never_has_a_value_is_answered_for_all_the_same(
         g.answer("d", "heights", source, source_timeout=SOON, told=receipts.append)
         await until(lambda: broker.arrived)
         assert (await g.ledger("d")).spent == 1
-    assert source.calls > 1
     assert [receipt.value for receipt in receipts] == ["replaced"]
 
 
 async def test_a_source_may_be_left_out_where_its_maker_says_that_its_absence_tells_nothing(
     tmp_path: Path, clock: Clock
 ) -> None:
-    broker, skipped, answered = FakeTransport(), Source(*[None] * 40, 172.0), Source(float("nan"))
+    def sensor() -> float | None:
+        return 172.0 if power.is_set() else None
+
+    broker, power, broken = FakeTransport(), threading.Event(), Source(float("nan"))
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("a", "heights", skipped, source_timeout=SOON, absent="skip")
-        g.answer("b", "heights", answered, source_timeout=SOON, absent="skip")  # it is there, and broken
+        g.answer("a", "heights", sensor, source_timeout=SOON, absent="skip")
+        g.answer("b", "heights", broken, source_timeout=SOON, absent="skip")  # it is there
         await until(lambda: len(broker.arrived) == 1)
-        assert (await g.ledger("a")).spent == 0
+        assert [(await g.ledger(device)).spent for device in "ab"] == [Fraction(0), Fraction(1)]
+        power.set()
         await until(lambda: len(broker.arrived) == 2)
-    assert skipped.calls > 40
 
 
 async def test_a_source_that_hangs_is_not_asked_again_and_keeps_nobody_waiting(tmp_path: Path, clock: Clock) -> None:
@@ -247,7 +249,7 @@ async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and
     values: list[float] = []
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", measure, source_timeout=SOON)
+        g.answer("d", "heights", measure, source_timeout=LATER)
         await until(lambda: values)
         await until(lambda: g.tasks()["heights"].epsilon != 1)
         assert (await g.report("d", "heights", 172.0)).reason == "task_changed"
@@ -268,11 +270,11 @@ async def test_a_budget_that_is_spent_while_the_source_is_asked_is_not_spent_twi
     broker = FakeTransport()
     broker.retained[task_topic("second")] = make_heights(id="second")
     async with gateway(broker, tmp_path, clock, policy=Policy(lifetime=Fraction(1))) as g:
-        g.answer("d", "heights", measure, source_timeout=SOON)
+        g.answer("d", "heights", measure, source_timeout=LATER)
         await until(lambda: asked)
         broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))  # wakes it: it would answer again
         await until(lambda: g.tasks()["heights"].epsilon != 1)
-        g.answer("witness", "heights", Source(172.0), source_timeout=SOON)
+        g.answer("witness", "heights", Source(172.0), source_timeout=LATER)
         await until(lambda: len(broker.arrived) == 2)
         assert (await g.ledger("d")).spent == 1
         assert (await g.ledger("witness")).spent == Fraction(1, 2)
@@ -344,7 +346,7 @@ async def test_a_source_may_answer_a_task_of_any_domain(
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "any", source, source_timeout=SOON)
         await until(lambda: broker.arrived)
-    assert source.calls == 1
+    assert source.calls >= 1
 
 
 async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tmp_path: Path) -> None:

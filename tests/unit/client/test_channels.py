@@ -4,6 +4,7 @@ Sources are watched in virtual time: whatever one does, all that can be seen fro
 """
 
 import asyncio
+import gc
 import logging
 import sqlite3
 import subprocess
@@ -155,6 +156,15 @@ def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path
     assert str(SECRET) not in str(seen)
 
 
+def test_a_source_without_a_value_is_asked_every_second_until_its_time_is_over(tmp_path: Path) -> None:
+    async def shy() -> None:
+        asked.append(asyncio.get_running_loop().time())
+
+    asked: list[float] = []
+    watched(shy, tmp_path)
+    assert [round(moment) for moment in asked] == list(range(11))
+
+
 async def hasty(self: Answering, task: Task) -> Receipt:
     """Planted: the source is asked first, and then the moment is fixed."""
     reading = await self._asker.ask(task.domain, self._source_timeout)
@@ -234,6 +244,22 @@ async def test_a_source_that_ends_its_thread_is_answered_for_in_silence(
         await until(lambda: broker.arrived)
     printed = capfd.readouterr()
     assert printed.out + printed.err == ""
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_source_that_is_late_with_something_to_await_leaves_no_trace(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def give() -> Awaitable[object]:
+        asked.wait(0.3)
+        return at_once()
+
+    broker = FakeTransport()
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        gateway.answer("d", "heights", give, source_timeout=0.05)
+        await until(lambda: broker.arrived)
+        await asyncio.sleep(0.4)
+        gc.collect()  # where Python would say that nobody has awaited it
 
 
 HANGING = """
