@@ -58,8 +58,8 @@ async def main(directory: Path) -> dict[str, object]:
     name = await state.run(device_name)
     policy, topic = Policy(sticky=True), report_topic(task.id, name)
     for asked, value, day in ((task, 172.0, 1), (habit, True, 1), (habit, True, 2)):
-        question = Question(name, asked, value, topic, policy, datetime(2026, 1, day, tzinfo=UTC))
-        await state.run(partial(answer, question=question, rng=SystemRng()))
+        question = Question(name, asked, topic, policy, datetime(2026, 1, day, tzinfo=UTC))
+        await state.run(partial(answer, question=question, value=asked.domain.read(value), rng=SystemRng()))
     await state.close()
     state = await State.open(directory)
     entries = await state.run(partial(outbox.page, after=0, limit=10))

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from port_programs import hexadecimal
 
+from hush_client.decision import Decision
+from hush_client.draw import draw
 from hush_client.report_cli import parse_value
 from hush_common.codec import encode_frame, encode_json
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
-from hush_common.errors import DomainError
-from hush_common.mechanisms import perturb
-from hush_common.report import Report
 from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_common.task_file import decode_task, make_task
@@ -29,8 +28,9 @@ VECTORS = json.loads((Path(__file__).parent / "vectors" / "v1" / "answers.json")
 """Tasks, values and random bytes, and the reports that they make."""
 
 EPSILONS = ["0.000001", "1e-6", "1", "50", "5e1", "0.5", "1.098613", "0.123456789012345678", "3.3e-5", "007", "49.999"]
-EDGES = ["0", "-0", "1e400", "-1e999", "1e-999", "5e-324", "2.5e-324", ".5", "5.", "+1", "1.7976931348623157e308"]
-NO_NUMBERS = ["", ".", "e5", "1e", "0x1", "nan", "inf", "1_0", " 1", "1,5", "--1", "1e1000", "9" * 101]
+EDGES = ["0", "-0", "1e-999", "5e-324", "2.5e-324", ".5", "5.", "+1", "1.7976931348623157e308"]
+BEYOND = ["1e400", "-1e999", "1e1000", "-1e999999999", "inf", "+INF", "-Infinity", "1.7976931348623159e308", "0e99999"]
+NO_NUMBERS = [None, "", ".", "e5", "1e", "0x1", "nan", "-nan", "infinite", "1_0", " 1", "1,5", "--1", "1e+", "9" * 101]
 
 
 class ScriptEndsError(Exception):
@@ -52,17 +52,18 @@ class Script(SystemRng):
 
 @dataclass(frozen=True)
 class Case:
-    """One answer to be made: the task, the value as typed, and the random bytes."""
+    """One answer to be made: the task, the value as typed or None, and the random bytes."""
 
     task: Task
-    value: str
+    value: str | None
     data: bytes
     now: int = 0
     sender: str = "dev:1@x.y_z-0"
 
     @property
     def order(self) -> str:
-        words = [hexadecimal(self.value), hexadecimal(self.task.payload), hexadecimal(self.data)]
+        value = "none" if self.value is None else hexadecimal(self.value)
+        words = [value, hexadecimal(self.task.payload), hexadecimal(self.data)]
         return " ".join([f"answer 50 {self.now}", self.sender, *words])
 
 
@@ -70,14 +71,12 @@ def reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
     """The outcome by the Python client. (Whether a task is open is asked elsewhere: its round is taken to be 0.)"""
     task, rng = case.task, Script(case.data)
     monkeypatch.setattr("hush_common.rng.token_bytes", rng.token_bytes)
+    reading = task.domain.read(None if case.value is None else parse_value(task.domain, case.value))
     try:
-        index = task.domain.index(parse_value(task.domain, case.value))
-        report = Report.new(task.digest, 0, perturb(task.randomizer, index, rng), rng)
-    except DomainError:
-        return "value"
+        report = draw(Decision(task, round=0, offer=0, cost=task.epsilon), reading, rng).report
     except ScriptEndsError:
         return "random"
-    facts = [report.digest.hex(), report.id.hex(), report.body[0], int(index.clamped), len(rng.data)]
+    facts = [report.digest.hex(), report.id.hex(), report.body[0], reading.became, len(rng.data)]
     texts = [report_topic(task.id, case.sender), encode_frame((report,)).hex(), encode_json(task.id, report).decode()]
     return " ".join(["ok", *map(str, [*facts, *texts])])
 
@@ -96,19 +95,19 @@ def some_task(source: random.Random) -> Task:
     if kind == "randomized_response":
         return make_task({"id": "a-bit", "epsilon": epsilon, "domain": {"kind": "bit"}, "title": 'say "ja\\"'})
     lower, upper = source.choice([(0.0, float(GRID_STEPS)), sorted((some_number(source), some_number(source)))])
-    outside = source.choice(["clamp", "clamp", "refuse"])
-    bounds = {"kind": "number", "lower": lower, "upper": upper if upper > lower else 1e308, "outside": outside}
+    bounds = {"kind": "number", "lower": lower, "upper": upper if upper > lower else 1e308}
     levels = {"levels": source.choice([1, 2, 3, 7, 1024])} if kind == "multilevel" else {}
     return make_task({"id": "n", "epsilon": epsilon, "mechanism": kind, "domain": bounds, "purpose": "é" * 9, **levels})
 
 
-def some_value(source: random.Random, task: Task) -> str:
+def some_value(source: random.Random, task: Task) -> str | None:
     if task.mechanism == "randomized_response":
-        return source.choice(["yes", "no", "true", "false", "1", "0", "maybe", "2", ""])
+        return source.choice(["yes", "no", "true", "false", "1", "0", "maybe", "2", "", None])
     lower, upper = Fraction(task.domain.lower), Fraction(task.domain.upper)  # type: ignore[union-attr]  # a number
     place = Fraction(source.randrange(2 * GRID_STEPS + 1), 2 * GRID_STEPS)  # grid points, and ties between them
     inside = repr(float(lower + place * (upper - lower)))
-    return source.choice([inside, inside, inside, repr(some_number(source)), source.choice(EDGES + NO_NUMBERS)])
+    odd = source.choice([*EDGES, *BEYOND, *NO_NUMBERS])
+    return source.choice([inside, inside, inside, repr(some_number(source)), odd])
 
 
 def some_bytes(source: random.Random, task: Task) -> bytes:

@@ -52,7 +52,7 @@ def serve(
     settings = Settings.read(
         {"broker": broker, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
     )
-    tasks = [read_task(path) for path in settings.tasks]
+    tasks = [read_task(path, legacy=True) for path in settings.tasks]
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     bus = MqttBus(settings.broker, f"hush-aggregator-{settings.name}", status=status_topic(settings.name))

@@ -110,17 +110,17 @@ def text(task: Task) -> str:
 
 def _question(task: Task) -> str:
     match task.domain:
-        case CategoryDomain(labels=labels):
-            return f"one of {len(labels)}: {_shortened(labels)}"
+        case CategoryDomain(labels=labels, other=other):
+            rest = "" if other is None else f"; what is none of them counts as {other}"
+            return f"one of {len(labels)}: {_shortened(labels)}{rest}"
         case VectorDomain(coordinates=coordinates):
             return f"{len(coordinates)} numbers: {_shortened([coordinate.name for coordinate in coordinates])}"
         case NumberDomain() as domain:
             pass
         case _:
             return "yes or no"
-    outside = "moved to the nearer bound" if domain.outside == "clamp" else "refused"
     bounds = f"{exact(domain.lower)} to {exact(domain.upper)} {domain.unit}".rstrip()
-    return f"a number from {bounds}; outside values are {outside}"
+    return f"a number from {bounds}; outside values are moved to the nearer bound"
 
 
 def _instead(task: Task) -> str:

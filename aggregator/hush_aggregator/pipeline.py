@@ -138,7 +138,7 @@ class Aggregator:
     async def _load(self) -> None:
         for payload in await self._in_worker(self._store.tasks):
             try:
-                self._know(decode_task(payload))
+                self._know(decode_task(payload, legacy=True))
             except TaskError as error:
                 raise StoreError(f"a stored task cannot be read ({error}); was it written by a later hush?") from error
         self._own = tuple([await self._in_worker(self._settle, task) for task in self._own])
@@ -147,6 +147,8 @@ class Aggregator:
 
     def _settle(self, task: Task) -> Task:
         """In the worker: a task of one's own, as it was first stored."""
+        if task.legacy and task.id not in self._known:
+            raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
         kept = settled(task, self._store.add_task(task))
         if kept is None:
             raise TaskError("id", f"the store has another task {task.id!r}, and tasks never change; choose another id")
@@ -155,6 +157,8 @@ class Aggregator:
         return kept
 
     def _know(self, task: Task) -> None:
+        if task.legacy:
+            _LOG.warning("%s: counted as before, but no device answers 'refuse' any more; ask under a new id", task.id)
         self._known[task.id] = task
         self._releasing.mark({task.id})
 
@@ -237,7 +241,8 @@ class Aggregator:
     async def _give_out(self, session: Session) -> NoReturn:
         """Publish the tasks of one's own, then the estimates that change."""
         for task in self._own:
-            await session.publish(task_topic(task.id), task.payload, retain=True)
+            if not task.legacy:
+                await session.publish(task_topic(task.id), task.payload, retain=True)
         await self._releasing.serve(session)
 
     async def _counted(self, task_id: str) -> Counted:

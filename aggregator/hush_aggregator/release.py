@@ -78,6 +78,7 @@ def _figures(estimate: Estimate) -> dict[str, Any]:
         "winsorised": estimate.winsorised,
         "manski": None if estimate.manski is None else list(estimate.manski),
         "worst_case_bias": dict(estimate.worst_case_bias),
+        "replacement_bias": dict(estimate.replacement_bias),
         "monitor": estimate.monitor,
         "failures": dict(estimate.failures),
     }

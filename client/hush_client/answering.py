@@ -1,23 +1,28 @@
-"""Answers from a source: in each round that is open, the value is asked for once, and only when it may be answered."""
+"""Answers from a source: in each round that is open, decided first, and only then is anybody asked for a value."""
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Literal
 
+from hush_client.asking import Asker, Source
 from hush_client.catalogue import Catalogue
+from hush_client.desk import Desk
 from hush_client.receipt import Reason, Receipt
 from hush_client.schedule import Clock
-from hush_common.errors import DomainError, StateError, TaskError
+from hush_common.errors import StateError, TaskError
 from hush_common.task import Task
 
-__all__ = ["Answering", "Source"]
+__all__ = ["Absent", "Answering", "Told"]
 
 _LOG = logging.getLogger(__name__)
 
-Source = Callable[[], object] | Callable[[], Awaitable[object]]
-"""Gives the value of now, or None where there is none. One that is not async runs in a worker thread."""
+Absent = Literal["answer", "skip"]
+"""What becomes of a round in which a source had nothing at all to give."""
+
+Told = Callable[[Receipt], object]
+"""Is told of every answer, in memory."""
 
 _FIRST_RETRY = 60.0
 _LONGEST_RETRY = 3600.0
@@ -30,16 +35,20 @@ _PASSING = (Reason.OUTBOX_FULL, Reason.NOT_OPEN)
 class Answering:
     """One source of one device for one task, for as long as the gateway is open.
 
-    A round is settled by an answer or by a refusal that nothing ends. A source that fails or has no value is asked
-    again after a minute, and then ever more rarely; the log says so, and never what the value was.
+    Each round goes the same way, whatever the source does: decide, and fix when the report will leave; ask, and ask
+    again, until the time of the source is over; draw, store, and send at the moment that was fixed. So neither the log
+    nor what is stored nor the network tells whether there was a value, how late it came, or what became of it.
 
     Args:
         task_id: which task; it need not be published yet.
         source: where its values come from.
-        preview: why an answer would not be stored now; None if it would.
-        store: answers, unless something has come between.
+        device: whose answer it is.
+        source_timeout: seconds that the source has in each round.
+        desk: where the question is decided, before the source is asked, and the answer stored.
         catalogue: the tasks.
         clock: the clock of the wall.
+        absent: `"skip"` leaves a round out in which the source gave None or failed: a choice of who makes the device.
+        told: called with each receipt.
     """
 
     def __init__(
@@ -47,17 +56,23 @@ class Answering:
         task_id: str,
         source: Source,
         *,
-        preview: Callable[[Task], Awaitable[Receipt | None]],
-        store: Callable[[Task, object], Awaitable[tuple[Receipt, int | None]]],
+        device: str,
+        source_timeout: float,
+        desk: Desk,
         catalogue: Catalogue,
         clock: Clock,
+        absent: Absent = "answer",
+        told: Told | None = None,
     ) -> None:
         self._task_id = task_id
-        self._source = source
-        self._preview = preview
-        self._store = store
+        self._asker = Asker(source)
+        self._device = device
+        self._source_timeout = source_timeout
+        self._desk = desk
         self._catalogue = catalogue
         self._clock = clock
+        self._absent = absent
+        self._told = told
         self._settled: tuple[bytes, int] | None = None
         self._tried: tuple[bytes, int] | None = None
         self._retry = _FIRST_RETRY
@@ -90,8 +105,8 @@ class Answering:
 
     async def _attempt(self, task: Task, round_: int) -> None:
         try:
-            receipt = await self._preview(task) or await self._ask(task)
-        except (DomainError, StateError, _NoValueError) as error:
+            receipt = await self._answer(task)
+        except (StateError, _NotNowError) as error:
             self._try_later(str(error))
             return
         if receipt.reason in _PASSING:
@@ -100,18 +115,23 @@ class Answering:
         self._settled = task.digest, round_
         outcome = receipt.status if receipt.reason is None else f"refused: {receipt.reason.meaning}"
         _LOG.info("%s, round %d: %s", task.id, round_, outcome)
+        if self._told is not None:
+            _tell(self._told, receipt)
 
-    async def _ask(self, task: Task) -> Receipt:
-        try:
-            value = await _value(self._source)
-        except Exception as error:  # noqa: BLE001 - whatever an application raises; see below
-            # Neither the message nor the chain: what a source says may hold the value.
-            raise _NoValueError(f"its source raised {type(error).__name__}") from None
-        if value is None:
-            raise _NoValueError("its source has no value")
+    async def _answer(self, task: Task) -> Receipt:
+        loop = asyncio.get_running_loop()
+        question, patience, due = self._desk.ask_a_source(task, self._device, self._source_timeout)
+        until = loop.time() + patience
+        receipt = await self._desk.admit(question)
+        if receipt.status != "queued":
+            return receipt
+        reading = await self._asker.ask(task.domain, until - loop.time())
+        await asyncio.sleep(until - loop.time())  # whenever the value came, if one came
         if self._catalogue.tasks().get(task.id) is not task:
-            raise _NoValueError("it was changed or withdrawn while its source was asked")
-        receipt, _ = await self._store(task, value)
+            raise _NotNowError("it was changed or withdrawn while its source was asked")
+        if reading is None and self._absent == "skip":
+            raise _NotNowError("its source has nothing, and is to be left out then")
+        ((receipt, _),) = await self._desk.store([(question, reading or task.domain.nothing)], due)
         return receipt
 
     def _try_later(self, why: str) -> None:
@@ -132,12 +152,12 @@ class Answering:
         return max(pause, 0.01)
 
 
-class _NoValueError(Exception):
-    """There is nothing to answer with now; the message says why, and holds no value."""
+class _NotNowError(Exception):
+    """An answer that was admitted is not given now, and why: because of a source only where `absent` says so."""
 
 
-async def _value(source: Source) -> object:
-    if inspect.iscoroutinefunction(source):
-        return await source()
-    value = await asyncio.to_thread(source)
-    return await value if inspect.isawaitable(value) else value
+def _tell(told: Told, receipt: Receipt) -> None:
+    try:
+        told(receipt)
+    except Exception:  # noqa: BLE001 - an application's mistake must end nothing; its message may hold the value
+        return

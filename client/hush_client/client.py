@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_client.answering import Source
+from hush_client.answering import Absent, Told
+from hush_client.asking import Source
 from hush_client.gateway import Gateway
 from hush_client.link import Transport
 from hush_client.policy import Policy
@@ -83,9 +84,17 @@ class Client:
         """Answer the current round of a task, at most once; see `Gateway.report`."""
         return await self._gateway.report(self._device, task_id, value, timeout=timeout, epsilon=epsilon)
 
-    def answer(self, task_id: str, source: Source) -> None:
+    def answer(
+        self,
+        task_id: str,
+        source: Source,
+        *,
+        source_timeout: float = 10.0,
+        absent: Absent = "answer",
+        told: Told | None = None,
+    ) -> None:
         """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
-        self._gateway.answer(self._device, task_id, source)
+        self._gateway.answer(self._device, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
 
     def on_task(self, callback: Callable[[Task], object]) -> None:
         """Call `callback` with every task that is new or changed; see `Gateway.on_task`."""

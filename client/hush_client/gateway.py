@@ -2,7 +2,7 @@
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -11,23 +11,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_client.answer import answer_all, preview
-from hush_client.answering import Answering, Source
+from hush_client.answering import Absent, Answering, Told
+from hush_client.asking import Source, read_all
 from hush_client.background import Background
 from hush_client.catalogue import Catalogue
+from hush_client.desk import Desk
 from hush_client.link import Transport
 from hush_client.lock import Lock
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
-from hush_client.schedule import Clock, utc_now
+from hush_client.schedule import LONGEST_SPREAD, Clock, utc_now
 from hush_client.sender import Sender
 from hush_client.state import State
 from hush_client.statement import Statement, read_statement
-from hush_client.terms import CAPACITY, Terms
-from hush_common.errors import BrokerError, TaskError
+from hush_client.terms import CAPACITY, Terms, check_names, topic_of
+from hush_common.errors import BrokerError
 from hush_common.rng import Rng, SystemRng
-from hush_common.task import Task, is_task_id
-from hush_common.topics import ALL_TASKS, task_topic
+from hush_common.task import Task
+from hush_common.topics import ALL_TASKS
 
 __all__ = ["Gateway"]
 
@@ -42,8 +43,7 @@ class Gateway:
         policy: the limits of each device.
         spread: seconds, 0 to a week: each report waits a random time of up to so long before it is sent, so that the
             time of sending tells neither how long the draw took (which depends on the noise) nor in which order the
-            devices were asked. A draw takes less than a millisecond, so the default of one second hides it a
-            thousand times over and does not try a person's patience; a gateway does well to take minutes.
+            devices were asked. One second hides a draw a thousand times over; a gateway does well to take minutes.
         capacity: most payloads that may wait for the broker, each a report or a frame of many. One more is refused as
             `Reason.OUTBOX_FULL` before anything is drawn or spent; nothing that was stored is ever dropped.
         rng: where the noise comes from. Anything but the default is for experiments, and not private.
@@ -120,10 +120,15 @@ class Gateway:
         Cancelling it is safe at any time: the answer is either stored whole, and will be sent, or nothing happened.
         A later call for the same round then returns its receipt.
 
+        Whatever the value is, the answer is charged, stored and sent alike: a number beyond the bounds counts as the
+        nearer one, and where there is no usable value (None, NaN) an index is drawn uniformly over the domain.
+        `receipt.value` tells the program alone. So call this where a value is missing, too: silence would tell.
+
         Args:
             device: whose answer and whose ledger; any text, never sent.
             task_id: id of a published task.
-            value: the private value. It is perturbed here, and neither stored nor logged.
+            value: the private value. It is perturbed here, and neither stored nor logged. Do not let it choose its
+                type: where text is passed for a number, there is no answer.
             timeout: seconds to wait for the task and for the acknowledgement; None waits for ever, 0 not at all. Where
                 it is shorter than the spread, the receipt mostly says `"queued"`.
             epsilon: which total to take of those that the task offers; None takes the dearest that the limits of the
@@ -132,8 +137,8 @@ class Gateway:
         Raises:
             BrokerError: the task is not known in time: no connection, or nothing published under this id.
             TaskError: the id is none, or what is published under it is no legal task.
-            EpsilonError: the task does not offer `epsilon`; nothing was drawn or spent.
-            DomainError: the domain of the task does not admit the value; nothing was drawn or spent.
+            EpsilonError: the task does not offer `epsilon`; nothing was spent.
+            TypeError: the value is of a type that the task never takes; nothing was decided, drawn or spent.
             StateError: the disk is full, or the state damaged; nothing was spent or sent.
         """
         answers = self.report_many(task_id, {device: value}, timeout=timeout, epsilon=epsilon)
@@ -154,18 +159,24 @@ class Gateway:
 
         Args:
             task_id: id of a published task.
-            values: the private value of each device, by its name.
+            values: the private value of each device, by its name; None for one that has none now.
             timeout: as `report` has it.
             epsilon: as `report` has it.
 
         Raises:
-            DomainError: the domain does not admit one of the values; it names the device. Nobody has answered.
+            TypeError: a value is of a type that the task never takes; it names the device. Nobody has answered.
         """
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        _check_names(values)
-        sender, _ = self._running()
-        stored = await self._store(await self.task(task_id, timeout=timeout), values, epsilon)
+        check_names(values)
+        sender, state = self._running()
+        desk = Desk(self._terms, state, sender, self._rng)
+        task = await self.task(task_id, timeout=timeout)
+        readings = await read_all(task.domain, values)
         del values
+        question = self._terms.question(task, epsilon)
+        asked = [(replace(question, device=device), reading) for device, reading in readings.items()]
+        answers = await desk.store(asked, desk.due(question))  # counted from before the draw
+        stored = dict(zip(readings, answers, strict=True))
         sent = set[int]()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
@@ -177,34 +188,55 @@ class Gateway:
             for device, (receipt, sequence) in stored.items()
         }
 
-    def answer(self, device: str, task_id: str, source: Source) -> None:
+    def answer(
+        self,
+        device: str,
+        task_id: str,
+        source: Source,
+        *,
+        source_timeout: float = 10.0,
+        absent: Absent = "answer",
+        told: Told | None = None,
+    ) -> None:
         """Answer a task for one device from now on: once in each round that is open, until the gateway is closed.
 
         The source is asked only when policy, ledger, outbox and the times of the task admit an answer; they are
-        checked again in the transaction that stores it. Where it raises or returns None, the round is skipped for
-        now, and the source is asked again after a minute, then ever more rarely.
+        checked again in the transaction that stores it. The moment of sending is fixed before that: the source may be
+        asked again and again until `source_timeout`, then the answer is drawn from what it gave. Where it gave None,
+        raised or was late, that is from a uniform index: nothing is postponed, left out or logged.
 
         Args:
             device: whose answer and whose ledger.
             task_id: id of a task, which need not be published yet.
-            source: gives the private value of now, or None. One that is no `async def` runs in a worker thread.
+            source: gives the private value of now, or None. One that is no `async def` runs in a thread of its own; one
+                that is must not block the loop.
+            source_timeout: seconds, above 0 and up to a week, that it has in each round.
+            absent: `"skip"` leaves a round out for now in which the source gave None, raised or was late. Only for one
+                whose absence tells nothing about a person (a sensor without power): everybody sees who is silent.
+            told: called in the event loop with the receipt of each round, whose `value` says what became of it. It
+                must not block, nor send that anywhere.
 
         Raises:
             TaskError: the id is none.
-            ValueError: this device answers this task from a source already.
+            ValueError: this device answers this task from a source already, or `source_timeout` or `absent` is none.
         """
-        _check_names((device,))
-        sender, _ = self._running()
-        topic = _topic(task_id)
+        check_names((device,))
+        if not 0 < source_timeout <= LONGEST_SPREAD or absent not in ("answer", "skip"):
+            raise ValueError(f"source_timeout={source_timeout} s, absent={absent!r}: up to a week, 'answer' or 'skip'")
+        sender, state = self._running()
+        topic = topic_of(task_id)
         if (device, task_id) in self._sources:
             raise ValueError(f"{task_id} is answered from a source already")
         answering = Answering(
             task_id,
             source,
-            preview=partial(self._preview, device),
-            store=partial(self._store_one, device),
+            device=device,
+            source_timeout=source_timeout,
+            desk=Desk(self._terms, state, sender, self._rng),
             catalogue=self._catalogue,
             clock=self._terms.clock,
+            absent=absent,
+            told=told,
         )
         sender.want(topic)
         self._sources.add((device, task_id))
@@ -218,7 +250,7 @@ class Gateway:
             TaskError: the id is none, or what is published under it is no legal task.
         """
         sender, _ = self._running()
-        topic = _topic(task_id)
+        topic = topic_of(task_id)
         sender.want(topic)
         try:
             async with asyncio.timeout(timeout):
@@ -262,40 +294,7 @@ class Gateway:
             return False
         return True
 
-    async def _store(
-        self, task: Task, values: Mapping[str, object], epsilon: Fraction | None = None
-    ) -> dict[str, tuple[Receipt, int | None]]:
-        sender, state = self._running()
-        blank = self._terms.question(task, epsilon)
-        due = sender.now() + blank.delay / 1000  # counted from before the draw
-        questions = [replace(blank, device=device, value=value) for device, value in values.items()]
-
-        def send(answers: list[tuple[Receipt, int | None]]) -> None:
-            for sequence in {sequence for _, sequence in answers if sequence is not None}:
-                sender.stored(sequence, due)
-
-        answers = await state.run(partial(answer_all, questions=questions, rng=self._rng), after=send)
-        return dict(zip(values, answers, strict=True))
-
-    async def _store_one(self, device: str, task: Task, value: object) -> tuple[Receipt, int | None]:
-        return (await self._store(task, {device: value}))[device]
-
-    async def _preview(self, device: str, task: Task) -> Receipt | None:
-        _, state = self._running()
-        return await state.run(partial(preview, question=self._terms.question(task, device=device)))
-
     def _running(self) -> tuple[Sender, State]:
         if self._sender is None or self._state is None:
             raise RuntimeError("the gateway is closed; use it inside `async with`")
         return self._sender, self._state
-
-
-def _check_names(devices: Iterable[str]) -> None:
-    if not all(devices):
-        raise ValueError("a device needs a name")
-
-
-def _topic(task_id: str) -> str:
-    if not is_task_id(task_id):
-        raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
-    return task_topic(task_id)

@@ -17,6 +17,7 @@ from hush_common.errors import StateError
 __all__ = [
     "DAMAGED",
     "ENTRY_KINDS",
+    "PIN",
     "SCHEMA",
     "Account",
     "Charge",
@@ -25,7 +26,6 @@ __all__ = [
     "charge",
     "charges",
     "find",
-    "pinned_digest",
     "refusals",
     "refuse",
     "resent",
@@ -40,6 +40,9 @@ CREATE TABLE refusal (
     PRIMARY KEY (device, task, round, reason)
 ) WITHOUT ROWID
 """
+PIN = "CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID"
+"""The tasks that were admitted: see `hush_client.pins`."""
+
 _RESEND = "CREATE TABLE resend (report_id BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID"
 
 SCHEMA = f"""
@@ -56,6 +59,7 @@ CREATE TABLE account (
 ) WITHOUT ROWID;
 {_REFUSAL};
 {_RESEND};
+{PIN};
 """
 
 ENTRY_KINDS = (
@@ -132,14 +136,6 @@ def find(connection: sqlite3.Connection, device: str, task: str, round_: int) ->
         (device, task, round_),
     ).fetchone()
     return None if row is None else _charge(row)
-
-
-def pinned_digest(connection: sqlite3.Connection, device: str, task: str) -> bytes | None:
-    """The digest of the task that a device has answered under this id, or None if it has not."""
-    row = connection.execute(
-        "SELECT digest FROM charge WHERE device = ? AND task = ? LIMIT 1", (device, task)
-    ).fetchone()
-    return None if row is None else bytes(row[0])
 
 
 def spent(connection: sqlite3.Connection, device: str, purpose: str) -> Fraction:

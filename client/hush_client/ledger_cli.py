@@ -6,35 +6,41 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from hush_client import ledger, outbox
+from hush_client import ledger, outbox, pins
 from hush_client.ledger import Account, Charge, Refused
 from hush_client.places import state_directory
 from hush_client.receipt import Reason
-from hush_client.state import FILE_NAME, State
+from hush_client.state import FILE_NAME, Job, State
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
-from hush_common.errors import StateError
+from hush_common.errors import OptionError, StateError
 from hush_common.figures import percent_at_most
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
+_T = TypeVar("_T")
 _PRIORS = (Fraction(1, 2), Fraction(1, 100))
 """Observers to compare: one who knows nothing of two values, one who held a value for unlikely."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The whole ledger: every account with its charges, what was refused, and how many reports wait for the broker."""
+    """The whole ledger: every account with its charges, what was refused, and how many reports wait for the broker.
+
+    And `pinned`: device, task and digest of what was admitted and has cost nothing yet.
+    """
 
     accounts: list[tuple[Account, list[Charge]]]
     refused: list[Refused]
+    pinned: list[tuple[str, str, bytes]]
     waiting: int
 
 
@@ -51,12 +57,18 @@ def show(
     ] = None,
     lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
     total: Annotated[str, typer.Option(help="Most that all purposes may cost together, if you set that.")] = "",
+    forget: Annotated[
+        str, typer.Option(metavar="TASK", help="Unpin a task that was admitted, if nothing was charged for it.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show what this device has spent, on what, and what an observer could learn from it at most."""
     caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
     directory = state_directory(state)
-    page = asyncio.run(_load(directory)) if (directory / FILE_NAME).exists() else _Page([], [], 0)
+    if forget:
+        typer.echo(asyncio.run(_forget(directory, forget)))
+        return
+    page = asyncio.run(_load(directory)) if (directory / FILE_NAME).exists() else _Page([], [], [], 0)
     if as_json:
         typer.echo(json.dumps(_document(page, caps)))
         return
@@ -64,10 +76,28 @@ def show(
     typer.echo("\n".join(lines if page.accounts else [f"{directory}: nothing was ever spent here.", *lines]))
 
 
+async def _forget(directory: Path, task: str) -> str:
+    """Unpin a task, on each device that it cost nothing.
+
+    Raises:
+        OptionError: there is nothing to forget.
+    """
+    count = await _run(directory, partial(pins.forget, task=task)) if (directory / FILE_NAME).exists() else 0
+    if not count:
+        raise OptionError("--forget", f"{task[:80]!r} is not pinned, or was paid for, which is not forgotten")
+    return (
+        f"{task}: forgotten by {count} device{'s' if count > 1 else ''}; whatever is published under it counts as new."
+    )
+
+
 async def _load(directory: Path) -> _Page:
+    return await _run(directory, _read)
+
+
+async def _run(directory: Path, job: Job[_T]) -> _T:
     state = await State.open(directory)
     try:
-        return await state.run(_read)
+        return await state.run(job)
     finally:
         await state.close()
 
@@ -83,7 +113,7 @@ def _read(connection: sqlite3.Connection) -> _Page:
     for account, charges in pages:
         if account.spent != sum(charge.epsilon for charge in charges):
             raise StateError(f"the account of {account.device!r} does not add up; {ledger.DAMAGED}")
-    return _Page(pages, ledger.refusals(connection), outbox.count(connection))
+    return _Page(pages, ledger.refusals(connection), pins.admitted(connection), outbox.count(connection))
 
 
 def _totals(page: _Page) -> dict[str, Fraction]:
@@ -115,6 +145,7 @@ def _document(page: _Page, caps: _Caps) -> dict[str, object]:
             for account, charges in page.accounts
         ],
         "refused": [_refusal(entry) for entry in page.refused],
+        "pinned": [{"device": device, "task": task, "digest": digest.hex()} for device, task, digest in page.pinned],
         "waiting": page.waiting,
     }
 
@@ -151,6 +182,8 @@ def _lines(page: _Page, caps: _Caps) -> Iterator[str]:
         yield f"{account.device}, for {account.purpose or 'no stated purpose'}: {spent}"
         yield from (f"    {_line(charge)}" for charge in charges)
     yield from (f"{entry.device} {_sentence(entry)}" for entry in page.refused)
+    for device, task, digest in page.pinned:
+        yield f"{device} admitted {task}, digest {digest.hex()}, and has not answered yet; --forget {task} unpins it."
     for device, total in _totals(page).items():
         yield _inference(device, total, caps)
         if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:

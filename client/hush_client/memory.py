@@ -10,14 +10,20 @@ import sqlite3
 from hush_common.errors import StateError
 from hush_common.mechanisms.sticky import Levelled, Memory
 
-__all__ = ["SCHEMA", "find", "keep"]
+__all__ = ["BEFORE", "SCHEMA", "SUBSTITUTE", "find", "keep"]
 
-SCHEMA = """
+BEFORE = """
 CREATE TABLE memory (
     device TEXT NOT NULL, task TEXT NOT NULL, threshold INTEGER NOT NULL, reports TEXT NOT NULL,
     PRIMARY KEY (device, task)
 ) WITHOUT ROWID;
 """
+"""Memories as they were without a substitute."""
+
+SUBSTITUTE = "ALTER TABLE memory ADD COLUMN substitute INTEGER"
+"""What they lack: it is drawn with their next answer."""
+
+SCHEMA = f"{BEFORE}{SUBSTITUTE};"
 
 
 def find(
@@ -36,7 +42,7 @@ def find(
         StateError: there is one without a charge or a charge without one, or it is none of this mechanism.
     """
     row = connection.execute(
-        "SELECT threshold, reports FROM memory WHERE device = ? AND task = ?", (device, task)
+        "SELECT threshold, reports, substitute FROM memory WHERE device = ? AND task = ?", (device, task)
     ).fetchone()
     if row is None and not answered:
         return None
@@ -50,21 +56,28 @@ def find(
 
 
 def keep(connection: sqlite3.Connection, device: str, task: str, memory: Memory) -> None:
-    """Write a fresh memory.
+    """Write a fresh memory, or the substitute that one of before lacked.
 
     Raises:
-        sqlite3.IntegrityError: there is one already.
+        sqlite3.IntegrityError: there is another one already.
     """
-    connection.execute(
-        "INSERT INTO memory VALUES (?, ?, ?, ?)", (device, task, memory.threshold, json.dumps(memory.reports))
+    row = (device, task, memory.threshold, json.dumps(memory.reports), memory.substitute)
+    completed = connection.execute(
+        "UPDATE memory SET substitute = ?5 "
+        "WHERE device = ?1 AND task = ?2 AND threshold = ?3 AND reports = ?4 AND substitute IS NULL",
+        row,
     )
+    if not completed.rowcount:
+        connection.execute("INSERT INTO memory VALUES (?, ?, ?, ?, ?)", row)
 
 
-def _read(threshold: object, text: object) -> Memory | None:
+def _read(threshold: object, text: object, substitute: object) -> Memory | None:
     try:
         reports = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         return None
     if not isinstance(threshold, int) or not isinstance(reports, list) or not all(type(z) is int for z in reports):
         return None
-    return Memory(threshold, tuple(reports))
+    if substitute is not None and not isinstance(substitute, int):
+        return None
+    return Memory(threshold, tuple(reports), substitute)

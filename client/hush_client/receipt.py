@@ -1,9 +1,11 @@
 """What became of an answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
+
+from hush_common.reading import Became
 
 __all__ = ["Reason", "Receipt", "Status"]
 
@@ -53,8 +55,9 @@ class Receipt:
         spent: what this device has spent on the task's purpose by now.
         cap: the most it may ever spend on it.
         report_id: the 32 hexadecimal digits under which the aggregator counts the report; None if refused.
-        clamped: whether this call moved the value into the domain. Nothing about a value is stored, so it is False
-            where the round was answered before.
+        value: what became of the value of this call: `"used"`; `"moved"` into the domain; `"replaced"` by a uniform
+            draw, since it was none (`hush_common.reading`). None where nothing was answered now. It stands here alone:
+            it is neither stored, sent, logged nor shown, and do not do that either, because it tells of the value.
     """
 
     status: Status
@@ -65,4 +68,13 @@ class Receipt:
     spent: Fraction
     cap: Fraction
     report_id: str | None = None
-    clamped: bool = False
+    value: Became | None = field(default=None, repr=False)
+
+    def refused(self, reason: Reason) -> "Receipt":
+        return replace(self, status="refused", reason=reason)
+
+    def repeated(self, epsilon: Fraction, report_id: bytes) -> "Receipt":
+        return replace(self, status="already_answered", epsilon=epsilon, report_id=report_id.hex())
+
+    def queued(self) -> "Receipt":
+        return replace(self, status="queued")

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +23,7 @@ from hush_client.state import State
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
-from hush_common.errors import DomainError, OptionError
+from hush_common.errors import OptionError
 from hush_common.figures import exact
 from hush_common.task import Task
 from hush_common.topics import is_sender
@@ -33,9 +32,14 @@ __all__ = ["app", "parse_value"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_NUMBER = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)")
 _LONGEST = 100
+_LONGEST_LINE = 1 << 20
 _SHOWN = 6
+_TOLD = {
+    "moved": "what lay outside the task's bounds or labels was moved inside; only this terminal is told",
+    "replaced": "there was no usable value; one was drawn at random in its place, and only this terminal is told",
+}
 _BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -50,29 +54,38 @@ class _Order:
     epsilon: Fraction | None
 
 
-def parse_value(domain: Domain, text: str) -> Decimal | bool | str | list[Decimal]:
+def parse_value(domain: Domain, text: str) -> float | bool | str | list[float | None] | None:
     """Read a value as a person types it: a number, yes or no, a label, or numbers with commas between them.
 
-    Raises:
-        DomainError: it is no value of the domain. The message repeats it: whoever typed it sees it alone.
+    It is total: a text that is no value is None, and what a device makes of that says `hush_common.reading`.
     """
     match domain:
         case BitDomain():
-            if text.lower() not in _BITS:
-                raise DomainError(f"{text[:40]!r} is neither yes nor no; write yes, no, true, false, 1 or 0")
-            return _BITS[text.lower()]
-        case CategoryDomain(labels=labels):
-            if text not in labels:
-                raise DomainError(f"{text[:40]!r} is no label of this task; write one of {_some(labels)}")
+            return _BITS.get(text.lower())
+        case CategoryDomain():
             return text
-        case VectorDomain(coordinates=coordinates):
-            parts = text.split(",")
-            if len(parts) != len(coordinates):
-                names = _some([coordinate.name for coordinate in coordinates])
-                raise DomainError(f"{text[:40]!r} holds {len(parts)} numbers, not {len(coordinates)}; write {names}")
-            return [_number(part.strip()) for part in parts]
+        case VectorDomain():
+            return [_number(part.strip()) for part in text.split(",")]
         case NumberDomain():
             return _number(text)
+
+
+def _number(text: str) -> float | None:
+    """The nearest binary64, infinite where it is beyond all of them; what docs/wire.md says of text."""
+    return float(text) if len(text) <= _LONGEST and _NUMBER.fullmatch(text) else None
+
+
+def _remedy(domain: Domain) -> str:
+    """What to type instead of a text that is no value."""
+    match domain:
+        case BitDomain():
+            return "it is neither yes nor no; write yes, no, true, false, 1 or 0"
+        case CategoryDomain(labels=labels):
+            return f"it is no label of this task; write one of {_some(labels)}"
+        case VectorDomain(coordinates=coordinates):
+            return f"it is not {len(coordinates)} numbers; write {_some([part.name for part in coordinates])}"
+        case NumberDomain():
+            return "it is no number; write for example 172.5"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -80,10 +93,20 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
-def _number(text: str) -> Decimal:
-    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
-        raise DomainError(f"{text[:40]!r} is no finite number; write for example 172.5")
-    return Decimal(text)
+def _typed() -> str:
+    """A line of standard input; what is no text in it is no value, either."""
+    if sys.stdin is None:
+        return ""
+    return sys.stdin.buffer.readline(_LONGEST_LINE).decode("utf-8", errors="replace").strip()
+
+
+def _is_watched() -> bool:
+    """Whether a person is there to read standard error. Elsewhere it goes into files and mails."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _is_typed_by_a_person() -> bool:
+    return _is_watched() and sys.stdin is not None and sys.stdin.isatty()
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # a negative VALUE looks like an option
@@ -94,7 +117,7 @@ def report(
         typer.Argument(
             metavar="VALUE",
             help="A number, yes/no, a label, or numbers with commas; - reads it from standard input, where no list of "
-            "processes shows it. It is perturbed here and never sent.",
+            "processes shows it and no shell takes it apart. It is perturbed here and never sent.",
         ),
     ],
     *,
@@ -134,7 +157,11 @@ def report(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
 ) -> None:
-    """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it."""
+    """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it.
+
+    Whatever VALUE is, an answer is given: silence would tell of it. A number outside the bounds counts as the nearer
+    one, a text that is no value as a random one. Only at a terminal, where it may be a slip, is the latter an error.
+    """
     if device and not is_sender(device):
         raise typer.BadParameter(f"{device!r} is no device name; use letters, digits and . _ @ : -")
     for option, seconds in (("--timeout", timeout), ("--spread", spread)):
@@ -149,12 +176,14 @@ def report(
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
     address = _address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     order = _Order(address, device, state_directory(state), timeout, spread, policy, chosen)
-    text = sys.stdin.readline().strip() if value == "-" else value
+    text = _typed() if value == "-" else value
     known, receipt = asyncio.run(_report(order, task, text))
     if as_json:
         typer.echo(json.dumps(_document(receipt)))
     else:
         typer.echo(_sentence(known, receipt, order), err=receipt.status == "refused")
+    if receipt.value in _TOLD and _is_watched():
+        typer.echo(f"hush: {_TOLD[receipt.value]}", err=True)
     if receipt.status == "refused":
         raise typer.Exit(1)
 
@@ -183,11 +212,10 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
     ) as client:
         task = await client.task(task_id, timeout=order.timeout)
         value = parse_value(task.domain, text)
+        if _is_typed_by_a_person() and task.domain.check(value) == "replaced":
+            raise OptionError("VALUE", _remedy(task.domain))  # a slip of the keyboard, and nobody else learns of it
         left = deadline - asyncio.get_running_loop().time()
-        try:
-            receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
-        except DomainError as error:
-            raise DomainError(f"{text!r}: {error}") from error
+        receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
         left = deadline - asyncio.get_running_loop().time()
         await client.flush(timeout=max(left, 0))  # what earlier calls could not send goes with this one
         return task, receipt
@@ -212,7 +240,6 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "spent": decimal_text(receipt.spent),
         "cap": decimal_text(receipt.cap),
         "report_id": receipt.report_id,
-        "clamped": receipt.clamped,
     }
     return {name: value for name, value in document.items() if value is not None}
 
@@ -234,18 +261,10 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
         case "refused":
             meaning = "" if receipt.reason is None else receipt.reason.meaning
             return f"hush: {task.id}: refused: {meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
-    return f"{head}\n{_clamped(task)}" if receipt.clamped else head
+    return head
 
 
 def _cause(order: _Order) -> str:
     if order.spread > order.timeout:
         return f"within {exact(order.timeout)} s its moment did not come, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"
-
-
-def _clamped(task: Task) -> str:
-    if not isinstance(task.domain, NumberDomain):
-        return "A number lies outside its bounds; the nearer bound was answered instead."
-    low, high = Fraction(task.domain.lower), Fraction(task.domain.upper)
-    bounds = f"{decimal_text(low)} to {decimal_text(high)} {task.unit}".rstrip()
-    return f"The value lies outside {bounds}; the nearer bound was answered instead."

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from hush_common.rng import SystemRng
 from hush_common.task import Task
 
-__all__ = ["LONGEST_SPREAD", "Clock", "Schedule", "draw_delay", "milliseconds", "utc_now"]
+__all__ = ["LONGEST_SPREAD", "Clock", "Schedule", "draw_delay", "milliseconds", "milliseconds_to_wait", "utc_now"]
 
 Clock = Callable[[], datetime]
 """The current time, aware."""
@@ -41,10 +41,16 @@ def draw_delay(spread: float, task: Task, now: datetime) -> int:
 
     Where the task closes soon, the window is half of the time that is left: a late report would not be counted.
     """
-    window = timedelta(seconds=spread)
+    longest = milliseconds_to_wait(spread, task, now)
+    return SystemRng().randbelow(longest + 1) if longest else 0
+
+
+def milliseconds_to_wait(seconds: float, task: Task, now: datetime) -> int:
+    """So many seconds, or half of the time that is left before the task closes."""
+    window = timedelta(seconds=seconds)
     if task.closes is not None:
         window = min(window, max((task.closes - now) / 2, timedelta(0)))
-    return SystemRng().randbelow(window // timedelta(milliseconds=1) + 1) if window else 0
+    return window // timedelta(milliseconds=1)
 
 
 class Schedule:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from hush_client.answering import Source
+from hush_client.answering import Absent, Told
+from hush_client.asking import Source
 from hush_client.client import Client
 from hush_client.link import Transport
 from hush_client.policy import Policy
@@ -79,9 +81,21 @@ class SyncClient:
         """Answer the current round of a task, at most once; see `Gateway.report`."""
         return self._call(self._client.report(task_id, value, timeout=timeout, epsilon=epsilon))
 
-    def answer(self, task_id: str, source: Source) -> None:
+    def answer(
+        self,
+        task_id: str,
+        source: Source,
+        *,
+        source_timeout: float = 10.0,
+        absent: Absent = "answer",
+        told: Told | None = None,
+    ) -> None:
         """Answer a task from a source of values while the client is open; see `Gateway.answer`."""
-        self._call(_soon(self._client.answer, task_id, source))
+        self._call(
+            _soon(
+                partial(self._client.answer, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
+            )
+        )
 
     def on_task(self, callback: Callable[[Task], object]) -> None:
         """Call `callback`, in the client's thread, with every task that is new or changed; see `Gateway.on_task`."""

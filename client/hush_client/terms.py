@@ -1,15 +1,18 @@
 """The terms on which a gateway answers: all of a question but the device and its value."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from fractions import Fraction
 
 from hush_client.answer import Question
 from hush_client.policy import Policy
 from hush_client.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
-from hush_common.task import Task
-from hush_common.topics import is_sender, report_topic
+from hush_common.errors import TaskError
+from hush_common.task import Task, is_task_id
+from hush_common.topics import is_sender, report_topic, task_topic
 
-__all__ = ["CAPACITY", "Terms"]
+__all__ = ["CAPACITY", "Terms", "check_names", "topic_of"]
 
 CAPACITY = 10_000
 
@@ -40,14 +43,20 @@ class Terms:
         if self.capacity < 1:
             raise ValueError(f"a capacity of {self.capacity} holds no report; name a positive number")
 
-    def question(self, task: Task, epsilon: Fraction | None = None, *, device: str = "") -> Question:
-        """What is asked now, and when an answer may leave; the value is to come."""
+    def question(self, task: Task, epsilon: Fraction | None = None, *, device: str = "", patience: int = 0) -> Question:
+        """What is asked now, and when an answer may leave; nobody has been asked for a value yet.
+
+        Args:
+            task: what is asked.
+            epsilon: which of its offers to take, or None.
+            device: whose answer it is to be.
+            patience: milliseconds that a source has for its value; the delay runs from their end.
+        """
         now = self.clock()
-        delay = draw_delay(self.spread, task, now)
+        delay = patience + draw_delay(self.spread, task, now + timedelta(milliseconds=patience))
         return Question(
             device=device,
             task=task,
-            value=None,
             topic=report_topic(task.id, self.name),
             policy=self.policy,
             now=now,
@@ -56,3 +65,19 @@ class Terms:
             delay=delay,
             capacity=self.capacity,
         )
+
+
+def check_names(devices: Iterable[str]) -> None:
+    if not all(devices):
+        raise ValueError("a device needs a name")
+
+
+def topic_of(task_id: str) -> str:
+    """The topic of a task.
+
+    Raises:
+        TaskError: the id is none.
+    """
+    if not is_task_id(task_id):
+        raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
+    return task_topic(task_id)

@@ -228,7 +228,27 @@ static bool nearest(const big *numerator, const big *denominator, hush_number *o
     }
 }
 
-/* [+-] digits [. digits] [e [+-] 1 to 3 digits], at least one digit, at most 100 characters. False: no such number. */
+enum {
+    BEYOND = 1024,         /* the exponent of what is beyond all binary64 numbers */
+    MOST_EXPONENT = 100000 /* typed; whatever is larger changes nothing */
+};
+
+static bool is_infinity(const char *text, size_t size)
+{
+    static const char word[] = "infinity";
+    if (size != 3 && size != sizeof word - 1) {
+        return false;
+    }
+    for (size_t i = 0; i < size; i++) {
+        if ((text[i] | 0x20) != word[i]) { /* letters differ from their capitals in this bit */
+            return false;
+        }
+    }
+    return true;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], at least one digit, or [+-] inf or infinity; at most 100 characters.
+ * What is beyond all binary64 numbers has the exponent BEYOND. False: no such text. */
 static bool read_decimal(const char *text, size_t size, hush_number *out)
 {
     const char *at = text, *end = text + size;
@@ -241,6 +261,10 @@ static bool read_decimal(const char *text, size_t size, hush_number *out)
     }
     if (at < end && (*at == '+' || *at == '-')) {
         negative = *at++ == '-';
+    }
+    if (is_infinity(at, (size_t)(end - at))) {
+        *out = (hush_number){negative, 1, BEYOND};
+        return true;
     }
     for (; at < end && (is_digit(*at) || (*at == '.' && !point)); at++) {
         if (*at == '.') {
@@ -262,8 +286,8 @@ static bool read_decimal(const char *text, size_t size, hush_number *out)
         if (at < end && (*at == '+' || *at == '-')) {
             down = *at++ == '-';
         }
-        for (written = 0; at < end && is_digit(*at) && written < 3; at++, written++) {
-            typed = 10 * typed + (*at - '0');
+        for (written = 0; at < end && is_digit(*at); at++, written++) {
+            typed = typed < MOST_EXPONENT ? 10 * typed + (*at - '0') : typed;
         }
         if (!written) {
             return false;
@@ -277,15 +301,18 @@ static bool read_decimal(const char *text, size_t size, hush_number *out)
         *out = (hush_number){0}; /* zero, or below half of the smallest binary64 */
         return true;
     }
+    *out = (hush_number){negative, 1, BEYOND};
     if (count + exponent > 310) {
-        return false; /* beyond the largest */
+        return true;
     }
     big power = big_power_of_ten((size_t)(exponent < 0 ? -exponent : exponent));
     const big one = big_of(1);
     big scaled = exponent < 0 ? digits : big_multiply(&digits, &power);
-    bool fits = nearest(&scaled, exponent < 0 ? &power : &one, out);
+    if (!nearest(&scaled, exponent < 0 ? &power : &one, out)) {
+        *out = (hush_number){negative, 1, BEYOND};
+    }
     out->negative = negative && out->mantissa;
-    return fits;
+    return true;
 }
 
 static big magnitude(const hush_number *a, int exponent)
@@ -641,27 +668,26 @@ static bool read_bit(const char *text, uint32_t *index)
     return false;
 }
 
-hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, bool *clamped)
+hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, hush_became *became)
 {
     hush_number number;
-    if (!task || !value || !index || !clamped) {
+    if (!task || !index || !became) {
         return HUSH_ARGUMENT;
     }
-    *clamped = false;
+    *index = 0;
+    *became = HUSH_REPLACED;
     if (is_bit(task)) {
-        return read_bit(value, index) ? HUSH_OK : HUSH_VALUE;
+        *became = value && read_bit(value, index) ? HUSH_USED : HUSH_REPLACED;
+        return HUSH_OK;
     }
     if (!is_number(&task->lower) || !is_number(&task->upper) || number_compare(&task->lower, &task->upper) >= 0) {
         return HUSH_TASK;
     }
-    if (!read_decimal(value, strlen(value), &number)) {
-        return HUSH_VALUE;
+    if (!value || !read_decimal(value, strlen(value), &number)) {
+        return HUSH_OK;
     }
     const bool below = number_compare(&number, &task->lower) < 0, above = number_compare(&number, &task->upper) > 0;
-    *clamped = below || above;
-    if (*clamped && task->refuse_outside) {
-        return HUSH_VALUE;
-    }
+    *became = below || above ? HUSH_MOVED : HUSH_USED;
     number = below ? task->lower : above ? task->upper : number;
     int exponent = least_exponent(&task->lower, &task->upper);
     exponent = exponent < number.exponent ? exponent : number.exponent;
@@ -709,17 +735,24 @@ hush_status hush_perturb(const hush_task *task, uint32_t index, hush_random sour
 hush_status hush_answer(const hush_task *task, const char *value, int64_t now, hush_random source, void *context,
                         hush_report *report)
 {
+    const randomness random = {source, context};
     uint32_t index = 0;
-    bool clamped = false;
+    hush_became became = HUSH_REPLACED;
     int64_t body = 0;
-    if (!task || !value || !source || !report) {
+    if (!task || !source || !report) {
         return HUSH_ARGUMENT;
     }
     memset(report, 0, sizeof *report);
     if (now < task->opens || now >= task->closes) {
         return HUSH_NOT_OPEN;
     }
-    hush_status status = hush_index(task, value, &index, &clamped);
+    hush_status status = hush_index(task, value, &index, &became);
+    if (status == HUSH_OK && became == HUSH_REPLACED) {
+        const big size = big_of(is_bit(task) ? 2 : HUSH_STEPS + 1);
+        big draw;
+        status = random_below(&random, &size, &draw);
+        index = (uint32_t)big_low(&draw);
+    }
     if (status == HUSH_OK) {
         status = hush_perturb(task, index, source, context, &body);
     }
@@ -731,7 +764,7 @@ hush_status hush_answer(const hush_task *task, const char *value, int64_t now, h
     }
     memcpy(report->digest, task->digest, sizeof report->digest);
     report->body = body;
-    report->clamped = clamped;
+    report->value = became;
     return HUSH_OK;
 }
 
@@ -1057,7 +1090,7 @@ static hush_status read_bound(reader *from, hush_number *out)
     if (status != HUSH_OK) {
         return status;
     }
-    return read_decimal(text, strlen(text), out) ? HUSH_OK : HUSH_TASK;
+    return read_decimal(text, strlen(text), out) && out->exponent != BEYOND ? HUSH_OK : HUSH_TASK;
 }
 
 static hush_status read_count(reader *from, uint64_t most, uint64_t *out)
@@ -1177,9 +1210,8 @@ static hush_status read_domain_field(reader *from, unsigned field, draft *to)
         to->is_number = strcmp(word, "number") == 0;
         return status != HUSH_OK || to->is_number || strcmp(word, "bit") == 0 ? status : HUSH_TASK;
     default: /* outside */
-        status = read_word(from, word, sizeof word);
-        to->task->refuse_outside = strcmp(word, "refuse") == 0;
-        return status != HUSH_OK || to->task->refuse_outside || strcmp(word, "clamp") == 0 ? status : HUSH_TASK;
+        status = read_word(from, word, sizeof word); /* "refuse" is no more: silence would tell the value */
+        return status != HUSH_OK || strcmp(word, "clamp") == 0 ? status : HUSH_TASK;
     }
 }
 
@@ -1353,8 +1385,6 @@ const char *hush_message(hush_status status)
         return "the task has a field that is missing, unknown or illegal, or asks for more than this program can do";
     case HUSH_EPSILON:
         return "the task's epsilon is not exact, outside 0.000001 to 50, or above the limit of this device";
-    case HUSH_VALUE:
-        return "the task's domain does not admit the value";
     case HUSH_NOT_OPEN:
         return "the task has not opened yet, or is closed";
     }

@@ -26,9 +26,16 @@ typedef enum {
     HUSH_MALFORMED, /* the task is no UTF-8 JSON object */
     HUSH_TASK,      /* a field is missing, unknown, illegal, or asks for what this code cannot do */
     HUSH_EPSILON,   /* epsilon is not exact, outside [0.000001, 50], or above the limit of the device */
-    HUSH_VALUE,     /* the domain of the task does not admit the value */
     HUSH_NOT_OPEN   /* the task has not opened yet, or is closed */
 } hush_status;
+
+/* What became of a value. No status is about one: whatever it is, a task is answered, or silence would tell of it.
+ * For the person alone, and the maker of the device: never to be sent, stored, or shown to others. */
+typedef enum {
+    HUSH_USED = 0,
+    HUSH_MOVED,   /* it was beyond a bound, and was moved there */
+    HUSH_REPLACED /* there was none: an index was drawn uniformly over the domain in its place */
+} hush_became;
 
 enum {
     HUSH_DIGEST_BYTES = 8,
@@ -62,7 +69,6 @@ typedef struct {
     hush_mechanism mechanism;
     uint32_t levels;           /* of multilevel */
     hush_number lower, upper;  /* of a number */
-    bool refuse_outside;       /* else a value outside the bounds is moved to the nearer one */
     int64_t opens, closes;     /* Unix seconds; INT64_MIN and INT64_MAX where the task does not say */
     const char *purpose;       /* points into the task's JSON, escapes and all; budgets are kept per purpose */
     size_t purpose_bytes;
@@ -73,7 +79,7 @@ typedef struct {
     uint32_t round;
     uint8_t id[HUSH_ID_BYTES];
     int64_t body;
-    bool clamped; /* the value was moved into the bounds: for the person alone, never to be sent */
+    hush_became value;
 } hush_report;
 
 /* Fills `out` with `count` uniform random bytes and returns 0; anything else is a failure, and nothing is answered.
@@ -86,13 +92,14 @@ int hush_os_random(void *context, uint8_t *out, size_t count);
 /* Reads a published task. `payload` must outlive `task`. `max_epsilon` is the device's own limit, decimal text. */
 hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_epsilon, hush_task *task);
 
-/* One perturbed answer with a fresh id: ONE CHARGE OF task->epsilon.
- * `value` is decimal text of a number, or yes, no, true, false, 1, 0. `now` is in Unix seconds. */
+/* One perturbed answer with a fresh id: ONE CHARGE OF task->epsilon. `now` is in Unix seconds.
+ * `value` is decimal text of a number, or yes, no, true, false, 1, 0; any other text is no value, and so is NULL, which
+ * is to be passed where a value is missing. Whether and when this is called must not depend on the value. */
 hush_status hush_answer(const hush_task *task, const char *value, int64_t now, hush_random source, void *context,
                         hush_report *report);
 
-/* The two halves of an answer, for a device that has the index already. */
-hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, bool *clamped);
+/* The two halves of an answer, for a device that has the index already. Where there is no value, there is no index. */
+hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, hush_became *became);
 hush_status hush_perturb(const hush_task *task, uint32_t index, hush_random source, void *context, int64_t *body);
 
 /* A frame of `count` reports of one task, round and width: 16 bytes of `ids` and `width` integers of `bodies` each. */

@@ -22,6 +22,7 @@ MOST_WIDTH = 1024
 TRUTH = 1 << 128
 _TASK_BYTES = 64 * 1024
 _PRECISION = 512
+_BEYOND = 1024
 _SPACE = b" \t\r\n"
 _DIGITS = "0123456789"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -48,7 +49,7 @@ class HushError(Exception):
 
     argument · random (the source failed) · malformed (no UTF-8 JSON object) · task (a field is missing, unknown,
     illegal, or asks for what this code cannot do) · epsilon (not exact, out of range, above the device's limit) ·
-    value (the domain does not admit it) · not_open.
+    not_open. None is about a value: whatever it is, a task is answered, or silence would tell of it.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -119,14 +120,21 @@ def _are_digits(text: str) -> bool:
 
 
 def _decimal(text: str) -> tuple[int, int] | None:
-    """[+-] digits [. digits] [e [+-] 1 to 3 digits] as a signed binary64; None if it is no such number."""
+    """[+-] digits [. digits] [e [+-] digits], or [+-] inf or infinity, as a signed binary64; None if it is none.
+
+    What is beyond all binary64 numbers has the exponent _BEYOND.
+    """
     negative = text[:1] == "-"
-    head, tail = _split(text[1:] if text[:1] in ("+", "-") else text, "eE")
+    beyond = (-1, _BEYOND) if negative else (1, _BEYOND)
+    bare = text[1:] if text[:1] in ("+", "-") else text
+    if bare.lower() in ("inf", "infinity"):
+        return beyond
+    head, tail = _split(bare, "eE")
     whole, fraction = _split(head, ".")
     fraction = fraction[1:]
     down = tail[1:2] == "-"
     power = tail[2:] if tail[1:2] in ("+", "-") else tail[1:]
-    legal = _are_digits(whole + fraction + power) and whole + fraction != "" and len(power) <= 3
+    legal = _are_digits(whole + fraction + power) and whole + fraction != ""
     if not legal or len(text) > 100 or (tail != "" and power == ""):
         return None
     digits = int(whole + fraction)
@@ -134,10 +142,10 @@ def _decimal(text: str) -> tuple[int, int] | None:
     size = len(str(digits)) + exponent
     if digits == 0 or size < -330:
         return 0, 0
-    if size > 310:
-        return None
-    found = _nearest(digits * 10 ** max(exponent, 0), 10 ** max(-exponent, 0))
-    return (-found[0], found[1]) if found and negative else found
+    found = None if size > 310 else _nearest(digits * 10 ** max(exponent, 0), 10 ** max(-exponent, 0))
+    if found is None:
+        return beyond
+    return (-found[0], found[1]) if negative else found
 
 
 def _aligned(numbers: list[tuple[int, int]]) -> tuple[list[int], int]:
@@ -316,7 +324,7 @@ class _Reader:
 
     def bound(self) -> tuple[int, int]:
         found = _decimal(self.number(100))
-        if found is None:
+        if found is None or found[1] == _BEYOND:
             raise HushError("task", "a bound is no finite number")
         return found
 
@@ -371,7 +379,7 @@ class Task:
     """
 
     def __init__(self) -> None:
-        self.id = self.epsilon = self.mechanism = self.kind = self.outside = ""
+        self.id = self.epsilon = self.mechanism = self.kind = ""
         self.digest = self.purpose = b""
         self.limit = (0, 1)
         self.levels = 0
@@ -474,7 +482,7 @@ def _read_domain(reader: _Reader, task: Task) -> None:
         elif field == "kind":
             task.kind = _one_of(reader, ("number", "bit"))
         else:
-            task.outside = _one_of(reader, ("clamp", "refuse"))
+            _one_of(reader, ("clamp",))  # "refuse" is no more: silence would tell the value
         if not reader.take(b","):
             break
     if not reader.take(b"}"):
@@ -511,35 +519,36 @@ def _check(task: Task) -> None:
 
 
 class Report:
-    """One perturbed answer: `digest`, `round`, `id`, `body`; `clamped` is for the person alone, never to be sent."""
+    """One perturbed answer: `digest`, `round`, `id`, `body`; `value` is what became of the value.
 
-    def __init__(self, digest: bytes, report_id: bytes, body: int, clamped: bool) -> None:
-        self.digest, self.round, self.id, self.body, self.clamped = digest, 0, report_id, body, clamped
+    That is "used", "moved" to a bound, or "replaced" where there was none: for the person alone, and the maker of the
+    device; never to be sent, stored, or shown to others.
+    """
+
+    def __init__(self, digest: bytes, report_id: bytes, body: int, became: str) -> None:
+        self.digest, self.round, self.id, self.body, self.value = digest, 0, report_id, body, became
 
 
-def index_of(task: Task, value: str) -> tuple[int, bool]:
-    """The integer that the mechanism sees, and whether the value had to be moved into the bounds.
+def index_of(task: Task, value: str | None) -> tuple[int | None, str]:
+    """The integer that the mechanism sees, None where there is no value; and what became of the value.
 
     Args:
         task: what is asked.
         value: decimal text of a number (on a microcontroller make it of integers, not of a float), or one of yes, no,
-            true, false, 1 and 0.
+            true, false, 1 and 0. Any other text is no value, and so is None.
     """
     if task.kind == "bit":
-        if value not in ("yes", "true", "1", "no", "false", "0"):
-            raise HushError("value", "it is neither yes nor no")
-        return (1 if value in ("yes", "true", "1") else 0), False
-    number = _decimal(value)
+        known = value in ("yes", "true", "1", "no", "false", "0")
+        return (1 if value in ("yes", "true", "1") else 0) if known else None, "used" if known else "replaced"
+    number = None if value is None else _decimal(value)
     if number is None:
-        raise HushError("value", "it is no finite number")
+        return None, "replaced"
     (lower, upper, exact), _ = _aligned([task.lower, task.upper, number])
     inside = min(max(exact, lower), upper)
-    if inside != exact and task.outside == "refuse":
-        raise HushError("value", "it is outside the bounds of the task")
     index, rest = divmod((inside - lower) * STEPS, upper - lower)
     if 2 * rest > upper - lower or (2 * rest == upper - lower and index & 1):  # ties to the even index
         index += 1
-    return index, inside != exact
+    return index, "used" if inside == exact else "moved"
 
 
 def perturb(task: Task, index: int, rng: SystemRandom) -> int:
@@ -557,8 +566,11 @@ def perturb(task: Task, index: int, rng: SystemRandom) -> int:
     raise HushError("task", "a mechanism that this program does not have")
 
 
-def answer(task: Task, value: str, now: int, rng: SystemRandom) -> Report:
+def answer(task: Task, value: str | None, now: int, rng: SystemRandom) -> Report:
     """One perturbed answer with a fresh id: ONE CHARGE of `task.epsilon`.
+
+    Whether and when this is called must not depend on the value: where one is missing, pass None. An index is then
+    drawn uniformly over the domain, and answered like any other.
 
     Args:
         task: what is asked.
@@ -571,9 +583,11 @@ def answer(task: Task, value: str, now: int, rng: SystemRandom) -> Report:
     """
     if ("opens" in task.seen and now < task.opens) or ("closes" in task.seen and now >= task.closes):
         raise HushError("not_open", "the task has not opened yet, or is closed")
-    index, clamped = index_of(task, value)
+    index, became = index_of(task, value)
+    if index is None:
+        index = rng.below(2 if task.kind == "bit" else STEPS + 1)
     body = perturb(task, index, rng)
-    return Report(task.digest, rng.token_bytes(16), body, clamped)
+    return Report(task.digest, rng.token_bytes(16), body, became)
 
 
 # ---- the wire

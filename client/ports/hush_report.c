@@ -4,6 +4,8 @@
  *     TASK.json    the retained payload of hush/v1/tasks/{task}, byte for byte; - reads it from standard input
  *     SENDER       the MQTT user, or the device
  *     VALUE        a number, yes or no; - reads it from standard input, where no list of processes shows it
+ *                  Any other text is no value: an index is drawn at random in its place, for silence would tell of it.
+ *                  Only at a terminal, where it may be a slip of the keyboard, is it an error
  *     OUT          where the payload goes: a new file. An existing one is never written over
  *     MAX_EPSILON  the limit of this device, 4 if not given
  *
@@ -12,7 +14,8 @@
  * the broker acknowledges. Where OUT exists, epsilon is spent. docs/wire.md has the whole recipe.
  *
  * Prints task, digest, epsilon to be charged and purpose (budgets are kept per purpose), a line each; of an answer also
- * topic and id, once OUT is on the disk. Ends with 0, or with 1 and one line of complaint, which never has the value.
+ * topic and id, once OUT is on the disk. Ends with 0, or with 1 and one line of complaint, which never has the value, and
+ * outside a terminal never depends on it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -48,20 +51,17 @@ static bool read_all(const char *name, uint8_t *out, size_t capacity, size_t *si
     return whole;
 }
 
-static bool read_value(const char *argument, char *out, size_t capacity)
+/* The value as text; NULL if there is none. */
+static const char *read_value(const char *argument, char *out, size_t capacity)
 {
     if (strcmp(argument, "-") != 0) {
-        bool fits = strlen(argument) < capacity;
-        if (fits) {
-            strcpy(out, argument);
-        }
-        return fits;
+        return argument;
     }
     if (!fgets(out, (int)capacity, stdin)) {
-        return false;
+        return NULL;
     }
     out[strcspn(out, "\r\n")] = 0;
-    return true;
+    return out;
 }
 
 static bool sync_directory_of(const char *name)
@@ -104,8 +104,10 @@ static void print_hex(const char *name, const uint8_t *bytes, size_t count)
 static int answer(const hush_task *task, const char *sender, const char *argument, const char *out)
 {
     uint8_t frame[HUSH_FRAME_BYTES];
-    char topic[HUSH_TOPIC_BYTES], value[128];
+    char topic[HUSH_TOPIC_BYTES], line[128];
     size_t size = 0;
+    uint32_t index = 0;
+    hush_became became = HUSH_USED;
     hush_report report;
     if (hush_report_topic(task->id, sender, topic, sizeof topic) != HUSH_OK) {
         return complain("SENDER", "cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)");
@@ -113,10 +115,12 @@ static int answer(const hush_task *task, const char *sender, const char *argumen
     if (access(out, F_OK) == 0) {
         return complain(out, "exists: send it again as it is; a second answer would spend epsilon again");
     }
-    if (!read_value(argument, value, sizeof value)) {
-        return complain("VALUE", "cannot be read, or is too long");
+    const char *value = read_value(argument, line, sizeof line);
+    hush_status status = hush_index(task, value, &index, &became);
+    if (status == HUSH_OK && became == HUSH_REPLACED && isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
+        return complain("VALUE", "is neither a number nor yes or no; write for example 172.5");
     }
-    hush_status status = hush_answer(task, value, (int64_t)time(NULL), hush_os_random, NULL, &report);
+    status = hush_answer(task, value, (int64_t)time(NULL), hush_os_random, NULL, &report);
     if (status != HUSH_OK) {
         return complain(task->id, hush_message(status));
     }
@@ -124,8 +128,10 @@ static int answer(const hush_task *task, const char *sender, const char *argumen
     if (status != HUSH_OK || !store(out, frame, size)) {
         return complain(out, "cannot be written; nothing was sent");
     }
-    if (report.clamped) {
-        (void)fprintf(stderr, "hush_report: the value was outside the bounds and was moved to the nearer one\n");
+    if (report.value != HUSH_USED && isatty(STDERR_FILENO)) {
+        (void)fprintf(stderr, "hush_report: %s; only this terminal is told\n",
+                      report.value == HUSH_MOVED ? "what lay outside the bounds was moved to the nearer one"
+                                                 : "there was no value; one was drawn at random in its place");
     }
     (void)printf("topic %s\n", topic);
     print_hex("id", report.id, sizeof report.id);

@@ -1,20 +1,28 @@
-"""Which values are legal, and how a value becomes an index: exactly, before any random draw.
+"""What a task asks for, and how a value becomes an index of it: exactly, before any random draw.
 
 Whatever a person's value is, the mechanism sees an integer inside the domain; privacy never depends on how it was
-rounded, because the *index* is what is bounded (MATHS: any two indices are at most `steps` apart).
+rounded, because the *index* is what is bounded (MATHS: any two indices are at most `steps` apart). And whatever it is,
+there is an index: `hush_common.reading` says what becomes of a value that is beyond the bounds, or none.
+
+Every domain has
+
+- `read(value)`, total but for a `TypeError` that looks at types alone; `read(value, strict=False)` has not even that;
+- `check(value)`, what would become of a value: for the developer's tests, nothing is drawn or spent;
+- `complete(reading, rng)`, the index that the mechanism sees: uniform wherever there is no usable value;
+- `index(value)`, that of a usable value, for the laboratory.
 """
 
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from numbers import Rational, Real
 from typing import Literal
 
-from hush_common.errors import DomainError, TaskError
+from hush_common.errors import TaskError
+from hush_common.reading import Index, Readable, Reading, grid_index, is_real, is_table, plain
+from hush_common.rng import Rng
 
 __all__ = ["GRID_STEPS", "BitDomain", "CategoryDomain", "Coordinate", "Domain", "Index", "NumberDomain", "VectorDomain"]
 
@@ -26,36 +34,17 @@ GRID_STEPS = 1 << 20
 """Steps of the grid of a number: rounding to it moves a value by at most (upper - lower) / 2^21."""
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
-    """A value as the mechanism sees it.
-
-    Args:
-        index: an integer of the domain; of a vector, one for each coordinate.
-        clamped: whether the value had to be moved into the domain.
-    """
-
-    index: int | tuple[int, ...]
-    clamped: bool = False
-
-    @property
-    def scalar(self) -> int:
-        """The index of a domain that has one, which a vector has not."""
-        if isinstance(self.index, tuple):
-            raise TypeError("the index of a vector is not one integer")
-        return self.index
-
-
 @dataclass(frozen=True)
-class NumberDomain:
+class NumberDomain(Readable):
     """A number in [lower, upper], rounded to one of `steps` + 1 grid points.
 
     Args:
         lower: smallest legal value, finite.
         upper: largest legal value, finite, above `lower`, with a finite difference.
         unit: what the numbers count (`"cm"`); may be empty.
-        outside: what happens to a value outside the bounds: `"clamp"` moves it to the nearer bound (the person is
-            told), `"refuse"` raises. Either way the bounds must come from public knowledge, never from data.
+        outside: `"clamp"`: a value outside the bounds is moved to the nearer one. (`"refuse"` stands in tasks of
+            before alone, which no device answers any more: `hush_common.task`.) The bounds must come from public
+            knowledge, never from data.
         steps: grid steps; `GRID_STEPS` in every published task, fewer in an enumeration.
 
     Raises:
@@ -80,7 +69,7 @@ class NumberDomain:
         if not _is_line(self.unit, UNIT_LIMIT):
             raise TaskError("domain.unit", f"{str(self.unit)[:40]!r} is no line of at most {UNIT_LIMIT} letters")
         if self.outside not in ("clamp", "refuse"):
-            raise TaskError("domain.outside", f"{str(self.outside)[:40]!r} is neither 'clamp' nor 'refuse'; choose one")
+            raise TaskError("domain.outside", f"{str(self.outside)[:40]!r} is not 'clamp'; drop it, or write that")
         if type(self.steps) is not int or not 1 <= self.steps <= GRID_STEPS:
             raise TaskError("domain.steps", f"{self.steps!r} is no integer from 1 to {GRID_STEPS}")
         if not self.lower < self.upper:
@@ -93,20 +82,17 @@ class NumberDomain:
         """Width of one grid step, in the unit of the domain, exactly."""
         return (Fraction(self.upper) - Fraction(self.lower)) / self.steps
 
-    def index(self, value: object) -> Index:
-        """The grid index of `value`, in [0, steps]; ties go to the even index.
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.steps + 1,)
 
-        Args:
-            value: an int, float, Decimal, Fraction, or any other real number (numpy scalars among them).
-
-        Raises:
-            DomainError: not a number, NaN, infinite, or outside the bounds where the task refuses that.
-        """
-        exact = _exact(value)
-        inside = min(max(exact, Fraction(self.lower)), Fraction(self.upper))
-        if inside != exact and self.outside == "refuse":
-            raise DomainError(f"the value is outside [{self.lower:g}, {self.upper:g}] {self.unit}".rstrip())
-        return Index(round((inside - Fraction(self.lower)) / self.step), clamped=inside != exact)
+    def read(self, value: object, *, strict: bool = True) -> Reading:
+        """The grid index, in [0, steps], of an int, float, Decimal, Fraction, or any other real number."""
+        value = plain(value)
+        if not is_real(value):
+            return self._missing(value, "a number; pass an int, float, Decimal or Fraction", strict=strict)
+        index, moved = grid_index(value, self.lower, self.upper, self.steps)
+        return Reading((index,), moved)
 
     def value_of(self, index: int | Fraction) -> Fraction:
         """The number at grid position `index`, exactly; not clipped, so that estimates stay unbiased."""
@@ -114,32 +100,36 @@ class NumberDomain:
 
 
 @dataclass(frozen=True, slots=True)
-class BitDomain:
+class BitDomain(Readable):
     """Yes or no: `True`, `False`, 1 or 0."""
 
-    def index(self, value: object) -> Index:
-        """0 or 1.
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (2,)
 
-        Raises:
-            DomainError: anything but a bool or the integers 0 and 1.
-        """
-        if isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
-            return Index(int(value))
-        raise DomainError(f"the value is {_kind(value)}, not yes or no; pass True, False, 1 or 0")
+    def read(self, value: object, *, strict: bool = True) -> Reading:
+        """0 or 1; any other integer is no usable value."""
+        value = plain(value)
+        if not issubclass(type(value), int):
+            return self._missing(value, "yes or no; pass True, False, 1 or 0", strict=strict)
+        bit = int.__int__(value)  # type: ignore[arg-type]  # of an int
+        return Reading((bit if bit in (0, 1) else None,))
 
 
 @dataclass(frozen=True)
-class CategoryDomain:
+class CategoryDomain(Readable):
     """One of k labels, 2 ≤ k ≤ 1024.
 
     Args:
         labels: distinct, printable, not empty; the index of a label is its place.
+        other: the one of them that stands for a text that is none; without it, such a text is no usable value.
 
     Raises:
-        TaskError: too few or too many labels, a repeated, empty or unprintable one.
+        TaskError: too few or too many labels, a repeated, empty or unprintable one, or `other` is none of them.
     """
 
     labels: tuple[str, ...]
+    other: str | None = None
 
     def __post_init__(self) -> None:
         if not _is_tuple_of(str, self.labels):
@@ -154,22 +144,26 @@ class CategoryDomain:
         if len(self._places) < len(self.labels):
             twice = next(label for place, label in enumerate(self.labels) if self._places[label] != place)
             raise TaskError("domain.labels", f"{twice!r} stands twice; a label is one category")
+        if self.other is not None and self.other not in self.labels:
+            raise TaskError("domain.other", f"{str(self.other)[:40]!r} is none of the labels; add it to them")
 
     @cached_property
     def _places(self) -> dict[str, int]:
         return {label: place for place, label in enumerate(self.labels)}
 
-    def index(self, value: object) -> Index:
-        """The place of a label.
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (len(self.labels),)
 
-        Raises:
-            DomainError: anything but one of the labels.
-        """
-        if not isinstance(value, str):
-            raise DomainError(f"the value is {_kind(value)}, not a label; pass one of the task's labels as text")
-        if value not in self._places:
-            raise DomainError("the value is none of the task's labels; spell it exactly as the task does")
-        return Index(self._places[value])
+    def read(self, value: object, *, strict: bool = True) -> Reading:
+        """The place of a label."""
+        value = plain(value)
+        if not issubclass(type(value), str):
+            return self._missing(value, "a label; pass one of the task's labels as text", strict=strict)
+        label = str.__str__(value)  # whatever a subclass makes of it
+        if label in self._places or self.other is None:
+            return Reading((self._places.get(label),))
+        return Reading((self._places[self.other],), moved=True)
 
 
 @dataclass(frozen=True)
@@ -187,7 +181,7 @@ class Coordinate(NumberDomain):
 
 
 @dataclass(frozen=True)
-class VectorDomain:
+class VectorDomain(Readable):
     """d bounded numbers, 1 ≤ d ≤ 1024, each on the grid of its own range.
 
     Args:
@@ -217,27 +211,36 @@ class VectorDomain:
     def steps(self) -> int:
         return self.coordinates[0].steps
 
-    def index(self, value: object) -> Index:
-        """The grid index of each coordinate, in the order of the task.
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.steps + 1,) * len(self.coordinates)
 
-        Args:
-            value: a sequence of d real numbers, or a mapping from every name to one.
+    def read(self, value: object, *, strict: bool = True) -> Reading:
+        """The grid index of each coordinate, from a sequence of d numbers or a mapping from every name to one.
 
-        Raises:
-            DomainError: another length, another name, or a coordinate that its range does not admit.
+        A sequence of another length has no usable number, a mapping none for the names that it lacks.
         """
-        if isinstance(value, Mapping):
-            if value.keys() != {coordinate.name for coordinate in self.coordinates}:
-                raise DomainError("the names of the value are not those of the task's coordinates")
-            value = [value[coordinate.name] for coordinate in self.coordinates]
-        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-            raise DomainError(
-                f"the value is {_kind(value)}, not a vector; pass a list of {len(self.coordinates)} numbers"
-            )
-        if len(value) != len(self.coordinates):
-            raise DomainError(f"the vector has {len(value)} numbers; this task asks for {len(self.coordinates)}")
-        parts = [coordinate.index(number) for coordinate, number in zip(self.coordinates, value, strict=True)]
-        return Index(tuple(part.scalar for part in parts), clamped=any(part.clamped for part in parts))
+        value = plain(value)
+        if not is_table(value):
+            wanted = f"a vector; pass a list of {len(self.coordinates)} numbers"
+            return self._missing(value, wanted, strict=strict)
+        numbers = self._numbers(value)
+        parts = [part.read(one, strict=strict) for part, one in zip(self.coordinates, numbers, strict=True)]
+        return Reading(tuple(part.parts[0] for part in parts), moved=any(part.moved for part in parts))
+
+    def complete(self, reading: Reading, rng: Rng) -> Index:
+        return Index(reading.filled(self.sizes, rng))
+
+    def _numbers(self, value: object) -> Sequence[object]:
+        nothing = [None] * len(self.coordinates)
+        try:
+            if issubclass(type(value), Mapping):
+                found = dict(value)  # type: ignore[call-overload]  # a mapping is
+                return [found.get(coordinate.name) for coordinate in self.coordinates]
+            numbers = list(value)  # type: ignore[call-overload]  # so is a sequence
+        except BaseException:  # noqa: BLE001 - whatever its methods raise: a value must not decide
+            return nothing
+        return numbers if len(numbers) == len(nothing) else nothing
 
 
 Domain = NumberDomain | BitDomain | CategoryDomain | VectorDomain
@@ -249,19 +252,3 @@ def _is_line(text: object, limit: int) -> bool:
 
 def _is_tuple_of(kind: type, values: object) -> bool:
     return isinstance(values, tuple) and all(isinstance(value, kind) for value in values)
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def _exact(value: object) -> Fraction:
-    """`value` as a fraction; never through a string, never a bool."""
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise DomainError(f"the value is {_kind(value)}, not a number; pass an int, float, Decimal or Fraction")
-    if isinstance(value, Rational):
-        return Fraction(int(value.numerator), int(value.denominator))
-    number = float(value)
-    if not math.isfinite(number):
-        raise DomainError("the value is not finite (NaN or infinite); leave the report out instead")
-    return Fraction(number)

@@ -4,18 +4,16 @@
     ├── TaskError            a task that must not be published or answered
     │   └── EpsilonError     an epsilon that is no number, or outside what hush admits
     ├── OptionError          a setting or an option of the command line that cannot be used
-    ├── DomainError          a value that the domain of a task does not admit
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
     └── BrokerError          the broker is not there, refuses, or vanished
 
-Each message is one line that says what was wrong and what to do. No message contains a person's value: a
-`DomainError` speaks of the domain, and only a command line, where the person typed the value, may repeat it.
+Each message is one line that says what was wrong and what to do. There is none for a value: whatever a person's value
+is, the device answers (`hush_common.reading`), and no message contains it.
 """
 
 __all__ = [
     "BrokerError",
-    "DomainError",
     "EpsilonError",
     "HushError",
     "OptionError",
@@ -47,12 +45,6 @@ class TaskError(HushError):
 
 class EpsilonError(TaskError):
     """An epsilon that is no exact decimal number, or outside the range that hush admits."""
-
-
-class DomainError(HushError):
-    """A value that the domain of a task does not admit. The value itself is never part of the error."""
-
-    exit_code = 2
 
 
 class StateError(HushError):

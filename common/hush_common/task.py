@@ -9,7 +9,7 @@ from functools import cached_property
 from types import UnionType
 from typing import Literal, get_args
 
-from hush_common.domain import Domain, NumberDomain
+from hush_common.domain import Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import LARGEST, SMALLEST, decimal_text
 from hush_common.errors import EpsilonError, TaskError
 from hush_common.mechanisms.build import assemble
@@ -90,6 +90,9 @@ class Task:
         payload: the published bytes, exactly; without them no device can answer.
         chosen: which of `mechanism` and the names of `parameters` the draft left to hush; see
             `hush_common.task_file.settled`. Not published, and no part of what makes tasks equal.
+        legacy: admits `outside = "refuse"`, for tasks that an aggregator has counted before: under them the silence of
+            a device told its value. Their reports and estimates go on; nobody publishes or answers one. It is False
+            afterwards in any other task.
 
     Raises:
         TaskError: naming the field and the remedy.
@@ -111,6 +114,7 @@ class Task:
     enrolled: int | None = None
     payload: bytes = field(default=b"", repr=False)
     chosen: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    legacy: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -124,6 +128,7 @@ class Task:
                 raise TaskError(
                     name, f"{text[:40]!r} is no line of at most {_TEXT_LIMIT} printable characters; shorten it"
                 )
+        self._check_outside()
         self._check_repeat()
         self._check_epsilon()
         self._check_offers()
@@ -140,6 +145,18 @@ class Task:
             for amount in amounts:
                 if not isinstance(amount, Fraction):
                     raise EpsilonError(name, f'{str(amount)[:40]!r} is not exact; write Fraction("0.5")')
+
+    def _check_outside(self) -> None:
+        parts = self.domain.coordinates if isinstance(self.domain, VectorDomain) else (self.domain,)
+        refuses = any(isinstance(part, NumberDomain) and part.outside == "refuse" for part in parts)
+        admitted = bool(self.legacy)
+        object.__setattr__(self, "legacy", refuses)
+        if refuses and not admitted:
+            raise TaskError(
+                "domain.outside",
+                "'refuse' is no more: a device that is silent about some values tells which it has; drop it, and what "
+                "lies outside is moved to the nearer bound",
+            )
 
     def _check_repeat(self) -> None:
         if not 1 <= self.rounds <= ROUND_LIMIT:

@@ -39,7 +39,9 @@ class _Choice:
     repeat: Repeat
 
 
-def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", draft: bool = False) -> Task:
+def task_of_document(
+    document: Mapping[str, object], *, payload: bytes = b"", draft: bool = False, legacy: bool = False
+) -> Task:
     """Validate a document.
 
     Args:
@@ -47,6 +49,7 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
         payload: the bytes that it was published as.
         draft: whether it is a person's file, in which `"auto"`, parameters left out and shipped tables are resolved. In
             a published task they would leave a choice to each reader.
+        legacy: whether it may be one of before, which nobody answers any more: see `Task`.
 
     Raises:
         TaskError: naming the field and the remedy.
@@ -78,6 +81,7 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
         **times,
         payload=payload,
         chosen=_left_open(choice) if draft else frozenset(),
+        legacy=legacy,
     )
 
 
@@ -145,7 +149,8 @@ def _domain(document: object) -> Domain:
             domain = BitDomain()
         case "category":
             labels = enumerate(fields.items("labels"))
-            domain = CategoryDomain(tuple(text(f"domain.labels.{place}", label) for place, label in labels))
+            places = tuple(text(f"domain.labels.{place}", label) for place, label in labels)
+            domain = CategoryDomain(places, fields.text_or_none("other"))
         case "vector":
             parts = enumerate(fields.items("coordinates"))
             domain = VectorDomain(tuple(_coordinate(Fields(part, f"domain.coordinates.{n}")) for n, part in parts))
@@ -256,8 +261,9 @@ def _domain_document(domain: Domain) -> dict[str, object]:
             return {"kind": "number", **_bounds_document(domain)}
         case BitDomain():
             return {"kind": "bit"}
-        case CategoryDomain(labels=labels):
-            return {"kind": "category", "labels": list(labels)}
+        case CategoryDomain(labels=labels, other=other):
+            category: dict[str, object] = {"kind": "category", "labels": list(labels)}
+            return category if other is None else category | {"other": other}
         case VectorDomain(coordinates=coordinates):
             parts = [{"name": part.name, **_bounds_document(part)} for part in coordinates]
             return {"kind": "vector", "coordinates": parts}

@@ -18,8 +18,12 @@ PAYLOAD_LIMIT = 64 * 1024
 """Most bytes of a published task."""
 
 
-def read_task(path: Path) -> Task:
+def read_task(path: Path, *, legacy: bool = False) -> Task:
     """Read a task from a TOML or JSON file, and fix the bytes under which it will be published.
+
+    Args:
+        path: the file.
+        legacy: whether it may be one that is counted already and nobody answers any more: see `Task`.
 
     Raises:
         TaskError: the file is missing, not TOML or JSON, or not a legal task.
@@ -34,17 +38,17 @@ def read_task(path: Path) -> Task:
         document = _json(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise TaskError(str(path), f"cannot be parsed: {error}") from error
-    return make_task(document)
+    return make_task(document, legacy=legacy)
 
 
-def make_task(document: Mapping[str, object]) -> Task:
+def make_task(document: Mapping[str, object], *, legacy: bool = False) -> Task:
     """Validate a task given as a mapping, fill in what has one sensible value, and encode it for publication.
 
     Raises:
         TaskError: naming the field and the remedy.
     """
-    made = task_of_document(document, draft=True)
-    return replace(decode_task(encode_document(made)), chosen=made.chosen)
+    made = task_of_document(document, draft=True, legacy=legacy)
+    return replace(decode_task(encode_document(made), legacy=legacy), chosen=made.chosen)
 
 
 def settled(task: Task, payload: bytes) -> Task | None:
@@ -63,7 +67,7 @@ def settled(task: Task, payload: bytes) -> Task | None:
     if payload == task.payload:
         return task
     try:
-        there = decode_task(payload)
+        there = decode_task(payload, legacy=task.legacy)
         names = [field.name for field in fields(Parameters)]
         given = {name: getattr((there if name in task.chosen else task).parameters, name) for name in names}
         free = "mechanism" in task.chosen and there.mechanism != "laplace"  # which "auto" never meant
@@ -74,8 +78,12 @@ def settled(task: Task, payload: bytes) -> Task | None:
     return there if asked == there else None
 
 
-def decode_task(payload: bytes) -> Task:
+def decode_task(payload: bytes, *, legacy: bool = False) -> Task:
     """The task in a retained message. Its digest is that of these very bytes.
+
+    Args:
+        payload: the message.
+        legacy: whether it may be one of before, for an aggregator that has counted it: see `Task`. A device says no.
 
     Raises:
         TaskError: not UTF-8 JSON, too long, a duplicate key, an unknown field, or not a legal task.
@@ -86,7 +94,7 @@ def decode_task(payload: bytes) -> Task:
         document = _json(payload.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise TaskError("task", f"is not JSON: {error}") from error
-    return task_of_document(document, payload=bytes(payload))
+    return task_of_document(document, payload=bytes(payload), legacy=legacy)
 
 
 def _json(text: str) -> dict[str, object]:

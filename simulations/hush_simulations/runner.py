@@ -21,7 +21,7 @@ from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
-from hush_common.errors import BrokerError, DomainError, HushError
+from hush_common.errors import BrokerError, HushError
 from hush_simulations.clock import VirtualClock
 from hush_simulations.noise import SeededRng
 from hush_simulations.plan import Outcome, Plan, Round
@@ -165,13 +165,10 @@ class _Run:
     async def _report(self, gateway: Gateway, device: int) -> tuple[str | None, bool]:
         """Why the device sent nothing, if so, and whether it clamped its value."""
         value = self._plan.values[device]
-        try:
-            receipt = await gateway.report(
-                f"device-{device}", self._ways.task.id, value, timeout=None, epsilon=self._choice(device)
-            )
-        except DomainError:
-            return "out_of_domain", False
-        return receipt.reason, receipt.clamped
+        receipt = await gateway.report(
+            f"device-{device}", self._ways.task.id, value, timeout=None, epsilon=self._choice(device)
+        )
+        return receipt.reason, receipt.value == "moved"
 
     def _choice(self, device: int) -> Fraction | None:
         """Which of the epsilons the device takes, if there is a choice."""

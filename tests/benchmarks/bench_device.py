@@ -53,9 +53,9 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as directory, closing(connect(Path(directory))) as store:
 
         def transact(device: str) -> None:
-            question = Question(device, task, value, report_topic(task.id, "b"), Policy(), datetime.now(UTC))
+            question = Question(device, task, report_topic(task.id, "b"), Policy(), datetime.now(UTC))
             store.execute("BEGIN IMMEDIATE")
-            answer(store, question, rng)
+            answer(store, question, task.domain.read(value), rng)
             store.execute("COMMIT")
 
         found = {
@@ -127,7 +127,7 @@ async def main():
             await gateway.task("heights")
             if SOURCES:
                 for k in range(10000):
-                    gateway.answer(f"d{k}", "heights", value)
+                    gateway.answer(f"d{k}", "heights", value, source_timeout=1)
                 await done.wait()
                 await asyncio.sleep(1)  # the last of them are being stored
             else:

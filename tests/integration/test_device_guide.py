@@ -50,6 +50,7 @@ class House:
             ("/opt/hush", str(self.directory)),
             ("/sys/class/thermal/thermal_zone0", str(self.directory)),
             ("spread=60", "spread=0.5"),  # a minute is long for a test
+            ("source_timeout=5", "source_timeout=0.5"),
             ("--spread 600", "--spread 0.5"),
         ):
             text = text.replace(there, here)

@@ -101,16 +101,11 @@ async def test_deterministic_noise_repeats_every_report() -> None:
 
 
 async def test_a_device_that_must_not_answer_is_reported_and_nothing_waits_for_it() -> None:
-    document_ = {**SCENARIOS["heights"].document}
-    document_["domain"] = {"kind": "number", "lower": 160.0, "upper": 180.0, "outside": "refuse"}
-    scenario = Scenario(document_, SCENARIOS["heights"].population)
-    the_plan = plan(scenario=scenario, engine="memory")
-    inside = [number for number, value in enumerate(numbers(the_plan)) if 160 <= value <= 180]
-    (done,) = (await simulate(the_plan)).rounds
-    assert 0 < len(inside) < 60
-    assert list(done.reporters) == inside
-    assert done.declined == {"out_of_domain": 60 - len(inside)}
-    assert done.result["n"] == len(inside)
+    closed = {**SCENARIOS["heights"].document, "closes": "2000-01-01T00:00:00Z"}
+    (done,) = (await simulate(plan(scenario=Scenario(closed, SCENARIOS["heights"].population), engine="memory"))).rounds
+    assert list(done.reporters) == []
+    assert done.declined == {"not_open": 60}
+    assert done.result["n"] == 0
 
 
 async def test_clamped_values_are_counted() -> None:

@@ -28,15 +28,13 @@ static int next_bytes(void *context, uint8_t *out, size_t count)
 
 static const char *word_of(hush_status status)
 {
-    static const char *const words[] = {"ok",   "argument", "space", "random",  "malformed",
-                                        "task", "epsilon",  "value", "not_open"};
+    static const char *const words[] = {"ok", "argument", "space", "random", "malformed", "task", "epsilon", "not_open"};
     return words[status];
 }
 
-/* The next word of the line as bytes; "-" stands for none. */
-static uint8_t *hex_word(size_t *size)
+/* A word as bytes; "-" stands for none. */
+static uint8_t *from_hex(const char *text, size_t *size)
 {
-    const char *text = strtok(NULL, " \n");
     *size = text && *text != '-' ? strlen(text) / 2 : 0;
     uint8_t *bytes = malloc(*size + 1); /* exactly as long as its content, so that a read too far is seen */
     for (size_t i = 0; i < *size; i++) {
@@ -46,6 +44,12 @@ static uint8_t *hex_word(size_t *size)
     }
     bytes[*size] = 0;
     return bytes;
+}
+
+/* The next word of the line. */
+static uint8_t *hex_word(size_t *size)
+{
+    return from_hex(strtok(NULL, " \n"), size);
 }
 
 /* Exactly as long as its content, without the zero at its end. */
@@ -65,14 +69,22 @@ static void print_hex(const uint8_t *bytes, size_t size)
     }
 }
 
-/* answer MAX NOW SENDER VALUE PAYLOAD RANDOM -> ok DIGEST ID BODY CLAMPED LEFT TOPIC FRAME JSON */
+static const char *became_of(hush_became became)
+{
+    static const char *const words[] = {"used", "moved", "replaced"};
+    return words[became];
+}
+
+/* answer MAX NOW SENDER VALUE PAYLOAD RANDOM -> ok DIGEST ID BODY BECAME LEFT TOPIC FRAME JSON; VALUE may be "none" */
 static void answer(void)
 {
     size_t size = 0, value_size = 0, random_size = 0, frame_size = 0, json_size = 0;
     const char *most = strtok(NULL, " ");
     const int64_t now = strtoll(strtok(NULL, " "), NULL, 10);
     const char *sender = strtok(NULL, " ");
-    uint8_t *value = hex_word(&value_size);
+    char *word = strtok(NULL, " ");
+    const bool missing = strcmp(word, "none") == 0;
+    uint8_t *value = from_hex(missing ? "-" : word, &value_size);
     uint8_t *payload = hex_word(&size);
     payload = trimmed(payload, size);
     uint8_t *bytes = hex_word(&random_size);
@@ -83,7 +95,7 @@ static void answer(void)
     hush_report report;
     hush_status status = hush_read_task(payload, size, most, &task);
     if (status == HUSH_OK) {
-        status = hush_answer(&task, (const char *)value, now, next_bytes, &from, &report);
+        status = hush_answer(&task, missing ? NULL : (const char *)value, now, next_bytes, &from, &report);
     }
     if (status == HUSH_OK) {
         status = hush_report_topic(task.id, sender, topic, sizeof topic);
@@ -100,7 +112,7 @@ static void answer(void)
     if (status == HUSH_OK) {
         print_hex(report.digest, sizeof report.digest);
         print_hex(report.id, sizeof report.id);
-        (void)printf(" %" PRId64 " %d %zu %s", report.body, report.clamped, from.left, topic);
+        (void)printf(" %" PRId64 " %s %zu %s", report.body, became_of(report.value), from.left, topic);
         print_hex(frame, frame_size);
         (void)printf(" %.*s", (int)json_size, json);
     }

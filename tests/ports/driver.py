@@ -41,13 +41,12 @@ def answer(words: list[str]) -> str:
     most, now, sender, value, payload, script = words
     task = hush.read_task(plain(payload), most)
     rng = Script(plain(script))
-    report = hush.answer(task, plain(value).decode(), int(now), rng)
+    report = hush.answer(task, None if value == "none" else plain(value).decode(), int(now), rng)
     topic = hush.report_topic(task.id, sender)
     frame = hush.encode_frame(report.digest, report.round, [(report.id, [report.body])])
     json = hush.encode_json(task.id, report.digest, report.round, report.id, [report.body])
-    clamped = "1" if report.clamped else "0"
     left = str(len(rng.data) - rng.at)
-    facts = [hexadecimal(report.digest), hexadecimal(report.id), str(report.body), clamped, left, topic]
+    facts = [hexadecimal(report.digest), hexadecimal(report.id), str(report.body), report.value, left, topic]
     return " ".join(facts) + " " + hexadecimal(frame) + " " + json.decode()
 
 

@@ -25,8 +25,8 @@ def packed(numbers: list[int]) -> str:
 
 
 def facts_of(vector: dict[str, Any]) -> str:
-    clamped = str(int(vector["clamped"]))
-    facts = [vector["id"], str(vector["body"]), clamped, "0", vector["topic"], vector["frame"], vector["json"]]
+    facts = [vector["id"], str(vector["body"]), vector["became"], "0"]
+    facts += [vector["topic"], vector["frame"], vector["json"]]
     return " ".join(["ok", decode_task(vector["task"].encode()).digest.hex(), *facts])
 
 
@@ -92,10 +92,19 @@ def test_a_port_answers_a_task_only_while_it_is_open(port: Port) -> None:
     assert [task.opens.timestamp(), task.closes.timestamp()] == [OPENS, CLOSES]
 
 
-def test_a_port_takes_no_value_that_the_task_refuses(port: Port) -> None:
+def test_no_value_keeps_a_port_from_answering(port: Port) -> None:
+    more = HEIGHTS | {"random": "05" * 300}  # a replaced value takes some bytes more
+    values = {"119.99": "moved", "120": "used", "220": "used", "inf": "moved", "yes": "replaced", "": "replaced"}
+    outcomes = port.ask([order(more, value=value) for value in values])
+    assert statuses(outcomes) == ["ok"] * len(values)
+    assert [outcome.split()[4] for outcome in outcomes] == list(values.values())
+
+
+def test_a_port_and_the_python_client_refuse_a_task_under_which_silence_would_tell(port: Port) -> None:
     refusing = HEIGHTS | {"task": HEIGHTS["task"].replace('"clamp"', '"refuse"')}
-    values = {"119.99": "value", "120": "ok", "220": "ok", "220.01": "value", "yes": "value"}
-    assert statuses(port.ask([order(refusing, value=value) for value in values])) == list(values.values())
+    assert port.ask([order(refusing, value=value) for value in ("120", "300", "x")]) == ["task"] * 3
+    with pytest.raises(TaskError, match="'refuse' is no more"):
+        decode_task(refusing["task"].encode())
 
 
 def test_a_port_does_not_wait_for_ever_for_a_source_that_is_stuck(port: Port) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from port_cases import VECTORS
 from port_programs import PORTS, compiled
+from terminal import at_terminal
 
 from hush_common.codec import Frame, decode
 from hush_common.task_file import decode_task
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 HEIGHTS = VECTORS["answers"][0]["task"]
 TASK = decode_task(HEIGHTS.encode())
 VALUE = "171.4375"
+PRINTED = ["topic", "id", "task", "digest", "epsilon", "purpose"]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -92,8 +94,6 @@ def test_the_task_or_the_value_may_come_from_standard_input(run: Run, tmp_path: 
         (("-", "dev", "-", "out"), "usage"),
         (("missing.json", "dev", VALUE, "out"), "missing.json: cannot be read"),
         (("heights.json", "a/b", VALUE, "out"), "SENDER: cannot be part of a topic"),
-        (("heights.json", "dev", VALUE + "x", "out"), "heights: the task's domain does not admit the value"),
-        (("heights.json", "dev", VALUE + "0" * 200, "out"), "VALUE: cannot be read, or is too long"),
         (("heights.json", "dev", VALUE, "no/such/out"), "no/such/out: cannot be written"),
         (("heights.json", "dev", VALUE, "out", "0.5"), "above the limit of this device"),
     ],
@@ -109,8 +109,32 @@ def test_a_mistake_is_one_line_without_the_value_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["heights.json"]
 
 
-def test_a_value_that_was_moved_is_told_to_the_person_alone(run: Run) -> None:
-    outcome = run("heights.json", "dev", "999.25", "out")
-    assert outcome.returncode == 0
-    assert "moved to the nearer one" in outcome.stderr
-    assert "999.25" not in outcome.stdout + outcome.stderr
+@pytest.mark.parametrize("value", [VALUE, "999.25", "-inf", "", "twelve", "nan", VALUE + "0" * 200, None])
+def test_whatever_the_value_is_the_program_says_and_writes_as_much(run: Run, tmp_path: Path, value: str | None) -> None:
+    typed = "" if value is None else value + "\n"
+    for name, outcome in (
+        ("piped", run("heights.json", "dev", "-", "piped", typed=typed)),
+        ("argued", run("heights.json", "dev", value or "", "argued")),
+    ):
+        assert (outcome.returncode, outcome.stderr) == (0, "")
+        assert [line.split()[0] for line in outcome.stdout.splitlines()] == PRINTED
+        assert (tmp_path / name).stat().st_size == 40
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "words"),
+    [
+        ("999.25", 0, "what lay outside the bounds was moved to the nearer one; only this terminal is told"),
+        ("twelve", 1, "VALUE: is neither a number nor yes or no; write for example 172.5"),
+        ("171.4375", 0, ""),
+    ],
+)
+def test_at_a_terminal_a_person_is_told_and_never_the_value(
+    program: Path, tmp_path: Path, value: str, code: int, words: str
+) -> None:
+    (tmp_path / "heights.json").write_text(HEIGHTS, encoding="utf-8")
+    done, shown = at_terminal([str(program), "heights.json", "dev", value, "out"], tmp_path)
+    assert done == code
+    assert words in shown
+    assert value not in shown
+    assert (tmp_path / "out").exists() == (code == 0)

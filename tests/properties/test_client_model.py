@@ -95,7 +95,7 @@ class Life:
             return value
 
         with suppress(ValueError):  # there is one already
-            self.gateway.answer(device, task, source)
+            self.gateway.answer(device, task, source, source_timeout=1)
 
     async def send_all(self) -> bool:
         """Let everybody who asks now be answered, and send what waits; False if some of it waits in the end."""

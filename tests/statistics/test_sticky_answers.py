@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -233,16 +234,25 @@ def test_a_memory_is_drawn_level_by_level_and_its_threshold_uniformly() -> None:
         ((truth, truth + lie, truth + lie), (1, 2, 1)),
         ((truth + 2 * lie - 1, truth - 1, truth - 1), (2, 1, 2)),
     ]:
-        script = Script(*draws, 617)
-        assert Memory.draw(mechanism, script) == Memory(617, reports)
-        assert script.asked == [2 * mechanism.total] * 3 + [1000]
+        script = Script(*draws, 617, 1000)
+        assert Memory.draw(mechanism, script) == Memory(617, reports, 1000)
+        assert script.asked == [2 * mechanism.total] * 3 + [1000, 1001]
 
 
 def test_a_memory_of_a_bit_is_two_lies_or_truths() -> None:
     mechanism = RandomizedResponse.from_epsilon(E)
-    script = Script(mechanism.ones[0], mechanism.ones[1], 0)
-    assert Memory.draw(mechanism, script) == Memory(0, (0, 0))
-    assert script.asked == [mechanism.total, mechanism.total, 1]
+    script = Script(mechanism.ones[0], mechanism.ones[1], 0, 1)
+    assert Memory.draw(mechanism, script) == Memory(0, (0, 0), 1)
+    assert script.asked == [mechanism.total, mechanism.total, 1, 2]
+
+
+def test_a_missing_value_is_answered_as_the_substitute_is_in_every_round() -> None:
+    mechanism, memory = Multilevel(E, 4, 2), Memory(0, (2, 0, 1))
+    for substitute in range(5):
+        completed = replace(memory, substitute=substitute)
+        assert completed.body(mechanism, None) == memory.body(mechanism, substitute)
+    with pytest.raises(ValueError, match="outside"):
+        memory.body(mechanism, None)
 
 
 def test_a_memory_never_shows_what_it_holds() -> None:
@@ -255,7 +265,9 @@ def test_an_index_outside_the_grid_has_no_report(index: int) -> None:
         Memory(0, (0, 1)).body(Multilevel(E, 4, 1), index)
 
 
-@pytest.mark.parametrize("memory", [Memory(-1, (0, 1)), Memory(4, (0, 1)), Memory(0, (0,)), Memory(0, (0, 2))])
+@pytest.mark.parametrize(
+    "memory", [Memory(-1, (0, 1)), Memory(4, (0, 1)), Memory(0, (0,)), Memory(0, (0, 2)), Memory(0, (0, 1), 5)]
+)
 def test_a_memory_of_another_mechanism_is_told(memory: Memory) -> None:
     assert Memory(3, (0, 1)).fits(Multilevel(E, 4, 1))
     assert not memory.fits(Multilevel(E, 4, 1))

@@ -17,8 +17,9 @@ from scipy import optimize, stats
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_aggregator.estimate.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.betting import betting_interval
-from hush_aggregator.estimate.bounded import Group, band
+from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as bounded
+from hush_aggregator.estimate.chernoff import band
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.honesty import finite_monitors, manski, variance_monitor, worst_case_bias
 from hush_aggregator.estimate.score import enough, score_interval

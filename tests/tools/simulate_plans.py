@@ -72,7 +72,7 @@ def main(runs: int, words: list[str]) -> None:
                 for label, make in POPULATIONS.items()
             }
             least = min(others, key=others.__getitem__)
-            print(  # noqa: T201 - a report to a person
+            print(
                 f"{name} {target:<10} n={n:<6} {kept(at, error):.4f} ({kept(at, error, 1):.4f})  "
                 f"at 0.9 n {kept(less, error):.3f} ({kept(less, error, 1):.3f})  least {others[least]:.3f} {least}",
                 flush=True,

@@ -16,12 +16,12 @@ from typing import cast
 from hush_aggregator.estimate import bounded, categories, laplace, pooled, vectors
 from hush_aggregator.estimate.finite import finite
 from hush_aggregator.estimate.guard import guarded
-from hush_aggregator.estimate.honesty import manski
+from hush_aggregator.estimate.honesty import manski, replacement_bias
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.moments import check, split
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
+from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
 from hush_common.task import Task
 
@@ -45,10 +45,24 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
         return Estimate(0)
     check(task.randomizer, tally)
     with guarded():
-        result = _dispatch(task, tally, confidence)
+        result = _with_replacement(_dispatch(task, tally, confidence), task.domain)
         if task.enrolled is None:
             return result
         return _with_silence(result, task, task.enrolled)
+
+
+def _with_replacement(result: Estimate, domain: Domain) -> Estimate:
+    """Add what reporters without a value may have done to the mean, the frequencies, or each coordinate."""
+    if not isinstance(domain, VectorDomain):
+        return replace(result, replacement_bias=replacement_bias(domain))
+    facts = zip(result.coordinates, domain.coordinates, strict=True)
+    return replace(
+        result,
+        coordinates=[
+            fact | ({"replacement_bias": replacement_bias(coordinate)} if fact["n"] else {})
+            for fact, coordinate in facts
+        ],
+    )
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:

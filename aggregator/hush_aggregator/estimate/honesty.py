@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.quantiles import normal_quantile
+from hush_common.domain import CategoryDomain, Domain, NumberDomain
 
 __all__ = [
     "OK",
@@ -16,6 +17,7 @@ __all__ = [
     "finite_monitor",
     "finite_monitors",
     "manski",
+    "replacement_bias",
     "variance_monitor",
     "worst_case_bias",
     "worst_verdict",
@@ -41,6 +43,24 @@ def worst_case_bias(n: int, reach: float, *, of: int | None = None) -> dict[str,
     devices = n if of is None else of
     lies = {"1": 1.0, "1%": 0.01 * devices, "5%": 0.05 * devices}
     return {name: min(lied / n, 1.0) * reach for name, lied in lies.items()}
+
+
+def replacement_bias(domain: Domain) -> dict[str, float]:
+    """By how much the mean of a number or a bit, or any frequency, moves at most if 1 % of the reporters had no value.
+
+    Whoever has none answers with an index uniform over the domain (`hush_common.reading`), so that a share π of them
+    moves a mean mu by π(mid - mu), at most π·R/2; a proportion by π(1/2 - theta); a frequency by π(1/k - f), at most
+    π(1 - 1/k). How many they are nobody can know, by design: the bias is proportional. A vector has one for each
+    coordinate, which is a domain of its own.
+    """
+    match domain:
+        case NumberDomain(lower=lower, upper=upper):
+            most = upper / 2 - lower / 2
+        case CategoryDomain(labels=labels):
+            most = 1 - 1 / len(labels)
+        case _:
+            most = 0.5
+    return {"1%": 0.01 * most}
 
 
 def variance_monitor(n: int, variance: float, noise: float, width: float) -> str | None:

@@ -38,6 +38,7 @@ class Estimate:
         intervals: (lower, upper) for each target, clipped to the domain.
         methods: how each interval was made.
         worst_case_bias: by how much 1 liar, or liars who are 1 % or 5 % of the reports, can move the mean at most.
+        replacement_bias: by how much the mean, or any frequency, moves at most if 1 % of the reporters had no value.
         monitor: `"ok"`, `"too_little_noise"` or `"outliers"`; None below 100 reports, which say nothing.
         winsorised: for Laplace reports a mean that single reports cannot dominate: `"mean"`, `"threshold"` (how far
             beyond the bounds a report counts), `"touched"` (reports moved there) and `"bias_bound"` (what honest
@@ -56,6 +57,7 @@ class Estimate:
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     methods: dict[str, str] = field(default_factory=dict)
     worst_case_bias: dict[str, float] = field(default_factory=dict)
+    replacement_bias: dict[str, float] = field(default_factory=dict)
     monitor: str | None = None
     winsorised: dict[str, float] | None = None
     pooled: dict[str, Any] | None = None

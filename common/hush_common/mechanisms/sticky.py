@@ -3,15 +3,20 @@
 Specification. For a mechanism on the levels {0, …, G} (`multilevel`, or a bit, whose levels are 0 and 1) at loss e, a
 device draws before its first answer, once and for ever,
 
+- a report z_j for each level j: by the mechanism, from a value that lies on level j, independent of all others,
 - a threshold alpha, uniform in {0, …, m - 1}, and
-- a report z_j for each level j: by the mechanism, from a value that lies on level j, independent of all others.
+- a substitute, an index uniform in {0, …, m}, which stands for a value that is missing in every round in which it is.
 
 In every round a value at index i of {0, …, m} has the level s = floor(i·G/m) + [alpha < i·G mod m], and the report is
-z_s. Alpha and all z are secret and kept; no round draws anything.
+z_s. Alpha, all z and the substitute are secret and kept; no round draws anything.
 
 One round. P(alpha < i·G mod m) = (i·G mod m)/m is the rounding of the mechanism, and z is independent of alpha: the
 report has exactly the mechanism's law, so that the estimate of a round is what it always was. The rounds of one device
 share their noise: a mean over rounds is hardly more precise than one of them, a difference of two is.
+
+Where a value is missing. Given the substitute, a sequence with missing values is one of legal values, and the law of
+its reports is a mixture of theirs: all that is said of any two sequences below holds for these, too. One drawn anew
+each round would show as changes.
 
 Privacy of all T rounds together. The *pattern* of a sequence of values is which rounds share a level. Given thresholds
 under which two sequences have the same pattern, of k groups of rounds, the ratio of the probabilities of any reports is
@@ -35,7 +40,7 @@ Source: Ding, Kulkarni and Yekhanin 2017 (alpha-point rounding with memoized rep
 patterns are the patterns here).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel
@@ -55,28 +60,36 @@ class Memory:
     Args:
         threshold: alpha.
         reports: z, one for each level.
+        substitute: the index of a missing value; None in memories of before, until `with_substitute`.
     """
 
     threshold: int = field(repr=False)
     reports: tuple[int, ...] = field(repr=False)
+    substitute: int | None = field(default=None, repr=False)
 
     @classmethod
     def draw(cls, mechanism: Levelled, rng: Rng) -> "Memory":
         """A fresh memory. It needs no value, so that nothing about it can depend on one."""
         steps, levels = _grid(mechanism)
-        if isinstance(mechanism, Multilevel):
-            mechanism = Multilevel(mechanism.epsilon, levels, levels)  # each index of this one is a level
-        reports = tuple(mechanism.perturb(level, rng)[0] for level in range(levels + 1))
-        return cls(rng.randbelow(steps), reports)
+        one = mechanism
+        if isinstance(one, Multilevel):
+            one = Multilevel(one.epsilon, levels, levels)  # each index of this one is a level
+        reports = tuple(one.perturb(level, rng)[0] for level in range(levels + 1))
+        return cls(rng.randbelow(steps), reports).with_substitute(mechanism, rng)
 
-    def body(self, mechanism: Levelled, index: int) -> tuple[int, ...]:
-        """The body of a report about a value at `index`.
+    def with_substitute(self, mechanism: Levelled, rng: Rng) -> "Memory":
+        """The same memory with a fresh substitute. It needs no value, either."""
+        return replace(self, substitute=rng.randbelow(_grid(mechanism)[0] + 1))
+
+    def body(self, mechanism: Levelled, index: int | None) -> tuple[int, ...]:
+        """The body of a report about a value at `index`; None stands for a missing one.
 
         Raises:
-            ValueError: `index` outside [0, m].
+            ValueError: the index, or the substitute, outside [0, m].
         """
         steps, levels = _grid(mechanism)
-        if not 0 <= index <= steps:
+        index = self.substitute if index is None else index
+        if index is None or not 0 <= index <= steps:
             raise ValueError(f"the index is outside [0, {steps}]")
         level, rest = divmod(index * levels, steps)
         return (self.reports[level + (self.threshold < rest)],)
@@ -86,6 +99,7 @@ class Memory:
         steps, levels = _grid(mechanism)
         return (
             0 <= self.threshold < steps
+            and (self.substitute is None or 0 <= self.substitute <= steps)
             and len(self.reports) == levels + 1
             and all(mechanism.admits((report,)) for report in self.reports)
         )

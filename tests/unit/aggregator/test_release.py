@@ -29,7 +29,8 @@ def test_a_result_says_everything_that_is_known() -> None:
     )
     assert result.keys() == {
         "v", "task", "digest", "round", "mechanism", "epsilon", "unit", "confidence", "n", "refused",
-        "mean", "stderr", "intervals", "methods", "winsorised", "worst_case_bias", "updated_at",
+        "mean", "stderr", "intervals", "methods", "winsorised", "worst_case_bias", "replacement_bias",
+        "updated_at",
     }  # fmt: skip
     assert (result["epsilon"], result["unit"], result["n"], result["mean"]) == ("0.5", "m", 4, 1.0)
     assert result["refused"] == {"duplicate": 3}

@@ -38,6 +38,12 @@ def test_check_says_what_a_task_costs_and_brings(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_check_says_what_becomes_of_other_labels(tmp_path: Path) -> None:
+    ways = {"kind": "category", "labels": ["bus", "train", "else"], "other": "else"}
+    result = CliRunner().invoke(app, ["check", file_of(tmp_path, {"id": "way", "epsilon": "1", "domain": ways})])
+    assert "asks for     one of 3: bus, train, else; what is none of them counts as else" in result.stdout
+
+
 def test_check_warns_about_a_weak_epsilon(tmp_path: Path) -> None:
     path = file_of(tmp_path, HEIGHTS | {"epsilon": "4.5"})
     assert "warning: epsilon 4.5 is above 4" in CliRunner().invoke(app, ["check", path]).stderr

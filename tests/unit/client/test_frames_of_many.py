@@ -12,7 +12,6 @@ from hush_client import Gateway, Policy, Reason, Receipt
 from hush_client.answer import FRAME_REPORTS
 from hush_client.state import FILE_NAME
 from hush_common.codec import Frame, decode
-from hush_common.errors import DomainError
 
 MANY = {f"d{number}": 120.0 + number / 10 for number in range(2 * FRAME_REPORTS + 1)}
 
@@ -72,11 +71,11 @@ async def test_those_who_have_answered_or_may_not_do_not_keep_the_others_from_it
     assert len(broker.arrived) == 2
 
 
-async def test_a_value_outside_the_domain_undoes_the_answers_of_all(tmp_path: Path) -> None:
+async def test_a_value_of_the_wrong_type_keeps_all_from_answering(tmp_path: Path) -> None:
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:
-        with pytest.raises(DomainError, match="device 'b'") as caught:
-            await gateway.report_many("heights", {"a": 140.0, "b": float("nan"), "c": 160.0})
+        with pytest.raises(TypeError, match="device 'b': the value is of type str") as caught:
+            await gateway.report_many("heights", {"a": 140.0, "b": "140", "c": 160.0})
         assert "140" not in str(caught.value)
         assert await gateway.flush()
     assert broker.attempts == []

@@ -13,7 +13,7 @@ from fake_transport import FakeTransport, RecordingRng, make_heights
 from hush_client import Client, Gateway, Policy, Reason, ledger, outbox
 from hush_client.state import State
 from hush_common.codec import Frame, decode
-from hush_common.errors import BrokerError, DomainError, StateError, TaskError
+from hush_common.errors import BrokerError, StateError, TaskError
 from hush_common.topics import task_topic
 
 
@@ -35,14 +35,16 @@ async def test_an_answer_is_sent_once_and_its_receipt_says_what_it_cost(tmp_path
     assert (receipt.status, receipt.reason, receipt.task, receipt.round) == ("sent", None, "heights", 0)
     assert receipt.epsilon == receipt.spent == 1
     assert receipt.cap == 4
-    assert not receipt.clamped
+    assert receipt.value == "used"
     assert [topic for topic, _ in broker.arrived] == ["hush/v1/reports/heights/gateway"]
     assert ids(broker) == [receipt.report_id]
 
 
-async def test_a_value_that_was_clamped_is_told(tmp_path: Path) -> None:
+async def test_what_became_of_a_value_is_told_to_the_program_that_passed_it(tmp_path: Path) -> None:
     async with open_gateway(FakeTransport(), tmp_path) as gateway:
-        assert (await gateway.report("d", "heights", 999)).clamped
+        receipts = [await gateway.report(str(value), "heights", value) for value in (999, None, 172.0)]
+        assert (await gateway.report("999", "heights", 999)).value is None  # nothing of it was kept
+    assert [receipt.value for receipt in receipts] == ["moved", "replaced", "used"]
 
 
 async def test_twenty_calls_at_once_make_one_answer(tmp_path: Path) -> None:
@@ -103,10 +105,10 @@ async def test_a_report_is_on_the_disk_before_the_first_byte_is_sent(tmp_path: P
     assert stored == [1, 1]
 
 
-async def test_a_value_outside_the_domain_spends_nothing(tmp_path: Path) -> None:
+async def test_a_value_of_the_wrong_type_is_a_mistake_before_anything_happens(tmp_path: Path) -> None:
     broker, rng = FakeTransport(), RecordingRng()
     async with open_gateway(broker, tmp_path, rng=rng) as gateway:
-        with pytest.raises(DomainError) as caught:
+        with pytest.raises(TypeError) as caught:
             await gateway.report("d", "heights", "172 and a half")
         assert "172" not in str(caught.value)
         assert rng.draws == 0

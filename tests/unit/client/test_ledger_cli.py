@@ -38,8 +38,8 @@ def write(connection: sqlite3.Connection) -> None:
         (STEPS, (2,), Policy(total=1)),  # type: ignore[arg-type]  # an int is exact, too
     ):
         for day in days:
-            question = Question("d", task, 172.0, "topic", policy, NOW + timedelta(days=day))
-            receipt, _ = answer(connection, question, SystemRng())
+            question = Question("d", task, "topic", policy, NOW + timedelta(days=day))
+            receipt, _ = answer(connection, question, question.task.domain.read(172.0), SystemRng())
     assert receipt.status == "refused"
     ledger.resent(connection, [ledger.charges(connection, "d", "health")[1].report_id])
 
@@ -134,8 +134,8 @@ def test_an_account_that_is_not_the_sum_of_its_charges_is_told(directory: Path) 
 def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
     async def prepare() -> None:
         state = await State.open(tmp_path)
-        question = Question("d", STICKY, 172.0, "topic", Policy(), NOW)
-        await state.run(lambda connection: answer(connection, question, SystemRng()))
+        question = Question("d", STICKY, "topic", Policy(), NOW)
+        await state.run(lambda connection: answer(connection, question, question.task.domain.read(172.0), SystemRng()))
         await state.close()
 
     asyncio.run(prepare())

@@ -15,7 +15,7 @@ from hush_client import Gateway, Policy, Reason, ledger, outbox
 from hush_client.answer import Question, answer
 from hush_client.receipt import Receipt
 from hush_common.codec import Frame, decode
-from hush_common.errors import DomainError, EpsilonError
+from hush_common.errors import EpsilonError
 from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
 
@@ -31,16 +31,14 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def ask(
-    value: object = 172.0, *, policy: Policy | None = None, epsilon: Fraction | None = None, daily: bool = False
-) -> Question:
+def ask(*, policy: Policy | None = None, epsilon: Fraction | None = None, daily: bool = False) -> Question:
     task = decode_task(make_heights(**OFFERED, **(DAILY if daily else {})))
-    return Question("d", task, value, "reports/heights/d", policy or Policy(), NOW, epsilon)
+    return Question("d", task, "reports/heights/d", policy or Policy(), NOW, epsilon)
 
 
-def give(connection: sqlite3.Connection, question: Question) -> tuple[Receipt, int | None]:
+def give(connection: sqlite3.Connection, question: Question, value: object = 172.0) -> tuple[Receipt, int | None]:
     """The receipt, and the offer that the stored report names."""
-    receipt, sequence = answer(connection, question, RecordingRng())
+    receipt, sequence = answer(connection, question, question.task.domain.read(value), RecordingRng())
     if sequence is None:
         return receipt, None
     frame = decode(outbox.page(connection, after=sequence - 1, limit=1)[0].payload)
@@ -74,16 +72,15 @@ def test_a_device_that_no_offer_suits_refuses_and_names_the_cheapest(
 
 
 def test_the_value_has_no_part_in_the_choice(connection: sqlite3.Connection) -> None:
-    for value, device in ((120.0, "a"), (170.0, "b"), (1e9, "c")):
-        _, named = give(connection, replace(ask(value, policy=Policy(Fraction(1))), device=device))
+    for value, device in ((120.0, "a"), (170.0, "b"), (1e9, "c"), (None, "d")):
+        _, named = give(connection, replace(ask(policy=Policy(Fraction(1))), device=device), value)
         assert named == 1
 
 
-def test_the_choice_stands_before_the_value_is_looked_at(connection: sqlite3.Connection) -> None:
-    with pytest.raises(EpsilonError, match=r"does not offer 3; choose 0\.5 or 1 or 2"):
-        give(connection, ask("no number", epsilon=Fraction(3)))
-    with pytest.raises(DomainError):
-        give(connection, ask("no number", epsilon=Fraction(1)))
+def test_an_epsilon_that_is_not_offered_is_refused(connection: sqlite3.Connection) -> None:
+    for value in (172.0, None):
+        with pytest.raises(EpsilonError, match=r"does not offer 3; choose 0\.5 or 1 or 2"):
+            give(connection, ask(epsilon=Fraction(3)), value)
     assert ledger.accounts(connection) == []
 
 
@@ -100,10 +97,11 @@ def test_the_epsilon_asked_for_does_not_lift_the_limits(connection: sqlite3.Conn
 
 def test_a_task_with_one_epsilon_offers_that_one_alone(connection: sqlite3.Connection) -> None:
     task = decode_task(make_heights())
-    question = Question("d", task, 172.0, "reports/heights/d", Policy(), NOW, Fraction(1))
-    assert answer(connection, question, RecordingRng())[0].status == "queued"
+    question = Question("d", task, "reports/heights/d", Policy(), NOW, Fraction(1))
+    reading = task.domain.read(172.0)
+    assert answer(connection, question, reading, RecordingRng())[0].status == "queued"
     with pytest.raises(EpsilonError, match="does not offer 2; choose 1"):
-        answer(connection, replace(question, device="e", epsilon=Fraction(2)), RecordingRng())
+        answer(connection, replace(question, device="e", epsilon=Fraction(2)), reading, RecordingRng())
 
 
 def test_each_round_costs_its_part_of_the_offer_and_may_take_another(connection: sqlite3.Connection) -> None:

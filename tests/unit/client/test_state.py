@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from old_state import VERSION_1
 
-from hush_client import identity, ledger, outbox
+from hush_client import identity, ledger, outbox, pins
 from hush_client.state import FILE_NAME, State
 from hush_common.errors import StateError
 
@@ -89,7 +89,7 @@ async def test_a_state_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_
         (entry,) = await state.run(lambda c: outbox.page(c, 0, 10))
         assert entry == outbox.Entry(7, "hush/v1/reports/heights/d", b"report")
         assert await state.run(lambda c: ledger.spent(c, "d", "workplaces")) == 1
-        assert await state.run(lambda c: ledger.pinned_digest(c, "d", "heights")) == b"12345678"
+        assert await state.run(lambda c: pins.pinned(c, "d", "heights")) == b"12345678"
         assert await state.run(identity.device_name) == "device-1"
         fresh = await State.open(tmp_path / "fresh")
         assert await state.run(columns) == await fresh.run(columns)

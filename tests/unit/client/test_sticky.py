@@ -19,6 +19,7 @@ from hush_client.receipt import Reason, Receipt
 from hush_client.state import State
 from hush_common.codec import Frame, decode
 from hush_common.errors import StateError
+from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
 
@@ -34,7 +35,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def ask(value: object, day: int = 0, *, device: str = "d", policy: Policy = POLICY, **changes: object) -> Question:
+def ask(day: int = 0, *, device: str = "d", policy: Policy = POLICY, **changes: object) -> Question:
     document: dict[str, object] = {
         "rounds": 30,
         "round_every": "1d",
@@ -43,11 +44,11 @@ def ask(value: object, day: int = 0, *, device: str = "d", policy: Policy = POLI
         "levels": 3,
     }
     task = decode_task(make_heights(**(document | changes)))
-    return Question(device, task, value, "topic", policy, NOW + timedelta(days=day))
+    return Question(device, task, "topic", policy, NOW + timedelta(days=day))
 
 
-def give(connection: sqlite3.Connection, question: Question, rng: RecordingRng | None = None) -> Receipt:
-    return answer(connection, question, rng or RecordingRng())[0]
+def give(connection: sqlite3.Connection, value: object, question: Question, rng: RecordingRng | None = None) -> Receipt:
+    return answer(connection, question, question.task.domain.read(value), rng or RecordingRng())[0]
 
 
 def bodies(connection: sqlite3.Connection) -> list[tuple[int, ...]]:
@@ -56,11 +57,11 @@ def bodies(connection: sqlite3.Connection) -> list[tuple[int, ...]]:
 
 
 def test_the_first_answer_is_charged_in_full_and_the_others_come_from_memory(connection: sqlite3.Connection) -> None:
-    first = give(connection, ask(LOW))
+    first = give(connection, LOW, ask())
     assert (first.status, first.epsilon, first.spent) == ("queued", Fraction(1), Fraction(1))
     for day in range(1, 30):
         rng = RecordingRng()
-        receipt = give(connection, ask(LOW, day), rng)
+        receipt = give(connection, LOW, ask(day), rng)
         assert (receipt.status, receipt.epsilon, receipt.spent) == ("queued", Fraction(0), Fraction(1))
         assert rng.draws == 1  # the id of the report
     charges = ledger.charges(connection, "d", "workplaces")
@@ -71,19 +72,19 @@ def test_the_first_answer_is_charged_in_full_and_the_others_come_from_memory(con
 
 
 def test_a_level_that_was_met_before_has_the_report_of_before(connection: sqlite3.Connection) -> None:
-    give(connection, ask(LOW))
+    give(connection, LOW, ask())
     connection.execute("UPDATE memory SET reports = '[3, 1, 1, 2]'")
     for day, value in enumerate((LOW, HIGH, LOW, HIGH, LOW), start=1):
-        give(connection, ask(value, day))
+        give(connection, value, ask(day))
     assert bodies(connection)[1:] == [(3,), (2,), (3,), (2,), (3,)]
 
 
 def test_the_threshold_decides_the_level_between_two(connection: sqlite3.Connection) -> None:
-    give(connection, ask(LOW))
+    give(connection, LOW, ask())
     steps = 1 << 20
     for day, threshold in enumerate((0, steps // 2 - 1, steps // 2, steps - 1), start=1):
         connection.execute("UPDATE memory SET threshold = ?, reports = '[0, 1, 2, 3]'", (threshold,))
-        give(connection, ask(170.0, day))  # the middle of the range lies half way from level 1 to level 2
+        give(connection, 170.0, ask(day))  # the middle of the range lies half way from level 1 to level 2
     assert bodies(connection)[1:] == [(2,), (2,), (1,), (1,)]
 
 
@@ -92,7 +93,7 @@ def test_the_ledger_and_the_draws_are_the_same_whatever_the_values_are(connectio
     for device, values in (("calm", [170.0] * 4), ("wild", [LOW, HIGH, 170.0, 199.0])):
         rng = RecordingRng()
         receipts = [
-            replace(give(connection, ask(value, day, device=device), rng), report_id=None)
+            replace(give(connection, value, ask(day, device=device), rng), report_id=None)
             for day, value in enumerate(values)
         ]
         charges = [
@@ -106,7 +107,7 @@ def test_a_device_answers_sticky_tasks_only_if_its_policy_admits_that_changes_sh
     connection: sqlite3.Connection,
 ) -> None:
     rng = RecordingRng()
-    receipt = give(connection, ask(LOW, policy=Policy()), rng)
+    receipt = give(connection, LOW, ask(policy=Policy()), rng)
     assert (receipt.status, receipt.reason) == ("refused", Reason.CHANGES_SHOW)
     assert (rng.draws, outbox.count(connection)) == (0, 0)
     assert [entry.reason for entry in ledger.refusals(connection)] == ["changes_show"]
@@ -116,23 +117,23 @@ def test_a_cap_is_met_before_the_first_answer_and_never_by_a_change_of_the_value
     connection: sqlite3.Connection,
 ) -> None:
     tight = replace(POLICY, lifetime=Fraction(1), total=Fraction(1))
-    assert give(connection, ask(LOW, policy=replace(tight, lifetime=Fraction(99, 100)))).reason is Reason.OVER_BUDGET
-    statuses = {give(connection, ask(value, day, policy=tight)).status for day, value in enumerate((LOW, HIGH) * 5)}
+    assert give(connection, LOW, ask(policy=replace(tight, lifetime=Fraction(99, 100)))).reason is Reason.OVER_BUDGET
+    statuses = {give(connection, value, ask(day, policy=tight)).status for day, value in enumerate((LOW, HIGH) * 5)}
     assert statuses == {"queued"}
-    assert give(connection, ask(LOW, 20, policy=replace(POLICY, max_epsilon=Fraction(1, 2)))).status == "refused"
+    assert give(connection, LOW, ask(20, policy=replace(POLICY, max_epsilon=Fraction(1, 2)))).status == "refused"
 
 
 def test_a_round_is_answered_once_and_a_clock_that_jumps_back_changes_nothing(connection: sqlite3.Connection) -> None:
-    give(connection, ask(LOW, 5))
-    assert give(connection, ask(HIGH, 5)).status == "already_answered"
-    assert give(connection, ask(LOW, 3)).epsilon == 0
-    assert give(connection, ask(HIGH, 5)).status == "already_answered"
+    give(connection, LOW, ask(5))
+    assert give(connection, HIGH, ask(5)).status == "already_answered"
+    assert give(connection, LOW, ask(3)).epsilon == 0
+    assert give(connection, HIGH, ask(5)).status == "already_answered"
     assert outbox.count(connection) == 2
 
 
 def test_a_task_that_turned_sticky_under_the_same_id_is_another_task(connection: sqlite3.Connection) -> None:
-    give(connection, ask(LOW, repeat="fresh", mechanism="multilevel"))
-    assert give(connection, ask(LOW, 1)).reason is Reason.TASK_CHANGED
+    give(connection, LOW, ask(repeat="fresh", mechanism="multilevel"))
+    assert give(connection, LOW, ask(1)).reason is Reason.TASK_CHANGED
 
 
 @pytest.mark.parametrize(
@@ -149,15 +150,18 @@ def test_a_task_that_turned_sticky_under_the_same_id_is_another_task(connection:
         "UPDATE memory SET reports = '7'",
         "UPDATE memory SET reports = '['",
         "UPDATE memory SET reports = x'00'",
+        "UPDATE memory SET substitute = -1",
+        "UPDATE memory SET substitute = 1048577",
+        "UPDATE memory SET substitute = 'x'",
         "DELETE FROM charge",
     ],
 )
 def test_a_memory_that_does_not_fit_the_ledger_stops_the_device(connection: sqlite3.Connection, damage: str) -> None:
-    give(connection, ask(LOW))
+    give(connection, LOW, ask())
     assert connection.execute(damage).rowcount == 1
     rng = RecordingRng()
     with pytest.raises(StateError, match="a second one would spend a second time"):
-        give(connection, ask(LOW, 1), rng)
+        give(connection, LOW, ask(1), rng)
     assert rng.draws == 0
     assert outbox.count(connection) == 1
 
@@ -165,8 +169,8 @@ def test_a_memory_that_does_not_fit_the_ledger_stops_the_device(connection: sqli
 async def test_the_memory_outlives_a_restart(tmp_path: Path) -> None:
     for day in range(6):
         state = await State.open(tmp_path)
-        question = ask((LOW, HIGH)[day % 2], day)
-        await state.run(partial(answer, question=question, rng=SystemRng()))
+        question, value = ask(day), (LOW, HIGH)[day % 2]
+        await state.run(partial(answer, question=question, value=question.task.domain.read(value), rng=SystemRng()))
         rows = await state.run(lambda c: c.execute("SELECT threshold, reports FROM memory").fetchall())
         sent = await state.run(bodies)
         await state.close()
@@ -174,9 +178,43 @@ async def test_the_memory_outlives_a_restart(tmp_path: Path) -> None:
     assert sent == sent[:2] * 3
 
 
+def test_a_missing_value_has_the_same_report_in_every_round(connection: sqlite3.Connection) -> None:
+    for day in range(10):
+        rng = RecordingRng()
+        receipt = give(connection, None, ask(day), rng)
+        assert (receipt.status, receipt.value) == ("queued", "replaced")
+        assert rng.draws == (7 if day == 0 else 1)  # four levels, threshold, substitute, id; then the id
+    assert len(set(bodies(connection))) == 1
+    connection.execute("UPDATE memory SET threshold = 0, reports = '[0, 1, 2, 3]', substitute = 1048576")
+    give(connection, None, ask(10))
+    assert bodies(connection)[-1] == (3,)
+
+
+@pytest.mark.parametrize("value", [LOW, 1e9, None])
+def test_a_memory_of_before_gets_its_substitute_with_the_next_answer_whatever_the_value_is(
+    connection: sqlite3.Connection, value: object
+) -> None:
+    give(connection, value, ask())
+    connection.execute("UPDATE memory SET substitute = NULL")
+    draws = []
+    for day in (1, 2, 3):
+        rng = RecordingRng()
+        give(connection, value, ask(day), rng)
+        draws.append(rng.draws)
+    assert draws == [2, 1, 1]
+    (rows,) = connection.execute("SELECT count(*) FROM memory WHERE substitute BETWEEN 0 AND 1048576").fetchone()
+    assert rows == 1
+
+
+def test_a_second_memory_is_never_written_over_the_first(connection: sqlite3.Connection) -> None:
+    give(connection, LOW, ask())
+    with pytest.raises(sqlite3.IntegrityError):
+        memory.keep(connection, "d", "heights", Memory(0, (0, 1, 2, 3), 5))
+
+
 def test_a_bit_has_two_reports_to_remember(connection: sqlite3.Connection) -> None:
     for day in range(8):
-        give(connection, ask(day % 2 == 0, day, domain={"kind": "bit"}, levels=[]))
+        give(connection, day % 2 == 0, ask(day, domain={"kind": "bit"}, levels=[]))
     sent = bodies(connection)
     assert sent == sent[:2] * 4
     assert ledger.spent(connection, "d", "workplaces") == 1

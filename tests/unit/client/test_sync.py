@@ -49,7 +49,7 @@ def test_a_source_and_a_callback_work_while_it_is_open(tmp_path: Path) -> None:
     broker = FakeTransport()
     with client(broker, tmp_path) as c:
         c.on_task(lambda _: told.set())
-        c.answer("heights", read)
+        c.answer("heights", read, source_timeout=0.1)
         assert told.wait(30)
         assert asked.wait(30)
 

@@ -18,6 +18,7 @@ from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
 
 TASK = decode_task(HEIGHTS)
+READING = TASK.domain.read(172.0)
 CHARGE = ("d", "heights", 0, TASK.digest, "workplaces", "laplace", "1/1", b"i" * 16, "2026-01-01T00:00:00+00:00")
 
 
@@ -30,10 +31,10 @@ async def test_a_ledger_of_version_1_keeps_its_charges_and_learns_the_new_kinds(
     now = datetime(2026, 1, 1, tzinfo=UTC)
     for _ in range(2):
         state = await State.open(tmp_path)
-        question = Question("d", TASK, 172.0, "topic", Policy(), now)
-        receipt, _ = await state.run(partial(answer, question=question, rng=SystemRng()))
-        refused = Question("e", TASK, 172.0, "topic", Policy(lifetime=Fraction(0)), now)
-        await state.run(partial(answer, question=refused, rng=SystemRng()))
+        question = Question("d", TASK, "topic", Policy(), now)
+        receipt, _ = await state.run(partial(answer, question=question, value=READING, rng=SystemRng()))
+        refused = Question("e", TASK, "topic", Policy(lifetime=Fraction(0)), now)
+        await state.run(partial(answer, question=refused, value=READING, rng=SystemRng()))
         (charge,) = await state.run(partial(ledger.charges, device="d", purpose="workplaces"))
         (refusal,) = await state.run(ledger.refusals)
         memories = await state.run(lambda c: c.execute("SELECT count(*) FROM memory").fetchone())

@@ -1,0 +1,233 @@
+"""A value never decides whether a device answers: by its signatures, and by following every draw for every value.
+
+Small instances of every kind (at most 8 grid steps, 5 labels, 2 coordinates), every pair of values, legal or not: the
+law of everything that leaves the device differs by at most e^epsilon, and nothing can happen under one value alone.
+"""
+
+import inspect
+import math
+import sqlite3
+from collections import defaultdict
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from typing import get_type_hints
+
+import pytest
+from silence import NOW, Answer, Event, Events, Tree, known_laws, law_of, paths, question_of, worst_ratio
+
+from hush_client import decide as decide_module
+from hush_client import draw as draw_module
+from hush_client.answer import Question, answer
+from hush_client.decide import Ledger, Moment, decide
+from hush_client.decision import Decision
+from hush_client.draw import Drawn, draw
+from hush_client.policy import Policy
+from hush_client.receipt import Receipt
+from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
+from hush_common.mechanisms.parameters import Parameters, Table
+from hush_common.reading import Reading
+from hush_common.rng import Rng
+from hush_common.task import Task
+
+# ---- the signatures
+
+
+def test_what_decides_has_no_value_in_scope_and_what_draws_has_nothing_else() -> None:
+    deciding, drawing = get_type_hints(decide), get_type_hints(draw)
+    assert deciding == {
+        "task": Task,
+        "policy": Policy,
+        "ledger": Ledger,
+        "room": bool,
+        "clock": Moment,
+        "offer": Fraction | None,
+        "return": tuple[Receipt, Decision | None],
+    }
+    assert drawing == {"decision": Decision, "value": Reading, "randomness": Rng, "return": Drawn}
+    assert get_type_hints(Question).keys() >= {"device", "task", "policy", "now"}
+    assert not {object, Reading} & set(get_type_hints(Question).values())
+
+
+def test_neither_module_can_reach_what_the_other_one_sees() -> None:
+    decides, draws = vars(decide_module), vars(draw_module)
+    assert not {"Reading", "Domain", "Rng", "perturb", "draw", "Report", "Source"} & decides.keys()
+    assert not {"Policy", "Ledger", "Book", "Clock", "datetime", "time", "sqlite3", "outbox", "ledger"} & draws.keys()
+    assert not [name for name, thing in draws.items() if inspect.ismodule(thing)]
+    everything = {hint for method in vars(Ledger).values() if inspect.isfunction(method) for hint in hints(method)}
+    assert not {object, Reading, Rng} & everything
+
+
+def hints(method: object) -> list[object]:
+    return list(get_type_hints(method).values())
+
+
+# ---- every value of every kind
+
+HUGE = [math.inf, -math.inf, 10**500, Decimal("1e999999999")]
+MISSING = [None, math.nan]
+
+
+def number(steps: int) -> NumberDomain:
+    return NumberDomain(0.0, float(steps), steps=steps)
+
+
+BODY = VectorDomain(tuple(Coordinate(0.0, 2.0, steps=2, name=name) for name in "ab"))
+WAYS = CategoryDomain(("a", "b", "c", "d", "e"))
+ELSE = CategoryDomain(("a", "b", "c"), other="c")
+TABLE = Table(positions=(-1, 2), unit=1, weights=((2, 1), (1, 2)))
+NUMBERS: list[object] = [0, 1, 2.4, 4, -0.001, *HUGE, *MISSING]
+VECTORS: list[object] = [[0, 2], [1, 1], [-5, math.inf], [None, 2], [0, math.nan], None, [], [1, 2, 3], {"a": 1}]
+LABELS: list[object] = ["a", "c", "e", "unknown", "", *MISSING]
+
+
+def task(domain: Domain, mechanism: str, epsilon: str, **parameters: object) -> Task:
+    offers = tuple(map(Fraction, parameters.pop("offers", ())))  # type: ignore[call-overload]  # texts
+    return Task(
+        id="t",
+        epsilon=Fraction(epsilon),
+        mechanism=mechanism,  # type: ignore[arg-type]  # one of them
+        domain=domain,
+        parameters=Parameters(**parameters),  # type: ignore[arg-type]  # of the mechanism
+        offers=offers,
+        payload=b"t",
+    )
+
+
+INSTANCES: dict[str, tuple[Task, list[object]]] = {
+    "laplace": (task(number(4), "laplace", "16"), NUMBERS),
+    "laplace, one step": (task(number(1), "laplace", "8"), NUMBERS),
+    "multilevel": (task(number(8), "multilevel", "1", levels=(3,)), NUMBERS),
+    "table": (task(number(4), "table", "0.693148", table=TABLE), NUMBERS),
+    "a bit": (task(BitDomain(), "randomized_response", "1"), [True, False, 0, 1, 2, -1, 10**500, *MISSING]),
+    "labels": (task(WAYS, "subset_selection", "2", size=(2,)), LABELS),
+    "labels with another": (task(ELSE, "subset_selection", "1", size=(1,)), LABELS),
+    "a vector": (task(BODY, "vector", "1", sampled=1, levels=(1,)), VECTORS),
+    "a whole vector": (task(BODY, "vector", "2", sampled=2, levels=(2,)), VECTORS),
+    "offers of numbers": (task(number(2), "multilevel", "2", levels=(1, 2), offers=("1", "2")), NUMBERS),
+    "offers of labels": (task(WAYS, "subset_selection", "2", size=(2, 1), offers=("1", "2")), LABELS),
+}
+
+
+def laws(name: str, act: Answer = answer, *, policy: Policy | None = None) -> list[dict[Event, Decimal]]:
+    asked, values = INSTANCES[name]
+    return [law_of(question_of(asked, policy), value, act) for value in values]
+
+
+def bound(epsilon: Fraction) -> Decimal:
+    return (Decimal(epsilon.numerator) / Decimal(epsilon.denominator)).exp() * (1 + Decimal("1e-20"))
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_everything_that_leaves_a_device_has_nearly_the_same_law_for_any_two_values(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, _ = INSTANCES[name]
+    with known_laws(monkeypatch):
+        worst = worst_ratio(laws(name))
+        refused = laws(name, policy=Policy(max_epsilon=Fraction(0)))
+    assert worst is not None, "something happens under one value alone"
+    assert 1 < worst <= bound(asked.epsilon)
+    assert all(law == refused[0] for law in refused), "and a refusal is the same, whatever the value is"
+
+
+def skip(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+    """Planted: nothing is said where there is no value."""
+    if value.became == "replaced":
+        return Receipt("refused", None, question.task.id, 0, Fraction(0), Fraction(0), Fraction(0)), None
+    return answer(connection, question, value, rng)
+
+
+def fail(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+    """Planted: a value outside the domain is an error, before anything is stored."""
+    if value.became == "moved":
+        raise ValueError("outside the domain")
+    return answer(connection, question, value, rng)
+
+
+def hurry(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+    """Planted: a value that is missing takes longer, and the moment of sending is fixed after it."""
+    late = 10 if value.became == "replaced" else 0
+    return answer(connection, replace(question, not_before=question.not_before + late), value, rng)
+
+
+def middle(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+    """Planted: a missing value is sent without noise."""
+    receipt, sequence = answer(connection, question, value, rng)
+    if value.became == "replaced":
+        connection.execute("UPDATE outbox SET payload = CAST(substr(payload, 1, 32) || zeroblob(8) AS BLOB)")
+    return receipt, sequence
+
+
+@pytest.mark.parametrize("planted", [skip, fail, hurry, middle])
+def test_an_answer_that_a_value_decides_is_found(planted: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with known_laws(monkeypatch):
+        assert worst_ratio(laws("labels with another", planted)) is None
+
+
+# ---- sticky tasks, given in which rounds the levels are equal
+
+DAYS = 3
+
+
+def sticky(domain: Domain, mechanism: str, levels: tuple[int, ...], rounds: int) -> Task:
+    return Task(
+        id="t",
+        epsilon=Fraction(2),
+        mechanism=mechanism,  # type: ignore[arg-type]  # one of the two
+        domain=domain,
+        parameters=Parameters(levels=levels),
+        rounds=rounds,
+        repeat="sticky",
+        round_every=timedelta(days=1),
+        opens=NOW,
+        payload=b"t",
+    )
+
+
+STICKY: dict[str, tuple[Task, list[object]]] = {
+    "a number": (sticky(number(2), "multilevel", (1,), DAYS), [0, 1, 9, None]),
+    "a bit": (sticky(BitDomain(), "randomized_response", (), DAYS), [True, 0, None, 7]),
+}
+
+
+def pattern_of(asked: Task, tree: Tree, values: tuple[object, ...]) -> tuple[int, ...]:
+    """In which rounds the levels are equal, on the path that was taken: z, then the threshold, then the substitute."""
+    *_, (threshold, steps), (substitute, _) = tree.made
+    levels = []
+    for value in values:
+        (index,) = asked.domain.read(value).parts
+        level, rest = divmod(substitute if index is None else index, steps)
+        levels.append(level + (threshold < rest))
+    return tuple(levels.index(level) for level in levels)
+
+
+@pytest.mark.parametrize("name", STICKY)
+def test_sticky_answers_have_nearly_the_same_law_given_the_rounds_of_equal_levels(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, values = STICKY[name]
+    days = [replace(question_of(asked), now=NOW + timedelta(days=day)) for day in range(DAYS)]
+    shares: dict[tuple[int, ...], list[dict[Events, Decimal]]] = defaultdict(list)
+    with known_laws(monkeypatch):
+        for sequence in product(values, repeat=DAYS):
+            laws: dict[tuple[int, ...], dict[Events, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+            for events, tree in paths(list(zip(days, sequence, strict=True))):
+                laws[pattern_of(asked, tree, sequence)][events] += tree.weight
+            for pattern, law in laws.items():
+                total = sum(law.values())
+                shares[pattern].append({events: chance / total for events, chance in law.items()})
+    for pattern, seen in shares.items():
+        worst = worst_ratio(seen)
+        assert worst is not None, pattern
+        assert worst <= bound(asked.epsilon)
+    assert {pattern for pattern in shares if len(set(pattern)) > 1}, "some sequences change"
+
+
+def test_the_state_and_the_receipt_of_a_device_are_the_same_for_every_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, values = INSTANCES["multilevel"]
+    with known_laws(monkeypatch):
+        events = [event for value in values for event in law_of(question_of(asked), value)]
+    assert len({(said, rows, log) for said, rows, _, log in events}) == 1
