@@ -12,7 +12,8 @@ from hush_aggregator.estimate import estimate
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "coverage.md"
 VALID_AT_EVERY_N = {
-    "betting", "binomial-inversion", "chernoff", "chernoff-hoeffding", "clopper-pearson", "clopper-pearson-hoeffding",
+    "betting", "binomial-inversion", "chernoff", "chernoff-berry-esseen", "chernoff-betting", "chernoff-hoeffding",
+    "clopper-pearson", "clopper-pearson-hoeffding",
     "laplace-exact",
 }  # fmt: skip
 
