@@ -14,8 +14,8 @@ pytestmark = pytest.mark.slow
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "coverage.md"
 VALID_AT_EVERY_N = {
-    "betting", "binomial-inversion", "chernoff", "chernoff-hoeffding", "clopper-pearson", "clopper-pearson-hoeffding",
-    "laplace-exact", "laplace-hoeffding",
+    "betting", "binomial-inversion", "chernoff", "chernoff-berry-esseen", "chernoff-betting", "chernoff-hoeffding",
+    "clopper-pearson", "clopper-pearson-hoeffding", "laplace-exact", "laplace-hoeffding",
 }  # fmt: skip
 
 Published = dict[tuple[str, str, int], tuple[float, bool, str]]
