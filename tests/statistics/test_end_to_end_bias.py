@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coverage_grid import law
+from covering.cells import law
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS, Estimate, estimate

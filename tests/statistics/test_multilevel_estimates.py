@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coverage_grid import law
+from covering.cells import law
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate

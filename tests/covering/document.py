@@ -1,0 +1,188 @@
+# ruff: noqa: E501 - lines as long as those of the page
+"""docs/coverage.md: written from cells, and read again."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from covering.cells import CONFIDENCES, RUNS, SIZES, SLACK, Cell
+
+__all__ = ["BAR", "FLOORS", "LATE", "Published", "by_method", "document", "read"]
+
+FLOORS = {("student-t", 0.5): 0.480, ("student-t-enrolled", 0.5): 0.480}
+"""What a method is documented to cover, at a confidence."""
+BAR = -4.0
+"""Standard errors by which a cell may cover less than it claims."""
+
+LATE = 0.95
+
+_TOP = """# Coverage of every interval
+
+Written by `python tests/tools/coverage_grid.py` ({minutes}); `tests/statistics/test_coverage_grid.py` recomputes some of it and holds every
+figure to its bar. {total} cells: a mechanism, a target, an ε, a number of reports, a confidence and a distribution of values.
+
+**The bar.** No interval, at any confidence, covers less than it claims by more than four standard errors of {runs} runs; but
+Student's of bits and categories under several epsilons may cover 0.480 where 0.5 is claimed, as its documentation says.
+
+| claimed | cells | exact | farthest below what is claimed, in standard errors | where |
+|---|---|---|---|---|
+{summary}
+
+**What is looked at.** n = {sizes}, and the last n before and the first after each switch from one method to another, wherever the code has one. Six distributions
+of values on [0, 1]: all at the lower bound (a category that nobody has), all at the upper bound, all equal at 0.3, half at each bound, a tenth and a hundredth at the upper
+bound; bits and categories: those of them that they can have. Several epsilons: ratios up to 100, shared evenly, and one device against all others.
+
+The least coverage of each method, over everything that is looked at:
+
+{methods}
+
+**How to read the tables below.** Each entry is the *least* coverage over the distributions and over all n, rounded down; then the letter of the method, and the n where it was
+found. Without a mark it is exact, by summation over everything that can be reported, or over the exact law of the noise where the width does not
+depend on the reports. With * it is a share of {runs} fixed-seed runs. An empty entry: the interval does not exist there.
+
+{key}
+
+"""
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def document(cells: Sequence[Cell], minutes: str) -> str:
+    """The whole page."""
+    names = sorted({cell.method for cell in cells})
+    letter = dict(zip(names, _LETTERS, strict=False))
+    top = _TOP.format(
+        minutes=minutes,
+        total=_apart(len(cells)),
+        runs=_apart(RUNS),
+        sizes=", ".join(map(str, SIZES)),
+        summary="\n".join(_summary(cells)),
+        methods="\n".join(_methods(cells)),
+        key=" · ".join(f"{letter[name]} `{name}`" for name in names),
+    )
+    return top + "\n".join(_tables(cells, letter)).rstrip() + "\n"
+
+
+def _apart(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def _summary(cells: Sequence[Cell]) -> Iterator[str]:
+    ordered = sorted(cells, key=lambda cell: cell.confidence)
+    for claimed, group in groupby(ordered, key=lambda cell: cell.confidence):
+        mine = list(group)
+        least = min(mine, key=lambda cell: cell.margin)
+        exact = sum(cell.exact for cell in mine)
+        where = f"{least.mechanism}, {least.target}, ε = {least.row}, n = {least.n}, {least.values}, `{least.method}`"
+        margin = f"{least.margin:+.1f}".replace("-", "\N{MINUS SIGN}")
+        yield f"| {claimed:.6g} | {_apart(len(mine))} | {_apart(exact)} | {margin} | {where} |"
+
+
+def _methods(cells: Sequence[Cell]) -> Iterator[str]:
+    """Without joint intervals, which claim other confidences."""
+    claims = [claim for claim in CONFIDENCES if any(cell.confidence == claim for cell in cells)]
+    yield "| method | " + " | ".join(f"{claim:.6g}" for claim in claims) + " |\n|---" + "|---" * len(claims) + "|"
+    for method in sorted({cell.method for cell in cells}):
+        mine = [[c for c in cells if c.method == method and c.confidence == claim] for claim in claims]
+        yield f"| `{method}` | " + " | ".join(_shown(some) for some in mine) + " |"
+
+
+def _shown(cells: Sequence[Cell]) -> str:
+    """The least of some cells, rounded down, with its mark."""
+    if not cells:
+        return ""
+    least = min(cells, key=lambda cell: cell.coverage)
+    places = 4 if least.confidence < 0.999 else 6 if least.exact else 5
+    shown = int((least.coverage + SLACK) * 10**places) / 10**places
+    return f"{shown:.{places}f}{'' if least.exact else '*'}"
+
+
+def by_method(text: str) -> dict[str, dict[float, float]]:
+    """The table by method, read again."""
+    table = text[text.index("| method |") :].split("\n\n", maxsplit=1)[0].splitlines()
+    claims = [float(claim) for claim in table[0].strip("| ").split(" | ")[1:]]
+    found: dict[str, dict[float, float]] = {}
+    for line in table[2:]:
+        method, *entries = (entry.strip() for entry in line.strip("|").split("|"))
+        shown = {claim: float(entry.rstrip("*")) for claim, entry in zip(claims, entries, strict=True) if entry}
+        found[method.strip("`")] = shown
+    return found
+
+
+def _tables(cells: Sequence[Cell], letter: dict[str, str]) -> Iterator[str]:
+    for mechanism in dict.fromkeys(cell.mechanism for cell in cells):
+        yield f"## {mechanism}\n"
+        here = [cell for cell in cells if cell.mechanism == mechanism]
+        for target in dict.fromkeys(cell.target for cell in here):
+            mine = [cell for cell in here if cell.target == target]
+            claims = sorted({cell.confidence for cell in mine})
+            yield f"**{target}**, claimed:\n"
+            yield (
+                "| ε | " + " | ".join(f"{claim:.6g}" for claim in claims) + " |\n|---" * 1 + "|---" * len(claims) + "|"
+            )
+            for row in dict.fromkeys(cell.row for cell in mine):
+                entries = [
+                    _least([c for c in mine if c.row == row and c.confidence == claim], letter) for claim in claims
+                ]
+                yield f"| {row} | " + " | ".join(entries) + " |"
+            yield ""
+            yield from _by_size(mine, letter)
+
+
+def _by_size(mine: Sequence[Cell], letter: dict[str, str]) -> Iterator[str]:
+    """The same at one confidence, for each n."""
+    late = [cell for cell in mine if cell.confidence == LATE]
+    sizes = sorted({cell.n for cell in late} & set(SIZES))
+    if len(sizes) < 2:
+        return
+    yield f"{LATE}, by n:\n"
+    yield "| ε | " + " | ".join(map(str, sizes)) + " |\n|---" + "|---" * len(sizes) + "|"
+    for row in dict.fromkeys(cell.row for cell in late):
+        entries = [_least([c for c in late if c.row == row and c.n == n], letter, size=False) for n in sizes]
+        yield f"| {row} | " + " | ".join(entries) + " |"
+    yield ""
+
+
+def _least(cells: Sequence[Cell], letter: dict[str, str], *, size: bool = True) -> str:
+    if not cells:
+        return ""
+    least = min(cells, key=lambda cell: cell.coverage)
+    return f"{_shown(cells)} {letter[least.method]}" + (f" {least.n}" if size else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An entry of the first table of a target: the least coverage over n and distributions."""
+
+    mechanism: str
+    target: str
+    row: str
+    confidence: float
+    coverage: float
+    exact: bool
+    method: str
+    n: int
+
+
+def read(text: str) -> Iterator[Published]:
+    """Every entry that has its n."""
+    methods = dict(re.findall(r"(?:^|· )([a-zA-Z]) `([a-z-]+)`", text, re.MULTILINE))
+    mechanism = target = ""
+    claims: list[float] = []
+    for line in text.splitlines():
+        if line.startswith("## "):
+            mechanism, target = line[3:], ""
+        elif match := re.match(r"\*\*(\w+)\*\*, claimed:", line):
+            target, claims = match[1], []
+        elif re.match(r"[\d.]+, by n:", line):
+            target = ""
+        elif target and line.startswith("| ε |"):
+            claims = [float(claim) for claim in line.strip("| ").split(" | ")[1:]]
+        elif target and (match := re.match(r"\| (\d[^|]*|truth [^|]*) \|(.*)\|$", line)):
+            for claim, entry in zip(claims, match[2].split("|"), strict=True):
+                if entry.strip():
+                    number, letter, n = entry.split()
+                    exact = "*" not in number
+                    yield Published(
+                        mechanism, target, match[1], claim, float(number.rstrip("*")), exact, methods[letter], int(n)
+                    )
