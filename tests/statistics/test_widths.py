@@ -95,12 +95,14 @@ def test_the_noise_exponent_is_the_largest_over_the_values(of: Finite) -> None:
         assert of.noise_exponent(np.array([rate]))[0] >= slow - 1e-12
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-5, 1e6])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
 @pytest.mark.parametrize("n", [1, 40, 10**7])
-def test_a_mixture_reaches_its_threshold_just_where_the_band_ends(n: int, confidence: float) -> None:
+def test_a_mixture_reaches_its_threshold_just_where_the_band_ends(n: int, confidence: float, unit: float) -> None:
     assert pytest.approx([2 ** (-k / 2) for k in range(25)]) == RATES
     rates = 0.95 * RATES
     psi = -n * np.log1p(-(rates**2))
+    rates = rates / unit  # of what is summed: the deviation has it, too
     alpha = mpmath.mpf(1) - confidence
     pairs = [(mpmath.mpf(r), mpmath.mpf(e)) for r, e in zip(rates.tolist(), psi.tolist(), strict=True)]
 
@@ -113,7 +115,7 @@ def test_a_mixture_reaches_its_threshold_just_where_the_band_ends(n: int, confid
     for deviation, mixture in ((mixture_deviation, one_sided), (symmetric_mixture_deviation, two_sided)):
         d = deviation(rates, psi, confidence)
         assert mixture(d) >= 1 - 1e-9
-        assert mixture(d * (1 - 1e-7)) < 1
+        assert mixture(d * (1 - 1e-10)) < 1
 
 
 @pytest.mark.parametrize("sampling", [False, True])

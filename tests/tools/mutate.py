@@ -52,6 +52,7 @@ WARM = (
 )
 
 Reached = dict[str, dict[str, list[int]]]  # test -> module -> lines
+_Job = Callable[[Path, Path], int]  # of the copy and of a file for the name of what ran last; gives an exit code
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,14 @@ def main() -> None:
         __import__(name)
     modules = options.module or sorted(_name(path) for path in (PACKAGE / "estimate").glob("*.py"))
     known = _learn(options.jobs)
-    chosen = [(module, mutant) for module in modules for mutant in _sample(module, options.sample, options.seed)]
-    results = _run(chosen, known, options.jobs)
+    samples = {module: _sample(module, options.sample, options.seed) for module in modules}
+    chosen = [  # one of each module in turn, so that a run that is ended early tells of all
+        (module, sample[place])
+        for place in range(max(map(len, samples.values())))
+        for module, sample in samples.items()
+        if place < len(sample)
+    ]
+    results = _run(chosen, known, options)
     _print(modules, chosen, results)
 
 
@@ -99,6 +106,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--module", action="append", help="such as estimate.bounded; all of estimate/ unless given")
     parser.add_argument("--sample", type=int, default=40, help="mutants a module (40); 0 for all")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no mutant after so long")
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1)
     return parser.parse_args()
 
@@ -155,8 +163,8 @@ def _digest(files: list[Path]) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-def _recording(file: Path, kept: Path) -> Callable[[Path], int]:
-    def run(copy: Path) -> int:
+def _recording(file: Path, kept: Path) -> _Job:
+    def run(copy: Path, _last: Path) -> int:
         recorder = Recorder(copy / "hush_aggregator")
         code = int(pytest.main([*_QUIET, str(file)], plugins=[recorder]))
         if code in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
@@ -171,11 +179,14 @@ def _recording(file: Path, kept: Path) -> Callable[[Path], int]:
 # Mutants
 
 
-def _run(chosen: list[tuple[str, Mutant]], known: Known, jobs: int) -> dict[tuple[str, Mutant], Result]:
+def _run(
+    chosen: list[tuple[str, Mutant]], known: Known, options: argparse.Namespace
+) -> dict[tuple[str, Mutant], Result]:
     tests = _digest(sorted(TESTS.rglob("*.py")))
     equivalent = _equivalent()
     results: dict[tuple[str, Mutant], Result] = {}
     waiting = []
+    killers = Counter[tuple[str, str]]()
     for module, mutant in chosen:
         file = (
             OUT
@@ -188,15 +199,19 @@ def _run(chosen: list[tuple[str, Mutant]], known: Known, jobs: int) -> dict[tupl
             results[module, mutant] = Result(module, mutant.key, "equivalent", "", 0.0)
         elif kept and (kept["fate"] == "killed" or kept["tests"] == tests):
             results[module, mutant] = Result(module, mutant.key, kept["fate"], kept["by"], kept["seconds"])
+            killers[module, kept["by"]] += kept["fate"] == "killed"
         elif reaching := known.tests(module, mutant):
             waiting.append((module, mutant, reaching, file))
         else:
             results[module, mutant] = Result(module, mutant.key, "untested", "", 0.0)
-    work = [(_mutation(module, mutant, reaching), _patience(reaching)) for module, mutant, reaching, _ in waiting]
-    for number, code, seconds in _fork_all(work, jobs, "mutants"):
+    work = [
+        (_mutation(module, mutant, reaching, killers), _patience(reaching)) for module, mutant, reaching, _ in waiting
+    ]
+    for number, code, seconds, slot in _fork_all(work, options.jobs, "mutants", options.minutes):
         module, mutant, _, file = waiting[number]
         fate = "survived" if code == pytest.ExitCode.OK else "killed"
-        by = {None: "timeout", 1: "a test"}.get(code, "import")
+        by = "timeout" if code is None else (OUT / f"last-{slot}.txt").read_text("utf-8")
+        killers[module, by] += fate == "killed"
         results[module, mutant] = result = Result(module, mutant.key, fate, by, round(seconds, 1))
         file.write_text(json.dumps(asdict(result) | {"tests": tests}), "utf-8")
         if fate == "survived":
@@ -208,13 +223,20 @@ def _patience(reaching: dict[str, float]) -> float:
     return 60 + 6 * sum(reaching.values())
 
 
-def _mutation(module: str, mutant: Mutant, reaching: dict[str, float]) -> Callable[[Path], int]:
-    def run(copy: Path) -> int:
+def _mutation(module: str, mutant: Mutant, reaching: dict[str, float], killers: Counter[tuple[str, str]]) -> _Job:
+    """Run one file of tests after another, those first that have killed most of the module's mutants."""
+
+    def run(copy: Path, last: Path) -> int:
         target = copy / "hush_aggregator" / _file(module).relative_to(PACKAGE)
         target.write_text(mutant.source, "utf-8")
-        files = sorted({test.partition("::")[0] for test in reaching})
+        tests = Counter(test.partition("::")[0] for test in reaching)
         limit = 20 + 10 * max(reaching.values())
-        return int(pytest.main([*_QUIET, "-x", f"--timeout={limit:.0f}", *files], plugins=[Selection(reaching)]))
+        for file in sorted(tests, key=lambda file: (-killers[module, file], -tests[file])):
+            last.write_text(file, "utf-8")
+            code = int(pytest.main([*_QUIET, "-x", f"--timeout={limit:.0f}", file], plugins=[Selection(reaching)]))
+            if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+                return code
+        return 0
 
     return run
 
@@ -235,13 +257,17 @@ _QUIET = [
 
 
 def _fork_all(
-    work: list[tuple[Callable[[Path], int], float]], jobs: int, what: str
-) -> Iterator[tuple[int, int | None, float]]:
-    """Run each in a fork with a fresh copy of the package; yields number, exit code (None: too slow) and seconds."""
+    work: list[tuple[_Job, float]], jobs: int, what: str, minutes: float = float("inf")
+) -> Iterator[tuple[int, int | None, float, int]]:
+    """Run each in a fork with a fresh copy of the package.
+
+    Yields:
+        Its number, its exit code or None if it was too slow, seconds, and whose copy it had.
+    """
     running: dict[int, tuple[int, int, float]] = {}
-    free, number, done = list(range(jobs)), 0, 0
-    while number < len(work) or running:
-        while free and number < len(work):
+    end, free, number, done = time.monotonic() + 60 * minutes, list(range(jobs)), 0, 0
+    while (number < len(work) and time.monotonic() < end) or running:
+        while free and number < len(work) and time.monotonic() < end:
             slot = free.pop()
             running[_fork(work[number][0], slot)] = number, slot, time.monotonic()
             number += 1
@@ -256,12 +282,12 @@ def _fork_all(
                 del running[pid]
                 free.append(slot)
                 done += 1
-                if sys.stderr.isatty() or done % 20 == 0 or done == len(work):
+                if done % 20 == 0 or done == len(work):
                     print(f"{what}: {done} of {len(work)}", file=sys.stderr, flush=True)
-                yield which, os.waitstatus_to_exitcode(status) if ended else None, time.monotonic() - since
+                yield which, os.waitstatus_to_exitcode(status) if ended else None, time.monotonic() - since, slot
 
 
-def _fork(job: Callable[[Path], int], slot: int) -> int:
+def _fork(job: _Job, slot: int) -> int:
     copy = OUT / f"copy-{slot}"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(PACKAGE, copy / "hush_aggregator", ignore=shutil.ignore_patterns("__pycache__"))
@@ -278,7 +304,7 @@ def _fork(job: Callable[[Path], int], slot: int) -> int:
         sys.path.insert(0, str(copy))
         os.environ |= {"PYTHONPATH": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(OUT / "hypothesis")}
         os.chdir(ROOT)
-        code = job(copy)
+        code = job(copy, OUT / f"last-{slot}.txt")
         import hush_aggregator  # noqa: PLC0415 - only here, where it must be the copy
 
         assert Path(hush_aggregator.__file__).is_relative_to(copy), hush_aggregator.__file__
@@ -313,17 +339,17 @@ def _shown(module: str, mutant: Mutant) -> str:
 
 
 def _print(modules: list[str], chosen: list[tuple[str, Mutant]], results: dict[tuple[str, Mutant], Result]) -> None:
-    for module, mutant in sorted(chosen, key=lambda one: (one[0], one[1].line)):
+    for module, mutant in sorted(results, key=lambda one: (one[0], one[1].line)):
         if results[module, mutant].fate in {"survived", "untested"}:
             print(f"{results[module, mutant].fate}: {_shown(module, mutant)}")
-    total = Counter[str]()
     for module in [*modules, "all"]:
-        fates = total if module == "all" else Counter(results[one].fate for one in chosen if one[0] == module)
-        total += fates if module != "all" else Counter()
+        fates = Counter(result.fate for result in results.values() if module in {result.module, "all"})
         asked = fates["killed"] + fates["survived"] + fates["untested"]
         share = f"{fates['killed'] / asked:.1%}" if asked else "-"
         rest = f"{fates['untested']} reached by no test, {fates['equivalent']} equivalent"
         print(f"{module:24} {share:>7}  {fates['killed']:4} of {asked:4} killed, {rest}")
+    if len(results) < len(chosen):
+        print(f"not run yet: {len(chosen) - len(results)} of {len(chosen)}; the next run goes on")
     for entry in _equivalent():
         module = str(entry["module"])
         if not any(_is(entry, module, mutant) for mutant in mutants(_file(module).read_text("utf-8"))):
