@@ -61,14 +61,14 @@ def keep(connection: sqlite3.Connection, device: str, task: str, memory: Memory)
     Raises:
         sqlite3.IntegrityError: there is another one already.
     """
-    row = (device, task, memory.threshold, json.dumps(memory.reports), memory.substitute)
+    row = (device, task, memory.threshold, json.dumps(memory.reports))
     completed = connection.execute(
-        "UPDATE memory SET substitute = ?5 "
-        "WHERE device = ?1 AND task = ?2 AND threshold = ?3 AND reports = ?4 AND substitute IS NULL",
-        row,
+        "UPDATE memory SET substitute = ? "
+        "WHERE device = ? AND task = ? AND threshold = ? AND reports = ? AND substitute IS NULL",
+        (memory.substitute, *row),
     )
     if not completed.rowcount:
-        connection.execute("INSERT INTO memory VALUES (?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO memory VALUES (?, ?, ?, ?, ?)", (*row, memory.substitute))
 
 
 def _read(threshold: object, text: object, substitute: object) -> Memory | None:

@@ -19,10 +19,10 @@ def pin(connection: sqlite3.Connection, device: str, task: str, digest: bytes) -
 def pinned(connection: sqlite3.Connection, device: str, task: str) -> bytes | None:
     """The digest of the task that a device has answered or admitted under this id, or None."""
     select = (
-        "SELECT digest FROM charge WHERE device = ?1 AND task = ?2 UNION ALL "
-        "SELECT digest FROM pin WHERE device = ?1 AND task = ?2 LIMIT 1"
+        "SELECT digest FROM charge WHERE device = ? AND task = ? UNION ALL "
+        "SELECT digest FROM pin WHERE device = ? AND task = ? LIMIT 1"
     )
-    row = connection.execute(select, (device, task)).fetchone()
+    row = connection.execute(select, (device, task, device, task)).fetchone()
     return None if row is None else bytes(row[0])
 
 
