@@ -12,7 +12,9 @@ from typing import Annotated
 
 import typer
 
+from hush_aggregator.bus import Bus
 from hush_aggregator.intake import MqttBus
+from hush_aggregator.moving import MovingBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.settings import Settings
@@ -55,15 +57,28 @@ def serve(
     tasks = [read_task(path, legacy=True) for path in settings.tasks]
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
-    bus = MqttBus(settings.broker, f"hush-aggregator-{settings.name}", status=status_topic(settings.name))
     with SqliteStore(settings.store) as opened, InProcesses() as estimator:
-        asyncio.run(_serve(settings, bus, tasks, opened, estimator))
+        asyncio.run(_serve(settings, _bus(settings, opened), tasks, opened, estimator))
     _LOG.info("stopped")
 
 
-async def _serve(
-    settings: Settings, bus: MqttBus, tasks: list[Task], store: SqliteStore, estimator: InProcesses
-) -> None:
+def _bus(settings: Settings, store: SqliteStore) -> Bus:
+    """The broker under a client id that nobody can guess: whoever knows it can take what waits for it."""
+    status = status_topic(settings.name)
+    guessable = f"hush-aggregator-{settings.name}"
+    bus = MqttBus(settings.broker, f"{guessable}-{store.identity}", status=status)
+    if not store.has_former_session:
+        return bus
+    return MovingBus(
+        bus,
+        MqttBus(settings.broker, guessable, kept=True),
+        MqttBus(settings.broker, guessable),
+        status=status,
+        ended=store.former_session_ended,
+    )
+
+
+async def _serve(settings: Settings, bus: Bus, tasks: list[Task], store: SqliteStore, estimator: InProcesses) -> None:
     progress = _Progress()
     aggregator = Aggregator(
         bus,

@@ -32,17 +32,19 @@ class MqttBus:
         url: the broker.
         identifier: the MQTT client id. A broker keeps the session of one id for one connection: two processes that
             share an id throw each other out.
-        status: a topic that says `online` or `offline`, retained, the latter as the last will too. None for no such
-            topic and no memory at the broker (a clean session).
+        status: a topic that says `online` or `offline`, retained, the latter as the last will too; None for no such
+            topic.
+        kept: whether the broker keeps the session while nobody is connected; None keeps it where there is a status.
 
     Raises:
         BrokerError: a file that `url` names for TLS cannot be read.
     """
 
-    def __init__(self, url: BrokerUrl, identifier: str, *, status: str | None = None) -> None:
+    def __init__(self, url: BrokerUrl, identifier: str, *, status: str | None = None, kept: bool | None = None) -> None:
         self._url = url
         self._identifier = identifier
         self._status = status
+        self._kept = kept if kept is not None else status is not None
         self._tls = tls_context(url)
 
     @property
@@ -76,7 +78,7 @@ class MqttBus:
             username=self._url.user,
             password=self._url.password,
             identifier=self._identifier,
-            clean_session=self._status is None,
+            clean_session=not self._kept,
             will=will,
             timeout=_TIMEOUT_S,
             tls_context=self._tls,

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,8 +33,8 @@ INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET co
 class SqliteStore:
     """A `Store` in the file `path`, created if it is missing. Other programs may read the file meanwhile.
 
-    Use it from one thread at a time. A side file `path` + `.lock` keeps a second aggregator out; the operating system
-    drops that lock with the process, however the process ends.
+    Threads wait for each other's transactions. A side file `path` + `.lock` keeps a second aggregator out; the
+    operating system drops that lock with the process, however the process ends.
 
     Raises:
         StoreError: the file cannot be opened or created, is another program's, of a later version, or in use.
@@ -41,6 +42,7 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._turn = threading.Lock()
         self._lock = self._take_lock()
         try:
             self._connection = self._open()
@@ -162,12 +164,12 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with _translated(self._path):
+        with self._turn, _translated(self._path):
             yield self._connection
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with _translated(self._path):
+        with self._turn, _translated(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
