@@ -212,10 +212,11 @@ class Aggregator:
         while True:
             batch = await _batch(session, until=hold.until)
             tasks = [delivery for delivery in batch if task_of_task_topic(delivery.topic) is not None]
+            known = len(self._known)
             for delivery in tasks:
                 await _to_the_end(self._learn(delivery))
             others = [delivery for delivery in batch if task_of_task_topic(delivery.topic) is None]
-            reports = hold.sift(others, self._known, extend=bool(tasks))
+            reports = hold.sift(others, self._known, extend=len(self._known) > known)
             if hold.overflowed and hold.settled:
                 self._patient = False
                 raise BrokerError(self._bus.name, "too many reports of unknown tasks to hold; they will come again")

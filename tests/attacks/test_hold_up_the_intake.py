@@ -1,11 +1,24 @@
 """Whoever wants honest reports to wait sends what takes long to refuse."""
 
+import asyncio
 import json
+from collections.abc import Container
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from fake_bus import FakeBus
 
-from hush_common.codec import decode, unique_object
+from hush_aggregator.bus import Delivery
+from hush_aggregator.hold import Hold
+from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.store import SqliteStore
+from hush_common.codec import decode, encode_frame, unique_object
 from hush_common.refusal import Refusal
+from hush_common.report import Report
+from hush_common.task_file import make_task
+
+HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 
 
 class _Key(str):
@@ -32,3 +45,33 @@ def test_a_key_that_stands_twice_is_found_with_few_comparisons() -> None:
 def test_such_a_report_is_malformed() -> None:
     text = json.dumps({f"k{number}": 0 for number in range(1000)})[:-1] + ',"k999":0}'
     assert decode(text.encode()) is Refusal.MALFORMED
+
+
+async def test_junk_on_the_topics_of_tasks_makes_no_report_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extended: list[bool] = []
+    sift = Hold.sift
+
+    def watched(hold: Hold, reports: list[Delivery], known: Container[str | None], *, extend: bool) -> list[Delivery]:
+        extended.append(extend)
+        return sift(hold, reports, known, extend=extend)
+
+    monkeypatch.setattr(Hold, "sift", watched)
+    bus = FakeBus()
+    other = make_task({"id": "other", "epsilon": "1", "domain": {"kind": "bit"}})
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        aggregator = asyncio.create_task(Aggregator(bus, store, tasks=(HEIGHTS,), settle_s=0.3).run())
+        await bus.up.wait()
+        bus.send("hush/v1/reports/unknown/device", encode_frame([Report(HEIGHTS.digest, 0, bytes(16), (1,))]))
+        for payload in (b"{", b"", other.payload, HEIGHTS.payload):
+            bus.retain("heights", payload)
+            await asyncio.sleep(0.03)
+        assert extended
+        assert not any(extended)
+        bus.retain("other", other.payload)
+        await bus.emptied()
+        aggregator.cancel()
+        with suppress(asyncio.CancelledError):
+            await aggregator
+    assert extended.count(True) == 1  # for the one task that was new and legal
