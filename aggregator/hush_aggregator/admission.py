@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 
-from hush_aggregator.decode import Block, Decoded
+from hush_aggregator.decode import Block, Decoded, note
 from hush_aggregator.store.base import UNKNOWN, Accepted
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse
 from hush_common.refusal import Refusal
@@ -18,10 +18,17 @@ __all__ = ["Admitted", "admit"]
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A batch, judged: what goes to the store, and what is refused by (task id or `UNKNOWN`, reason)."""
+    """A batch, judged.
+
+    Args:
+        accepted: what goes to the store.
+        refused: how many reports do not, by (task id or `UNKNOWN`, reason).
+        senders: who sent those, by the same; None for several senders.
+    """
 
     accepted: list[Accepted]
     refused: Counter[tuple[str, Refusal]]
+    senders: dict[tuple[str, Refusal], str | None] = field(default_factory=dict)
 
 
 def admit(decoded: Decoded, tasks: Mapping[str, Task], now: datetime) -> Admitted:
@@ -33,23 +40,30 @@ def admit(decoded: Decoded, tasks: Mapping[str, Task], now: datetime) -> Admitte
         now: aware; a report may be `CLOCK_SKEW` early or late, because its device has a clock of its own.
     """
     refused: Counter[tuple[str, Refusal]] = Counter()
+    senders: dict[tuple[str, Refusal], str | None] = {}
+
+    def refuse(task_id: str, reason: Refusal, count: int, sender: str | None) -> None:
+        if count:
+            refused[task_id, reason] += count
+            note(senders, (task_id, reason), sender)
+
     for (task_id, reason), count in decoded.refused.items():
-        refused[_bucket(task_id, tasks), reason] += count
+        refuse(_bucket(task_id, tasks), reason, count, decoded.senders.get((task_id, reason)))
     accepted: list[Accepted] = []
     for block in decoded.blocks:
         task = tasks.get(block.topic_task or "")
         if task is None:
-            refused[UNKNOWN, Refusal.UNKNOWN_TASK] += len(block.ids)
+            refuse(UNKNOWN, Refusal.UNKNOWN_TASK, len(block.ids), block.sender)
             continue
         misfit = _misfit(block, task, now)
         if misfit is not None:
-            refused[task.id, misfit] += len(block.ids)
+            refuse(task.id, misfit, len(block.ids), block.sender)
             continue
         inside = _inside(block, task)
-        refused[task.id, Refusal.OUT_OF_RANGE] += len(block.ids) - int(inside.sum())
+        refuse(task.id, Refusal.OUT_OF_RANGE, len(block.ids) - int(inside.sum()), block.sender)
         if inside.any():
             accepted.append(Accepted(task, block.round, block.ids[inside], block.bodies[inside]))
-    return Admitted(accepted, +refused)
+    return Admitted(accepted, refused, senders)
 
 
 def _bucket(task_id: str | None, tasks: Mapping[str, Task]) -> str:

@@ -4,8 +4,6 @@ import asyncio
 import logging
 import signal
 import sys
-import time
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +15,9 @@ from hush_aggregator.intake import MqttBus
 from hush_aggregator.moving import MovingBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.processes import InProcesses
+from hush_aggregator.progress import Progress
 from hush_aggregator.settings import Settings
-from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush_aggregator.store import SqliteStore
 from hush_common.task import Task
 from hush_common.task_file import read_task
 from hush_common.topics import status_topic
@@ -26,7 +25,6 @@ from hush_common.topics import status_topic
 __all__ = ["app"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_PROGRESS_EVERY_S = 5.0
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -79,7 +77,7 @@ def _bus(settings: Settings, store: SqliteStore) -> Bus:
 
 
 async def _serve(settings: Settings, bus: Bus, tasks: list[Task], store: SqliteStore, estimator: InProcesses) -> None:
-    progress = _Progress()
+    progress = Progress()
     aggregator = Aggregator(
         bus,
         store,
@@ -94,36 +92,10 @@ async def _serve(settings: Settings, bus: Bus, tasks: list[Task], store: SqliteS
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, running.cancel)
-    with suppress(asyncio.CancelledError):
-        await running
-    progress.tell()
-
-
-class _Progress:
-    """One line about what was counted, at most every five seconds."""
-
-    def __init__(self) -> None:
-        self._accepted = 0
-        self._refused: Counter[str] = Counter()
-        self._timer: asyncio.TimerHandle | None = None
-        self._told_at = -_PROGRESS_EVERY_S
-
-    def add(self, outcome: CommitOutcome) -> None:
-        self._accepted += outcome.accepted
-        self._refused.update({reason.value: count for reason, count in outcome.refused.items()})
-        if self._timer is None:
-            wait = max(0.5, self._told_at + _PROGRESS_EVERY_S - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait, self.tell)
-
-    def tell(self) -> None:
-        if self._timer is None:
-            return
-        self._timer.cancel()
-        self._timer = None
-        self._told_at = time.monotonic()
-        reasons = ", ".join(f"{reason} {count}" for reason, count in self._refused.most_common())
-        _LOG.info(
-            "accepted %d, refused %d%s", self._accepted, self._refused.total(), f" ({reasons})" if reasons else ""
-        )
-        self._accepted = 0
-        self._refused.clear()
+    telling = asyncio.create_task(progress.run(), name="hush-progress")
+    try:
+        with suppress(asyncio.CancelledError):
+            await running
+    finally:
+        telling.cancel()
+        progress.stop()

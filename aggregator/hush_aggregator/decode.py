@@ -7,7 +7,8 @@ payloads (a property test holds them equal).
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,10 @@ from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES
 from hush_common.topics import task_of_report_topic
 
-__all__ = ["Block", "Decoded", "decode"]
+__all__ = ["Block", "Decoded", "decode", "note"]
 
 _VERSION = 1
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Block:
         round: the round they answer.
         ids: report ids, shape (count,), dtype `V16`.
         bodies: shape (count, width).
+        sender: who sent all of them, as their topics say; None for several senders.
     """
 
     topic_task: str | None
@@ -43,51 +46,78 @@ class Block:
     round: int
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
+    sender: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A batch, read. `refused` counts messages by (task id in the topic, reason)."""
+    """A batch, read.
+
+    Args:
+        blocks: what could be read.
+        refused: counts the other messages by (task id in the topic, reason).
+        senders: who sent those, by the same; None for several senders.
+    """
 
     blocks: list[Block]
     refused: Counter[tuple[str | None, Refusal]]
+    senders: dict[tuple[str | None, Refusal], str | None] = field(default_factory=dict)
 
 
 def decode(deliveries: Iterable[Delivery]) -> Decoded:
     """Read every payload of a batch of messages on report topics."""
     refused: Counter[tuple[str | None, Refusal]] = Counter()
+    senders: dict[tuple[str | None, Refusal], str | None] = {}
     frames: defaultdict[tuple[str | None, bytes], list[bytes]] = defaultdict(list)
+    topics: dict[tuple[str | None, bytes], str | None] = {}
     blocks: list[Block] = []
     for delivery in deliveries:
         task_id = task_of_report_topic(delivery.topic)
         payload = delivery.payload
         if payload[:1] == b"{":
-            read = _json(task_id, payload)
+            read = _json(delivery, task_id)
             if isinstance(read, Block):
                 blocks.append(read)
             else:
                 refused[task_id, read] += 1
+                note(senders, (task_id, read), _sender(delivery.topic))
         else:
-            frames[task_id, payload[: HEADER.size]].append(payload)
+            key = task_id, payload[: HEADER.size]
+            frames[key].append(payload)
+            note(topics, key, delivery.topic)
     for (task_id, header), payloads in frames.items():
         width = _width(header)
+        sender = _sender(topics[task_id, header])
         if isinstance(width, Refusal):
             refused[task_id, width] += len(payloads)
+            note(senders, (task_id, width), sender)
             continue
         whole = [payload for payload in payloads if _is_whole(len(payload), width)]
-        refused[task_id, Refusal.MALFORMED] += len(payloads) - len(whole)
+        if len(whole) < len(payloads):
+            refused[task_id, Refusal.MALFORMED] += len(payloads) - len(whole)
+            note(senders, (task_id, Refusal.MALFORMED), sender)
         if whole:
-            blocks.append(_block(task_id, header, width, whole))
-    return Decoded(blocks, +refused)
+            blocks.append(_block((task_id, sender), header, width, whole))
+    return Decoded(blocks, refused, senders)
 
 
-def _json(task_id: str | None, payload: bytes) -> Block | Refusal:
-    frame = codec.decode(payload)
+def note(names: dict[K, str | None], key: K, name: str | None) -> None:
+    """Keep under `key` the one name that is noted there; None for several."""
+    if names.setdefault(key, name) != name:
+        names[key] = None
+
+
+def _sender(topic: str | None) -> str | None:
+    return None if topic is None else topic.rpartition("/")[2]
+
+
+def _json(delivery: Delivery, task_id: str | None) -> Block | Refusal:
+    frame = codec.decode(delivery.payload)
     if isinstance(frame, Refusal):
         return frame
     ids = np.frombuffer(b"".join(report.id for report in frame.reports), dtype=f"V{REPORT_ID_BYTES}")
     bodies = np.array([report.body for report in frame.reports], dtype=np.int64)
-    return Block(task_id, frame.task, frame.digest, frame.round, ids, bodies)
+    return Block(task_id, frame.task, frame.digest, frame.round, ids, bodies, _sender(delivery.topic))
 
 
 def _width(header: bytes) -> int | Refusal:
@@ -106,10 +136,11 @@ def _is_whole(length: int, width: int) -> bool:
     return rest == 0 and 1 <= count <= FRAME_LIMIT
 
 
-def _block(task_id: str | None, header: bytes, width: int, payloads: list[bytes]) -> Block:
+def _block(source: tuple[str | None, str | None], header: bytes, width: int, payloads: list[bytes]) -> Block:
     rows = np.frombuffer(
         b"".join([payload[HEADER.size :] for payload in payloads]),
         dtype=[("id", f"V{REPORT_ID_BYTES}"), ("body", ">i8", (width,))],
     )
     _, _, _, digest, round_ = HEADER.unpack(header)
-    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"].astype(np.int64))
+    task_id, sender = source
+    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"].astype(np.int64), sender)

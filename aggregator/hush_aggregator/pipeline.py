@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
@@ -235,7 +236,8 @@ class Aggregator:
     def _process(self, reports: list[Delivery], now: datetime) -> CommitOutcome:
         """In the worker. Nothing else changes the tasks meanwhile: `_take_in` waits for this."""
         admitted = admit(decode(reports), self._known, now)
-        return self._store.commit(admitted.accepted, admitted.refused)
+        outcome = self._store.commit(admitted.accepted, admitted.refused)
+        return replace(outcome, senders=admitted.senders)
 
     # Release
 

@@ -1,7 +1,7 @@
 """What an aggregator asks of its store. Every method blocks; the pipeline calls them in one worker thread."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -43,11 +43,15 @@ class CommitOutcome:
         accepted: reports that are new and now counted.
         refused: reports refused, duplicates among them, by reason.
         changed: ids of the tasks whose tally or refusal counters moved.
+        details: reports refused by (task id or `UNKNOWN`, reason).
+        senders: who sent those, where known, by the same; None for several. Never stored.
     """
 
     accepted: int
     refused: Mapping[Refusal, int]
     changed: frozenset[str]
+    details: Mapping[tuple[str, Refusal], int] = field(default_factory=dict)
+    senders: Mapping[tuple[str, Refusal], str | None] = field(default_factory=dict)
 
 
 class Store(Protocol):

@@ -110,7 +110,7 @@ class SqliteStore:
         for (_, reason), count in refusals.items():
             by_reason[reason] += count
         changed = {reports.task.id for reports in accepted} | {task for task, _ in refusals}
-        return CommitOutcome(counted, by_reason, frozenset(changed))
+        return CommitOutcome(counted, by_reason, frozenset(changed), refusals)
 
     def tally(self, digest: bytes, round_: int) -> Tally:
         with self._reading() as run:

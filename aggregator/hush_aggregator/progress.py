@@ -1,0 +1,69 @@
+"""What the log says of reports, and never when a single one came.
+
+Refusals are told once a minute for each task and reason, with the sender where one is known. What was accepted is told
+every ten minutes, counted from the start and not from a report, and only once it is `_FEW` or more; the rest, and the
+total, when the service stops.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hush_aggregator.decode import note
+from hush_aggregator.store.base import CommitOutcome
+
+if TYPE_CHECKING:
+    from hush_common.refusal import Refusal
+
+__all__ = ["Progress"]
+
+_LOG = logging.getLogger("hush.aggregator")
+_MINUTE_S = 60.0
+_ACCEPTED_EVERY = 10  # minutes
+_FEW = 10
+_LINES = 20  # a minute: whoever publishes many tasks must not fill the disk with refusals
+
+
+class Progress:
+    """Tells what was counted: `add` after each commit, `run` meanwhile, `stop` at the end."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._accepted = 0  # not told yet
+        self._refused: Counter[tuple[str, Refusal]] = Counter()
+        self._senders: dict[tuple[str, Refusal], str | None] = {}
+
+    def add(self, outcome: CommitOutcome) -> None:
+        self._total += outcome.accepted
+        self._accepted += outcome.accepted
+        self._refused.update(outcome.details)
+        for key in outcome.details:
+            if key in outcome.senders:
+                note(self._senders, key, outcome.senders[key])
+
+    async def run(self) -> None:
+        """Tell, until cancelled."""
+        while True:
+            for _ in range(_ACCEPTED_EVERY):
+                await asyncio.sleep(_MINUTE_S)
+                self._tell_refused()
+            if self._accepted >= _FEW:
+                _LOG.info("accepted %d", self._accepted)
+                self._accepted = 0
+
+    def stop(self) -> None:
+        """Tell the rest."""
+        self._tell_refused()
+        if self._total:
+            _LOG.info("accepted %d since the start", self._total)
+
+    def _tell_refused(self) -> None:
+        for (task, reason), count in self._refused.most_common(_LINES):
+            sender = self._senders.get((task, reason))
+            source = "" if sender is None else f" from {sender[:80]!r}"
+            _LOG.warning("%s: refused %d%s: %s, %s", task, count, source, reason.value, reason.meaning)
+        if len(self._refused) > _LINES:
+            _LOG.warning("and refusals of %d further kinds", len(self._refused) - _LINES)
+        self._refused.clear()
+        self._senders.clear()

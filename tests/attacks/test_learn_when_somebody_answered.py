@@ -1,0 +1,136 @@
+"""Whoever reads the log of an aggregator wants to know when a single report came."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from virtual_time import VirtualLoop
+
+from hush_aggregator.admission import admit
+from hush_aggregator.bus import Delivery
+from hush_aggregator.decode import decode
+from hush_aggregator.progress import Progress
+from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush_common.codec import encode_frame, encode_json
+from hush_common.refusal import Refusal
+from hush_common.report import Report
+from hush_common.task_file import make_task
+
+HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+
+
+@pytest.fixture
+def run(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[Callable[[], Awaitable[None]]], None]]:
+    caplog.set_level(logging.INFO)
+    with closing(VirtualLoop()) as loop:
+        yield lambda story: loop.run_until_complete(story())
+
+
+def accepted(count: int) -> CommitOutcome:
+    return CommitOutcome(count, {}, frozenset({"heights"}))
+
+
+@pytest.mark.parametrize("minute", [0.5, 3.0, 9.9])
+def test_the_log_is_the_same_whenever_a_report_came(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture, minute: float
+) -> None:
+    told: list[tuple[float, str]] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        progress = Progress()
+        telling = asyncio.create_task(progress.run())
+        await asyncio.sleep(60 * minute)
+        progress.add(accepted(1))
+        for now in range(40):
+            await asyncio.sleep(60 * (now + 11) - loop.time())
+            told.extend((round(loop.time()), text) for text in caplog.messages)
+            caplog.clear()
+        telling.cancel()
+        progress.stop()
+        told.extend((0, text) for text in caplog.messages)
+
+    run(story)
+    assert told == [(0, "accepted 1 since the start")]
+
+
+def test_many_are_told_at_ten_minutes_counted_from_the_start(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        progress = Progress()
+        telling = asyncio.create_task(progress.run())
+        for _ in range(100):
+            progress.add(accepted(2))
+            await asyncio.sleep(3)
+        before = list(caplog.messages)
+        await asyncio.sleep(301)
+        telling.cancel()
+        assert not before
+
+    run(story)
+    assert caplog.messages == ["accepted 200"]
+
+
+def test_refusals_are_told_once_a_minute_by_task_reason_and_sender(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        progress = Progress()
+        telling = asyncio.create_task(progress.run())
+        key = ("heights", Refusal.WRONG_DIGEST)
+        for sender in ["a\x1b[2J", "a\x1b[2J", "b"] * 10:
+            progress.add(CommitOutcome(0, {Refusal.WRONG_DIGEST: 3}, frozenset(), {key: 3}, {key: sender}))
+            if len(caplog.messages) == 0 and sender == "b":
+                await asyncio.sleep(61)
+        telling.cancel()
+
+    run(story)
+    assert caplog.messages == ["heights: refused 9: wrong_digest, " + Refusal.WRONG_DIGEST.meaning]
+
+
+def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_not(
+    tmp_path: Path, run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Report(b"8 bytes!", 0, secrets.token_bytes(16), (1,))
+    far = Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1 << 60,))
+    good = Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,))
+
+    def at(sender: str, payload: bytes) -> Delivery:
+        return Delivery(f"hush/v1/reports/heights/{sender}", payload)
+
+    batch = [
+        at("mallory", encode_frame([other])),
+        at("mallory", b"{"),
+        at("m\n", b"\x09"),
+        at("a", encode_frame([good])),
+    ]
+    batch += [at("j", encode_json("heights", far)), at("k", encode_json("heights", far))]
+    judged = admit(decode(batch), {"heights": HEIGHTS}, datetime.now(UTC))
+    assert judged.senders == {
+        ("heights", Refusal.WRONG_DIGEST): "mallory",
+        ("heights", Refusal.MALFORMED): "mallory",
+        ("heights", Refusal.UNKNOWN_VERSION): "m\n",
+        ("heights", Refusal.OUT_OF_RANGE): None,
+    }
+
+    async def story() -> None:
+        progress = Progress()
+        with SqliteStore(tmp_path / "hush.sqlite") as store:
+            outcome = store.commit(judged.accepted, judged.refused)
+        progress.add(CommitOutcome(outcome.accepted, outcome.refused, outcome.changed, outcome.details, judged.senders))
+        progress.stop()
+
+    run(story)
+    assert {text.partition(": ")[2].partition(",")[0] for text in caplog.messages[:-1]} == {
+        "refused 2: out_of_range",
+        "refused 1 from 'm\\n': unknown_version",
+        "refused 1 from 'mallory': malformed",
+        "refused 1 from 'mallory': wrong_digest",
+    }
+    assert caplog.messages[-1] == "accepted 1 since the start"
