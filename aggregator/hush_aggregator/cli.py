@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from hush_aggregator.bus import Bus
+from hush_aggregator.clock import CheckedClock
 from hush_aggregator.intake import MqttBus
 from hush_aggregator.moving import MovingBus
 from hush_aggregator.pipeline import Aggregator
@@ -31,6 +32,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @app.command()
 def serve(
+    *,
     broker: Annotated[
         str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
     ],
@@ -44,6 +46,9 @@ def serve(
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Coverage of the intervals, inside (0, 1).")
     ] = 0.95,
+    accept_clock: Annotated[
+        bool, typer.Option("--accept-clock", help="Take the clock for right, whatever this store has seen before.")
+    ] = False,
 ) -> None:
     """Count the reports of every task published at a broker, and publish estimates with error bars.
 
@@ -56,7 +61,9 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     with SqliteStore(settings.store) as opened, InProcesses() as estimator:
-        asyncio.run(_serve(settings, _bus(settings, opened), tasks, opened, estimator))
+        clock = CheckedClock(opened, accept=accept_clock)
+        asyncio.run(_serve(settings, _bus(settings, opened), tasks, (opened, clock), estimator))
+        clock.note()
     _LOG.info("stopped")
 
 
@@ -76,8 +83,15 @@ def _bus(settings: Settings, store: SqliteStore) -> Bus:
     )
 
 
-async def _serve(settings: Settings, bus: Bus, tasks: list[Task], store: SqliteStore, estimator: InProcesses) -> None:
+async def _serve(
+    settings: Settings,
+    bus: Bus,
+    tasks: list[Task],
+    kept: tuple[SqliteStore, CheckedClock],
+    estimator: InProcesses,
+) -> None:
     progress = Progress()
+    store, clock = kept
     aggregator = Aggregator(
         bus,
         store,
@@ -86,16 +100,19 @@ async def _serve(settings: Settings, bus: Bus, tasks: list[Task], store: SqliteS
         confidence=settings.confidence,
         estimator=estimator,
         on_commit=progress.add,
+        ready=clock.right,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, running.cancel)
-    telling = asyncio.create_task(progress.run(), name="hush-progress")
+    beside = [asyncio.create_task(work, name="hush-beside") for work in (progress.run(), clock.run())]
     try:
         with suppress(asyncio.CancelledError):
             await running
     finally:
-        telling.cancel()
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
         progress.stop()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,6 +41,10 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+async def _at_once() -> None:
+    pass
+
+
 class Aggregator:
     """Counts the reports that a broker delivers into a store, and releases estimates.
 
@@ -54,6 +58,7 @@ class Aggregator:
         clock: the time, aware.
         on_commit: called in the event loop after each transaction; must not block.
         settle_s: how long, after connecting, a report may wait for the retained message of its task.
+        ready: awaited before reports are counted; until then they are not acknowledged.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Aggregator:
         clock: Callable[[], datetime] = _utc_now,
         on_commit: Callable[[CommitOutcome], None] | None = None,
         settle_s: float = 1.0,
+        ready: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -76,6 +82,7 @@ class Aggregator:
         self._clock = clock
         self._on_commit = on_commit
         self._settle_s = settle_s
+        self._ready = ready
         self._patient = True
         self._told = ""
         self._known: dict[str, Task] = {}
@@ -222,6 +229,7 @@ class Aggregator:
                 self._patient = False
                 raise BrokerError(self._bus.name, "too many reports of unknown tasks to hold; they will come again")
             if reports:
+                await self._ready()
                 await _to_the_end(self._count(reports))
 
     async def _count(self, reports: list[Delivery]) -> None:

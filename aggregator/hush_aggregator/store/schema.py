@@ -40,7 +40,9 @@ INSERT INTO identity VALUES (1, new_identity(), was_there());
 ALTER TABLE tally ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
 UPDATE tally SET seal = seal(digest, round, n, moments);
 """
-_MIGRATIONS = (_VERSION_1, _VERSION_2)
+# The newest day (UTC) on which the store was in use, "" if unknown. Noted whether reports come or not: no time of any.
+_VERSION_3 = "ALTER TABLE identity ADD COLUMN newest TEXT NOT NULL DEFAULT '';"
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
 
 
 def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:

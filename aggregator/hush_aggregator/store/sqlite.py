@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -79,6 +80,21 @@ class SqliteStore:
         """Note that nothing waits there any more."""
         with self._transaction() as run:
             run.execute("UPDATE identity SET former = 0")
+
+    @property
+    def newest_day(self) -> date | None:
+        """The newest day (UTC) on which it was in use, as far as was noted."""
+        with self._reading() as run:
+            (text,) = run.execute("SELECT newest FROM identity").fetchone()
+            try:
+                return date.fromisoformat(text) if text else None
+            except ValueError:
+                raise damaged("a day") from None
+
+    def note_day(self, day: date) -> None:
+        """Note that it is in use on that day, even if a later one was noted."""
+        with self._transaction() as run:
+            run.execute("UPDATE identity SET newest = ?", (day.isoformat(),))
 
     def add_task(self, task: Task) -> bytes:
         with self._transaction() as run:
