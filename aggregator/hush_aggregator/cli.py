@@ -19,6 +19,7 @@ from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
 from hush_aggregator.settings import Settings
 from hush_aggregator.store import SqliteStore
+from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
 from hush_common.task_file import read_task
 from hush_common.topics import status_topic
@@ -46,6 +47,8 @@ def serve(
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Coverage of the intervals, inside (0, 1).")
     ] = 0.95,
+    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
+    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
     accept_clock: Annotated[
         bool, typer.Option("--accept-clock", help="Take the clock for right, whatever this store has seen before.")
     ] = False,
@@ -54,8 +57,9 @@ def serve(
 
     Runs until Ctrl-C or SIGTERM. Started again with the same store and name, it continues where it stopped.
     """
+    where = address(broker, {"user": user}, password_file)
     settings = Settings.read(
-        {"broker": broker, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
+        {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
     )
     tasks = [read_task(path, legacy=True) for path in settings.tasks]
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

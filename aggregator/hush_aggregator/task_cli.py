@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hush_aggregator.meaning import meaning, text, warning
-from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, TaskError
+from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
 from hush_common.task_file import read_task, settled
 from hush_common.topics import task_topic
@@ -51,14 +51,17 @@ def publish(
     broker: Annotated[
         str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
     ],
+    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
+    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
 ) -> None:
     """Publish a task to a broker, unless another one has its id."""
     from hush_aggregator.intake import MqttBus  # noqa: PLC0415 - `check` needs no MQTT
 
+    where = address(broker, {"user": user}, password_file)
     task = read_task(file)
     if weak := warning(task):
         print(f"hush: {weak}", file=sys.stderr)
-    bus = MqttBus(BrokerUrl.parse(broker), identifier=f"hush-task-{secrets.token_hex(6)}")
+    bus = MqttBus(where, identifier=f"hush-task-{secrets.token_hex(6)}")
     there = asyncio.run(_publish(task, bus))
     if there is not None and there is not task:
         print(

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +25,7 @@ from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, 
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.figures import exact
+from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
 from hush_common.topics import is_sender
 
@@ -124,10 +125,8 @@ def report(
     broker: Annotated[
         str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]:// or ws[s]://, [user:password@]host[:port][/path]")
     ] = "mqtt://localhost",
-    user: Annotated[str, typer.Option(help="User at the broker, if the address names none.")] = "",
-    password_file: Annotated[
-        Path | None, typer.Option(help="File whose first line is the password, where no list of processes shows it.")
-    ] = None,
+    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
+    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
     ca: Annotated[str, typer.Option(help="PEM file of the authority that signed the broker's certificate.")] = "",
     cert: Annotated[str, typer.Option(help="PEM file of the certificate that this device shows.")] = "",
     key: Annotated[str, typer.Option(help="PEM file of its private key.")] = "",
@@ -174,8 +173,8 @@ def report(
         sticky,
     )
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
-    address = _address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
-    order = _Order(address, device, state_directory(state), timeout, spread, policy, chosen)
+    completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
+    order = _Order(completed, device, state_directory(state), timeout, spread, policy, chosen)
     text = _typed() if value == "-" else value
     known, receipt = asyncio.run(_report(order, task, text))
     if as_json:
@@ -186,22 +185,6 @@ def report(
         typer.echo(f"hush: {_TOLD[receipt.value]}", err=True)
     if receipt.status == "refused":
         raise typer.Exit(1)
-
-
-def _address(text: str, given: dict[str, str], password_file: Path | None) -> BrokerUrl:
-    """The address of the broker, completed by the options that were given."""
-    parts = {name: value for name, value in given.items() if value}
-    if password_file is not None:
-        try:
-            parts["password"] = password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
-            raise OptionError("--password-file", f"{password_file} cannot be read ({reason}); name a file") from error
-    address = BrokerUrl.parse(text)
-    try:
-        return replace(address, **parts)  # type: ignore[arg-type]  # the names above are all of texts
-    except ValueError as error:
-        raise OptionError("--broker", f"{address}: {error}") from None
 
 
 async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:

@@ -1,0 +1,39 @@
+"""The address of a broker as the commands are told it: with options, and a password that no list of processes shows."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import OptionError
+
+__all__ = ["LOGIN_FILE_HELP", "USER_HELP", "address"]
+
+USER_HELP = "User at the broker, if the address names none."
+LOGIN_FILE_HELP = "File whose first line is the password, where no list of processes shows it."
+
+
+def address(text: str, given: Mapping[str, str], password_file: Path | None) -> BrokerUrl:
+    """The address of the broker, completed by the options that were given.
+
+    Args:
+        text: the address.
+        given: fields of a `BrokerUrl` that replace those of the address, except empty ones.
+        password_file: its first line replaces the password.
+
+    Raises:
+        BrokerError: the address cannot be read.
+        OptionError: the file cannot be read, or the parts do not fit together.
+    """
+    parts = {name: value for name, value in given.items() if value}
+    if password_file is not None:
+        try:
+            parts["password"] = password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise OptionError("--password-file", f"{password_file} cannot be read ({reason}); name a file") from error
+    parsed = BrokerUrl.parse(text)
+    try:
+        return replace(parsed, **parts)  # type: ignore[arg-type]  # the names above are all of texts
+    except ValueError as error:
+        raise OptionError("--broker", f"{parsed}: {error}") from None
