@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 25 * 2**20
+LIMIT = 17 * 2**20
 INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
 
@@ -42,7 +42,7 @@ def test_a_device_install_has_no_numpy_and_imports_the_client(device: Path) -> N
 
 
 @pytest.mark.timeout(300)
-def test_a_device_install_weighs_under_25_mebibytes(device: Path) -> None:
+def test_a_device_install_weighs_under_17_mebibytes(device: Path) -> None:
     """All files, compiled ones included, less the installer that a virtual environment begins with."""
     weight = sum(
         path.stat().st_size

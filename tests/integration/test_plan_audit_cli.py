@@ -203,7 +203,7 @@ def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own:
     [
         (("laplace", "gauss"), 2, "unexpected extra argument"),
         (("gauss",), 2, "MECHANISM: 'gauss' is none; there are laplace, multilevel, table"),
-        (("table", "--epsilon", "0.7"), 2, "--epsilon: no table is shipped for 0.7; there are 1, 2, 4"),
+        (("table", "--epsilon", "0.2"), 2, "--epsilon: no table is shipped for 0.2, below 0.33"),
         (("laplace", "--epsilon", "0"), 2, "--epsilon: 0 is outside"),
         (("laplace", "--samples", "3"), 2, "--samples: 3 is outside"),
         (("laplace", "--confidence", "1"), 2, "--confidence: 1 is not between 0 and 1"),

@@ -9,6 +9,7 @@ From each grid epsilon the next is as far as its table stays within `SLACK` of t
 optimum is interpolated between those of `table_optima.json`.
 """
 
+import gzip
 import json
 import sys
 from bisect import bisect_right
@@ -184,10 +185,10 @@ def grid(first: Fraction, last: Fraction) -> Iterator[Design]:
 
 def main() -> None:
     """Write the grid beside the code that reads it, or a part of it: FROM TO FILE."""
-    first, last, path = sys.argv[1:] or (FIRST, LAST, Path(tables.__file__).with_name("grid.jsonl"))
-    with Path(path).open("w", encoding="utf-8") as file:
+    first, last, path = sys.argv[1:] or (FIRST, LAST, Path(tables.__file__).with_name("grid.jsonl.gz"))
+    with Path(path).open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
         for made in grid(Fraction(first), Fraction(last)):
-            file.write(f"{line(made)}\n")
+            file.write(f"{line(made)}\n".encode("ascii"))
             worst = made.channel.worst_variance
             sys.stdout.write(f"{decimal_text(made.epsilon)}: {len(made.positions)} outputs, variance {worst:.6g}\n")
 

@@ -5,11 +5,12 @@ A table of some epsilon keeps every larger one, so that the nearest grid point b
 can have; below, that of the one bit of `multilevel` does. The tables are made by `tests/tools/table_design.py` and
 checked in integers whenever one is used (`Channel`). Published tasks hold theirs, so that a device reads none of this.
 
-`grid.jsonl` has a line for each: epsilon, unit, total, and as far as the middle (the rest is the mirror image) the
+`grid.jsonl.gz` has a line for each: epsilon, unit, total, and as far as the middle (the rest is the mirror image) the
 positions, the least weight m of each output, and the rows. A row is the first output where it weighs more than m, and
 from there on how much less than floor(e^epsilon·m), or -1 for m itself.
 """
 
+import gzip
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -103,7 +104,8 @@ def shipped(name: str) -> Table:
 
 @lru_cache(maxsize=1)
 def _lines() -> list[str]:
-    return files(__package__).joinpath("grid.jsonl").read_text(encoding="utf-8").splitlines()
+    packed = files(__package__).joinpath("grid.jsonl.gz").read_bytes()
+    return gzip.decompress(packed).decode("ascii").splitlines()
 
 
 @lru_cache(maxsize=8)
