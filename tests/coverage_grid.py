@@ -24,6 +24,7 @@ from scipy import integrate, stats
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate import bounded as bounded_intervals
 from hush_aggregator.estimate import laplace as laplace_intervals
+from hush_aggregator.estimate.batches import Batches
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.quantiles import laplace_mean_quantile
 from hush_aggregator.estimate.sample import Sample
@@ -271,7 +272,7 @@ def interval_of(task: Task, tally: Tally) -> Limits:
     mechanism = task.randomizer
     if isinstance(mechanism, Multilevel | Channel):
         sample = Sample((bounded_intervals.Group(finite(mechanism), tally.moments),))
-        made = bounded_intervals._fixed(sample, NOMINAL, sampled=False, enrolled=None)
+        made = bounded_intervals._fixed(sample, NOMINAL, Batches(), sampled=False, enrolled=None)
         return {target: GRID.around(sample.center, *make()) for target, (_, make) in made.items()}
     given = estimate(task, tally, NOMINAL)
     limits: Limits = given.coordinates[0]["intervals"] if given.coordinates else given.intervals

@@ -4,35 +4,70 @@ P(error ≥ d) ≤ exp(Σ n_c·G_c(l) - l·N·d) for every l > 0, with G the noi
 grid of l. Both are known before anyone has reported.
 """
 
-from functools import lru_cache
-from math import log, sqrt
+from collections.abc import Sequence
+from math import log
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hush_aggregator.estimate.anytime import RATES, mixture_deviation
+from hush_aggregator.estimate.anytime import RATES, mixture_deviations
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.guard import underflow
 
-__all__ = ["Sizes", "band", "chernoff"]
+__all__ = ["Sizes", "band", "bands", "chernoff", "chernoffs"]
 
 Sizes = tuple[tuple[Finite, int], ...]
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 _GRID = 2.0 ** (np.arange(-24, 33) / 4)
+_COARSE = np.arange(0, len(_GRID), 8)
+_AROUND = np.array([step for step in range(-7, 8) if step])
 
 
-@lru_cache(maxsize=1024)
 def chernoff(sizes: Sizes, confidence: float) -> tuple[float, float]:
     """How far the mean error can lie above 0, and below: each bound fails with probability at most alpha/2."""
-    n = sum(size for _, size in sizes)
-    needed = log(2 / (1 - confidence)) / n
-    variance = sum(size * channel.variances[1] for channel, size in sizes) / n
-    rates = np.asarray(sqrt(2 * needed / variance) * _GRID)  # around the best for normal errors; large ones for few
+    return chernoffs([(sizes, confidence)])[0]
 
-    def bound(sign: int) -> float:
-        exponents = sum(size / n * channel.noise_exponent(sign * rates) for channel, size in sizes)
-        return float(((needed + exponents) / rates).min())
 
-    return bound(1), bound(-1)
+def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]:
+    """The same for several groups of reports, each at a confidence of its own.
+
+    (Σ G + needed)/l has one valley, for G is convex: of the grid every eighth rate is tried, and then those next to the
+    best of them.
+    """
+    totals = np.array([sum(size for _, size in sizes) for sizes, _ in asked], dtype=float)
+    needed = np.array([log(2 / (1 - one)) for _, one in asked]) / totals
+    variances = [sum(size * channel.variances[1] for channel, size in sizes) for sizes, _ in asked]
+    scale = np.sqrt(2 * needed * totals / variances)
+    shares = _shares([sizes for sizes, _ in asked], totals)
+
+    def bounds(sign: int, places: Places) -> Array:
+        rates = scale[:, None] * _GRID[places]  # around the best for normal errors; large ones for few
+        total = np.broadcast_to(needed[:, None], rates.shape)
+        for channel, share in shares:
+            total = total + share * channel.noise_exponent(sign * rates.ravel()).reshape(rates.shape)
+        return np.asarray(total / rates)
+
+    def least(sign: int) -> list[float]:
+        coarse = np.broadcast_to(_COARSE, (len(asked), len(_COARSE)))
+        found = bounds(sign, coarse)
+        best = _COARSE[found.argmin(axis=1)]
+        near = np.clip(best[:, None] + _AROUND, 0, len(_GRID) - 1)
+        return [float(one) for one in np.minimum(found.min(axis=1), bounds(sign, near).min(axis=1))]
+
+    above = least(1)
+    mirrored = all(channel.symmetric for channel, _ in shares)
+    return list(zip(above, above if mirrored else least(-1), strict=True))
+
+
+def _shares(asked: Sequence[Sizes], totals: Array) -> list[tuple[Finite, Array]]:
+    """Of each channel the share of the reports that it has, in each question: a column."""
+    found: dict[Finite, Array] = {}
+    for place, sizes in enumerate(asked):
+        for channel, size in sizes:
+            found.setdefault(channel, np.zeros((len(asked), 1)))[place] += size / totals[place]
+    return list(found.items())
 
 
 def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, float]:
@@ -43,12 +78,22 @@ def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, flo
         confidence: that it is never wrong.
         sampling: whether the values are those of a random sample, whose mean is meant.
     """
-    n = sum(size for _, size in sizes)
-    fastest = min(channel.fastest for channel, _ in sizes)
-    rates = fastest * RATES
-    exponents = [channel.mixture_exponents(fastest) for channel, _ in sizes]
-    values = n * rates**2 / 8 * sampling
-    above = sum(size * pair[0] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
-    below = sum(size * pair[1] for (_, size), pair in zip(sizes, exponents, strict=True)) + values
+    return bands([(sizes, confidence, sampling)])[0]
+
+
+def bands(asked: Sequence[tuple[Sizes, float, bool]]) -> list[tuple[float, float]]:
+    """`band` for many arguments."""
+    totals = [sum(size for _, size in sizes) for sizes, _, _ in asked]
+    rates, above, below = [], [], []
+    for n, (sizes, _, sampling) in zip(totals, asked, strict=True):
+        fastest = min(channel.fastest for channel, _ in sizes)
+        exponents = [channel.mixture_exponents(fastest) for channel, _ in sizes]
+        rates.append(fastest * RATES)
+        values = n * rates[-1] ** 2 / 8 * sampling
+        above.append(sum(size * pair[0] for (_, size), pair in zip(sizes, exponents, strict=True)) + values)
+        below.append(sum(size * pair[1] for (_, size), pair in zip(sizes, exponents, strict=True)) + values)
+    confidences = [one for _, one, _ in asked]
     with underflow("the mixture of a band"):
-        return mixture_deviation(rates, above, confidence) / n, mixture_deviation(rates, below, confidence) / n
+        ends = mixture_deviations(np.array(rates + rates), np.array(above + below), confidences + confidences)
+    over, under = (ends.reshape(2, -1) / totals).tolist()
+    return list(zip(over, under, strict=True))

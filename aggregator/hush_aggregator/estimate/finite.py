@@ -120,11 +120,19 @@ class Finite:
         """The largest rate of the anytime mixture."""
         return _FASTEST / self.reach
 
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether 1 - a has at 1 - x the law that a has at x: then G(-l) is G(l)."""
+        pairs = zip(self.used, reversed(self.used), strict=True)
+        mirrored = all(self.positions[y] + self.positions[z] == 1 for y, z in pairs)
+        return mirrored and np.array_equal(self.p, self.p[::-1, ::-1])
+
     @lru_cache(maxsize=16)  # noqa: B019 - a handful of channels live as long as the process
     def mixture_exponents(self, fastest: float) -> tuple[Array, Array]:
         """G at the rates of the anytime mixture, and at their negatives."""
         rates = fastest * RATES
-        return self.noise_exponent(rates), self.noise_exponent(-rates)
+        above = self.noise_exponent(rates)
+        return above, above if self.symmetric else self.noise_exponent(-rates)
 
 
 class _Levels(Finite):
@@ -136,6 +144,10 @@ class _Levels(Finite):
     @cached_property
     def used(self) -> tuple[int, ...]:
         return tuple(range(len(self.positions)))
+
+    @cached_property
+    def symmetric(self) -> bool:
+        return True  # evenly spaced levels
 
     @cached_property
     def _chances(self) -> tuple[float, float]:
