@@ -33,6 +33,7 @@ _BETS = 5
 _TILT = 0.35  # weights grow as variance^0.35: a wide interval is the one that a shorter one helps most
 _STAKE = 0.9
 _CLOSE = 1e-10
+_AROUND = np.array([1.5, 1.15, 1.0, 0.92, 0.8])  # of the first guess of how far a limit is
 
 _Array = NDArray[np.float64]
 _Bets = tuple[_Array, ...]
@@ -114,32 +115,50 @@ def _limits(a: _Array, seen: _Array, ends: tuple[_Array, _Array], bets: _Bets) -
 def _lower(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> _Array:
     """The largest mu known to be refused, of each row of reports.
 
-    The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. In each round
-    it is looked at in the middle of the bracket, and close around the root of the chord.
+    The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. It is looked at
+    around a first guess; and then, in each round, in the middle of the bracket and close around the root of the chord.
+    How close: the chord errs by the square of the bracket over the scale on which the wealth bends.
     """
     largest = np.where(seen > 0, a, least[:, None]).max(axis=1)
     close = _CLOSE * np.maximum(largest - least, 1.0)
     found, low = least.copy(), least + close
     rows = np.flatnonzero(largest > low)
-    mus = np.stack((low, largest), axis=1)[rows]
-    heights = _excess(mus, a[rows], seen[rows], least[rows], tuple(one[rows] for one in bets))
-    some = heights[:, 0] >= 0
-    rows, mus, heights = rows[some], mus[some], heights[some]
-    while len(rows):
-        width = mus[:, 1] - mus[:, 0]
-        root = mus[:, 1] + width * heights[:, 1] / (heights[:, 0] - heights[:, 1])
-        near = np.maximum(width / 256, close[rows] / 4)
-        inside = np.stack((root - near, root + near, mus.mean(axis=1)), axis=1)
-        inside = np.sort(np.clip(inside, mus[:, :1], mus[:, 1:]), axis=1)
-        mus = np.concatenate((mus[:, :1], inside, mus[:, 1:]), axis=1)
-        new = _excess(inside, a[rows], seen[rows], least[rows], tuple(one[rows] for one in bets))
-        heights = np.concatenate((heights[:, :1], new, heights[:, 1:]), axis=1)
-        at = (heights[:, 1:4] >= 0).sum(axis=1)[:, None] + np.arange(2)
-        mus, heights = np.take_along_axis(mus, at, axis=1), np.take_along_axis(heights, at, axis=1)
-        found[rows] = mus[:, 0]
-        open_ = mus[:, 1] - mus[:, 0] > close[rows]
-        rows, mus, heights = rows[open_], mus[open_], heights[open_]
-    return found
+    a, seen, least, close = a[rows], seen[rows], least[rows], close[rows]
+    bets = tuple(one[rows] for one in bets)
+    mean, gap = _guess(a, seen, least, bets)
+    inside = np.clip(mean[:, None] - gap[:, None] * _AROUND, low[rows, None], largest[rows, None])
+    mus = np.concatenate((low[rows, None], inside, largest[rows, None]), axis=1)
+    heights = _excess(mus, a, seen, least, bets)
+    open_ = heights[:, 0] >= 0
+    while True:
+        if not open_.all():
+            rows, mus, heights, gap = rows[open_], mus[open_], heights[open_], gap[open_]
+            a, seen, least, close = a[open_], seen[open_], least[open_], close[open_]
+            bets = tuple(one[open_] for one in bets)
+        at, every = (heights[:, 1:-1] >= 0).sum(axis=1), np.arange(len(rows))
+        left, right, top, bottom = mus[every, at], mus[every, at + 1], heights[every, at], heights[every, at + 1]
+        found[rows] = left
+        width = right - left
+        open_ = width > close
+        if not open_.any():
+            return found
+        root = right + width * bottom / (top - bottom)
+        near = np.maximum(np.minimum(width / 16, width**2 / (8 * gap)), close / 4)
+        mus = np.array((left, root - near, root + near, (left + right) / 2, right)).T
+        mus = np.sort(np.clip(mus, left[:, None], right[:, None]), axis=1)
+        inside = _excess(mus[:, 1:-1], a, seen, least, bets)
+        heights = np.concatenate((top[:, None], inside, bottom[:, None]), axis=1)
+
+
+def _guess(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> tuple[_Array, _Array]:
+    """The mean of each row, and about how far below it the limit lies: as if all reports but for their variance were one."""
+    stakes, weights, needed = bets
+    n = seen.sum(axis=1)
+    mean = (a * seen).sum(axis=1) / n
+    variance = ((a - mean[:, None]) ** 2 * seen).sum(axis=1) / n
+    stakes = np.minimum(stakes, _STAKE / (mean - least)[:, None])
+    gaps = np.expm1((needed[:, None] - weights) / n[:, None]) / stakes + stakes * variance[:, None] / 2
+    return mean, gaps.min(axis=1)
 
 
 def _excess(mu: _Array, a: _Array, seen: _Array, least: _Array, bets: _Bets) -> _Array:
