@@ -115,9 +115,9 @@ def _limits(a: _Array, seen: _Array, ends: tuple[_Array, _Array], bets: _Bets) -
 def _lower(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> _Array:
     """The largest mu known to be refused, of each row of reports.
 
-    The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. It is looked at
-    around a first guess; and then, in each round, in the middle of the bracket and close around the root of the chord.
-    How close: the chord errs by the square of the bracket over the scale on which the wealth bends.
+    The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. It is looked
+    at around a first guess; and then, in each round, in the middle of the bracket and close around the root of the
+    chord. How close: the chord errs by the square of the bracket over the scale on which the wealth bends.
     """
     largest = np.where(seen > 0, a, least[:, None]).max(axis=1)
     close = _CLOSE * np.maximum(largest - least, 1.0)
@@ -151,7 +151,7 @@ def _lower(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> _Array:
 
 
 def _guess(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> tuple[_Array, _Array]:
-    """The mean of each row, and about how far below it the limit lies: as if all reports but for their variance were one."""
+    """The mean of each row, and about how far below it the limit lies: what two terms of log(1 + x) say."""
     stakes, weights, needed = bets
     n = seen.sum(axis=1)
     mean = (a * seen).sum(axis=1) / n

@@ -83,17 +83,21 @@ def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, flo
 
 def bands(asked: Sequence[tuple[Sizes, float, bool]]) -> list[tuple[float, float]]:
     """`band` for many arguments."""
-    totals = [sum(size for _, size in sizes) for sizes, _, _ in asked]
-    rates, above, below = [], [], []
-    for n, (sizes, _, sampling) in zip(totals, asked, strict=True):
-        fastest = min(channel.fastest for channel, _ in sizes)
-        exponents = [channel.mixture_exponents(fastest) for channel, _ in sizes]
-        rates.append(fastest * RATES)
-        values = n * rates[-1] ** 2 / 8 * sampling
-        above.append(sum(size * pair[0] for (_, size), pair in zip(sizes, exponents, strict=True)) + values)
-        below.append(sum(size * pair[1] for (_, size), pair in zip(sizes, exponents, strict=True)) + values)
+    totals = np.array([sum(size for _, size in sizes) for sizes, _, _ in asked], dtype=float)
+    fastest = [min(channel.fastest for channel, _ in sizes) for sizes, _, _ in asked]
+    columns: dict[tuple[Finite, float], Array] = {}
+    for place, (sizes, _, _) in enumerate(asked):
+        for channel, size in sizes:
+            columns.setdefault((channel, fastest[place]), np.zeros((len(asked), 1)))[place] += size
     confidences = [one for _, one, _ in asked]
-    with underflow("the mixture of a band"):
-        ends = mixture_deviations(np.array(rates + rates), np.array(above + below), confidences + confidences)
-    over, under = (ends.reshape(2, -1) / totals).tolist()
-    return list(zip(over, under, strict=True))
+    rates = np.multiply.outer(fastest, RATES)
+    values = (totals * [sampling for _, _, sampling in asked])[:, None] * rates**2 / 8
+    exponents = [(channel.mixture_exponents(rate), sizes) for (channel, rate), sizes in columns.items()]
+
+    def ends(side: int) -> list[float]:
+        total = values + sum(sizes * pair[side] for pair, sizes in exponents)
+        with underflow("the mixture of a band"):
+            return [float(one) for one in mixture_deviations(rates, total, confidences) / totals]
+
+    below = ends(0)
+    return list(zip(below, below if all(channel.symmetric for channel, _ in columns) else ends(1), strict=True))

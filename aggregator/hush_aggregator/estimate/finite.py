@@ -94,6 +94,12 @@ class Finite:
         """The smallest and the largest probability of each output used, over all values."""
         return self.p.min(axis=0), self.p.max(axis=0)
 
+    @cached_property
+    def extreme_deviations(self) -> tuple[Array, Array]:
+        """The standard deviations of one indicator of each output at its `extremes`."""
+        least, most = self.extremes
+        return np.sqrt(least * (1 - least)), np.sqrt(most * (1 - most))
+
     def transform(self, rates: Array) -> tuple[Array, Array]:
         """E[e^(l·(a - c)) | x_j], shape (rates, nodes), and l·c, c such that nothing overflows."""
         exponents = np.outer(rates, self.a)

@@ -17,6 +17,7 @@ from hush_aggregator.estimate.mixed import mixed_laplace_quantile
 __all__ = ["laplace_mean_quantile", "normal_quantile", "student_quantile", "student_quantiles"]
 
 
+@lru_cache(maxsize=256)
 def normal_quantile(confidence: float) -> float:
     """The z with P(|N(0, 1)| ≤ z) = `confidence`."""
     return -_normal_quantile_below((1 - confidence) / 2)

@@ -34,6 +34,7 @@ _USUAL = 1.96
 _Points = tuple[tuple[float, float], ...]
 
 
+@lru_cache(maxsize=256)
 def enough(confidence: float) -> float:
     """From which n·V/reach^2 on a mean of n reports of least variance V is close enough to normal."""
     return _ENOUGH * max(1.0, normal_quantile(confidence) / _USUAL) ** 6
