@@ -1,6 +1,7 @@
 """Batch: questions that are collected first and answered together, for arrays cost the same for one as for sixteen."""
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -28,15 +29,10 @@ class Batch(Generic[Q, A]):
         return partial(self._answer, question)
 
     def _answer(self, question: Q) -> A:
-        if question not in self._known:
-            together = list(self._open)
-            self._open.clear()
-            try:
+        together, self._open = list(self._open), {}
+        if together:
+            with suppress(Exception):  # one question must never take the others with it: then each is asked alone
                 self._known.update(zip(together, self._solve(together), strict=True))
-            except Exception:  # noqa: BLE001 - one question must never take the others with it: each alone
-                return self._alone(question)
-        return self._known[question]
-
-    def _alone(self, question: Q) -> A:
-        (self._known[question],) = self._solve([question])
+        if question not in self._known:
+            (self._known[question],) = self._solve([question])
         return self._known[question]
