@@ -22,7 +22,7 @@ Places = NDArray[np.intp]
 
 _GRID = 2.0 ** (np.arange(-24, 33) / 4)
 _COARSE = np.arange(0, len(_GRID), 8)
-_AROUND = np.array([step for step in range(-7, 8) if step])
+_FINER = np.array([-6, -4, -2, 2, 4, 6]), np.array([-1, 1])
 
 
 def chernoff(sizes: Sizes, confidence: float) -> tuple[float, float]:
@@ -33,8 +33,8 @@ def chernoff(sizes: Sizes, confidence: float) -> tuple[float, float]:
 def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]:
     """The same for several groups of reports, each at a confidence of its own.
 
-    (Σ G + needed)/l has one valley, for G is convex: of the grid every eighth rate is tried, and then those next to the
-    best of them.
+    (Σ G + needed)/l has one valley, for G is convex: of the grid every eighth rate is tried, then every second one
+    around the best of them, and then its neighbours.
     """
     totals = np.array([sum(size for _, size in sizes) for sizes, _ in asked], dtype=float)
     needed = np.array([log(2 / (1 - one)) for _, one in asked]) / totals
@@ -50,11 +50,14 @@ def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]
         return np.asarray(total / rates)
 
     def least(sign: int) -> list[float]:
-        coarse = np.broadcast_to(_COARSE, (len(asked), len(_COARSE)))
-        found = bounds(sign, coarse)
-        best = _COARSE[found.argmin(axis=1)]
-        near = np.clip(best[:, None] + _AROUND, 0, len(_GRID) - 1)
-        return [float(one) for one in np.minimum(found.min(axis=1), bounds(sign, near).min(axis=1))]
+        places = np.broadcast_to(_COARSE, (len(asked), len(_COARSE)))
+        found, every = bounds(sign, places), np.arange(len(asked))
+        for around in _FINER:
+            best = found.argmin(axis=1)
+            near = np.clip(places[every, best][:, None] + around, 0, len(_GRID) - 1)
+            found = np.concatenate((found[every, best][:, None], bounds(sign, near)), axis=1)
+            places = np.concatenate((places[every, best][:, None], near), axis=1)
+        return [float(one) for one in found.min(axis=1)]
 
     above = least(1)
     mirrored = all(channel.symmetric for channel, _ in shares)

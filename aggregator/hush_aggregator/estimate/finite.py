@@ -112,14 +112,13 @@ class Finite:
         at_nodes, shift = self.transform(rates)
         x = self.nodes
         slope = np.diff(at_nodes, axis=1) * (len(x) - 1)
-        bent = np.abs(slope) > _LEAST  # elsewhere an end of the cell is the top
+        bent = np.abs(slope) > _LEAST  # elsewhere an end of the cell is the top: the left one where l > 0
         vertex = x[:-1] + 1 / rates[:, None] - at_nodes[:, :-1] / np.where(bent, slope, 1.0)
-        vertex = np.clip(np.where(bent, vertex, 0.0), x[:-1], x[1:])
+        vertex = np.clip(np.where(bent, vertex, rates[:, None] < 0), x[:-1], x[1:])
         chord = at_nodes[:, :-1] + (vertex - x[:-1]) * slope
         least = np.minimum(at_nodes[:, :-1], at_nodes[:, 1:])  # where digits cancel
         peaks = np.log(np.maximum(chord, least)) - rates[:, None] * vertex
-        ends = np.log(at_nodes) - rates[:, None] * x
-        return np.asarray(np.maximum(peaks.max(axis=1), ends.max(axis=1)) + shift)
+        return np.asarray(peaks.max(axis=1) + shift)
 
     @cached_property
     def fastest(self) -> float:
