@@ -24,12 +24,13 @@ Robbins 1970).
 Neither covers a sequence of *rounds* of the same devices.
 """
 
+from collections.abc import Sequence
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RATES", "mixture_deviation", "symmetric_mixture_deviation"]
+__all__ = ["RATES", "mixture_deviation", "mixture_deviations", "symmetric_mixture_deviation"]
 
 Array = NDArray[np.float64]
 
@@ -52,8 +53,13 @@ def mixture_deviation(rates: Array, exponents: Array, confidence: float) -> floa
         exponents: Σ psi_i(l_k).
         confidence: 1 - alpha.
     """
-    target = log(2 * len(rates) / max(1 - confidence, _LEAST))
-    return _reached(rates, -exponents, target, two_sided=False)
+    return float(mixture_deviations(rates[None], exponents[None], [confidence])[0])
+
+
+def mixture_deviations(rates: Array, exponents: Array, confidences: Sequence[float]) -> Array:
+    """The same for each row of `rates` and `exponents`, at a confidence of its own."""
+    targets = [log(2 * rates.shape[1] / max(1 - one, _LEAST)) for one in confidences]
+    return _reached(rates, -exponents, np.array(targets), two_sided=False)
 
 
 def symmetric_mixture_deviation(rates: Array, exponents: Array, confidence: float) -> float:
@@ -65,22 +71,23 @@ def symmetric_mixture_deviation(rates: Array, exponents: Array, confidence: floa
         confidence: 1 - alpha.
     """
     target = log(2 * len(rates) / max(1 - confidence, _LEAST))
-    return _reached(rates, -exponents, target, two_sided=True)
+    return float(_reached(rates[None], -exponents[None], np.array([target]), two_sided=True)[0])
 
 
-def _reached(rates: Array, offsets: Array, target: float, *, two_sided: bool) -> float:
-    """The d ≥ 0 where log Σ exp(offsets)·(exp(rates·d), or 2·cosh(rates·d)) is `target`."""
-    d = float(((target - offsets) / rates).min())
+def _reached(rates: Array, offsets: Array, targets: Array, *, two_sided: bool) -> Array:
+    """Of each row the d ≥ 0 where log Σ exp(offsets)·(exp(rates·d), or 2·cosh(rates·d)) is its target."""
+    d = np.asarray(((targets[:, None] - offsets) / rates).min(axis=1))
     for _ in range(_STEPS):
         # exp(l·d)·(1 + mirrored) is 2·cosh(l·d), and l·(1 - mirrored)/(1 + mirrored) the slope of its logarithm.
-        mirrored = np.exp(np.maximum(-2 * rates * d, _FAR)) if two_sided else np.zeros_like(rates)
-        logs = rates * d + offsets + np.log1p(mirrored)
-        top = float(logs.max())
-        weights = np.exp(np.maximum(logs - top, _FAR))
-        total = float(weights.sum())
-        slope = float(weights @ (rates * (1 - mirrored) / (1 + mirrored))) / total
-        step = (top + log(total) - target) / slope
-        d -= max(step, 0.0)
-        if step <= _CLOSE * d:
+        logs, slopes = rates * d[:, None] + offsets, rates
+        if two_sided:
+            mirrored = np.exp(np.maximum(-2 * rates * d[:, None], _FAR))
+            logs, slopes = logs + np.log1p(mirrored), rates * (1 - mirrored) / (1 + mirrored)
+        top = logs.max(axis=1)
+        weights = np.exp(np.maximum(logs - top[:, None], _FAR))
+        total = weights.sum(axis=1)
+        step = (top + np.log(total) - targets) * total / (weights * slopes).sum(axis=1)
+        d = d - np.maximum(step, 0.0)
+        if (step <= _CLOSE * d).all():
             break
     return d

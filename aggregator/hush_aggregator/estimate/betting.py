@@ -19,7 +19,6 @@ the mu that are kept form an interval.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import log
 
 import numpy as np
@@ -28,92 +27,147 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.guard import underflow
 
-__all__ = ["betting_interval", "betting_intervals"]
+__all__ = ["Reports", "betting_interval", "betting_intervals", "betting_limits"]
 
 _BETS = 5
 _TILT = 0.35  # weights grow as variance^0.35: a wide interval is the one that a shorter one helps most
 _STAKE = 0.9
 _CLOSE = 1e-10
+_AROUND = np.array([1.5, 1.15, 1.0, 0.92, 0.8])  # of the first guess of how far a limit is
 
 _Array = NDArray[np.float64]
-_Reports = Sequence[tuple[Finite, tuple[int, ...]]]
+_Bets = tuple[_Array, ...]
+
+Reports = tuple[tuple[Finite, tuple[int, ...]], ...]
+"""Of each channel, how often each of its outputs came."""
 
 
-def betting_interval(reports: _Reports, confidence: float) -> tuple[float, float]:
+def betting_interval(reports: Sequence[tuple[Finite, tuple[int, ...]]], confidence: float) -> tuple[float, float]:
     """All means that no bet refuses, rounded outwards; both limits lie between the least and the largest report.
 
     Args:
-        reports: of each channel, how often each of its outputs came; at least one did.
+        reports: at least one.
         confidence: 1 - alpha.
     """
-    counts = [np.array([[counts[y] for y in channel.used]], dtype=float) for channel, counts in reports]
-    low, high = betting_intervals([channel for channel, _ in reports], counts, confidence)
-    return float(low[0]), float(high[0])
+    return betting_limits([(tuple(reports), confidence)])[0]
+
+
+def betting_limits(asked: Sequence[tuple[Reports, float]]) -> list[tuple[float, float]]:
+    """The same for several samples at once, each at a confidence of its own."""
+    kept = []
+    for reports, _ in asked:
+        a = np.concatenate([channel.a for channel, _ in reports])
+        seen = np.array([counts[y] for channel, counts in reports for y in channel.used], dtype=float)
+        some = seen > 0
+        kept.append((a[some], seen[some]))
+    shape = len(kept), max(len(a) for a, _ in kept)
+    positions, counted = np.empty(shape), np.zeros(shape)
+    for row, (a, seen) in enumerate(kept):
+        positions[row, : len(a)], positions[row, len(a) :], counted[row, : len(a)] = a, a[-1], seen
+    ends = np.array([_ends([channel for channel, _ in reports]) for reports, _ in asked]).T
+    sizes = [[(channel, sum(counts)) for channel, counts in reports] for reports, _ in asked]
+    low, high = _limits(positions, counted, (ends[0], ends[1]), _bets(sizes, [one for _, one in asked]))
+    return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def betting_intervals(channels: Sequence[Finite], counts: Sequence[_Array], confidence: float) -> tuple[_Array, _Array]:
-    """The same for many samples at once, each with as many reports of every channel as the first one.
+    """The same for many samples of equal size.
 
     Args:
         channels: of the reports.
-        counts: of each channel, how often each output that it uses came, shape (samples, outputs).
+        counts: of each channel, how often each output that it uses came, shape (samples, outputs); each sample has as
+            many reports of every channel as the first one.
         confidence: 1 - alpha.
     """
-    sizes = tuple((channel, int(seen[0].sum())) for channel, seen in zip(channels, counts, strict=True))
-    weighed, needed = _bets(sizes, confidence), log(2 / (1 - confidence))
     a, seen = np.concatenate([channel.a for channel in channels]), np.concatenate(counts, axis=1)
-    some = seen.any(axis=0)
-    low = _lower(a[some], seen[:, some], float(a.min()), weighed, needed)
-    high = -_lower(-a[some], seen[:, some], -float(a.max()), weighed, needed)
-    return low, high
+    sizes = [(channel, int(rows[0].sum())) for channel, rows in zip(channels, counts, strict=True)]
+    some, samples = seen.any(axis=0), len(seen)
+    bets = tuple(np.repeat(one, samples, axis=0) for one in _bets([sizes], [confidence]))
+    ends = np.repeat(np.array([_ends(channels)]), samples, axis=0).T
+    return _limits(np.tile(a[some], (samples, 1)), seen[:, some], (ends[0], ends[1]), bets)
 
 
-@lru_cache(maxsize=256)
-def _bets(sizes: tuple[tuple[Finite, int], ...], confidence: float) -> tuple[_Array, _Array]:
-    """The bets, and the logarithms of their weights."""
-    n = sum(size for _, size in sizes)
-    least = sum(size * channel.variances[0] for channel, size in sizes) / n
-    most = sum(size * channel.second_moment for channel, size in sizes) / n
-    variances = np.geomspace(least, most, _BETS)
+def _ends(channels: Sequence[Finite]) -> tuple[float, float]:
+    """The least and the largest report that there can be."""
+    return min(float(channel.a[0]) for channel in channels), max(float(channel.a[-1]) for channel in channels)
+
+
+def _bets(samples: Sequence[Sequence[tuple[Finite, int]]], confidences: Sequence[float]) -> _Bets:
+    """The bets, the logarithms of their weights, and what the logarithm of the wealth must not exceed: in rows."""
+    n = np.array([[sum(size for _, size in sizes)] for sizes in samples], dtype=float)
+    least = np.array([[sum(size * channel.variances[0] for channel, size in sizes)] for sizes in samples]) / n
+    most = np.array([[sum(size * channel.second_moment for channel, size in sizes)] for sizes in samples]) / n
+    variances = least * (most / least) ** np.linspace(0, 1, _BETS)
     weights = variances**_TILT
-    bets = np.sqrt(2 * (log(2 / (1 - confidence)) + log(_BETS)) / (n * variances))
-    return bets, np.log(weights / weights.sum())
+    needed = np.array([log(2 / (1 - one)) for one in confidences])
+    bets = np.sqrt(2 * (needed[:, None] + log(_BETS)) / (n * variances))
+    return bets, np.log(weights / weights.sum(axis=1, keepdims=True)), needed
 
 
-def _lower(a: _Array, seen: _Array, least: float, weighed: tuple[_Array, _Array], needed: float) -> _Array:
-    """The largest mu known to be refused, of each sample.
+def _limits(a: _Array, seen: _Array, ends: tuple[_Array, _Array], bets: _Bets) -> tuple[_Array, _Array]:
+    """Lower and upper limits of each row; an upper limit is the lower one of the mirrored reports."""
+    least = np.concatenate((ends[0], -ends[1]))
+    both = tuple(np.concatenate((one, one)) for one in bets)
+    low, high = _lower(np.concatenate((a, -a)), np.concatenate((seen, seen)), least, both).reshape(2, -1)
+    return low, -high
 
-    The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. In each round
-    it is looked at in the middle of the bracket, and close around the root of the chord.
+
+def _lower(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> _Array:
+    """The largest mu known to be refused, of each row of reports.
+
+    The wealth falls from mu = `least`, where everything pays, to the largest report, where nothing does. It is looked
+    at around a first guess; and then, in each round, in the middle of the bracket and close around the root of the
+    chord. How close: the chord errs by the square of the bracket over the scale on which the wealth bends.
     """
-    bets, weights = weighed
+    largest = np.where(seen > 0, a, least[:, None]).max(axis=1)
+    close = _CLOSE * np.maximum(largest - least, 1.0)
+    found, low = least.copy(), least + close
+    rows = np.flatnonzero(largest > low)
+    a, seen, least, close = a[rows], seen[rows], least[rows], close[rows]
+    bets = tuple(one[rows] for one in bets)
+    mean, gap = _guess(a, seen, least, bets)
+    inside = np.clip(mean[:, None] - gap[:, None] * _AROUND, low[rows, None], largest[rows, None])
+    mus = np.concatenate((low[rows, None], inside, largest[rows, None]), axis=1)
+    heights = _excess(mus, a, seen, least, bets)
+    open_ = heights[:, 0] >= 0
+    while True:
+        if not open_.all():
+            rows, mus, heights, gap = rows[open_], mus[open_], heights[open_], gap[open_]
+            a, seen, least, close = a[open_], seen[open_], least[open_], close[open_]
+            bets = tuple(one[open_] for one in bets)
+        at, every = (heights[:, 1:-1] >= 0).sum(axis=1), np.arange(len(rows))
+        left, right, top, bottom = mus[every, at], mus[every, at + 1], heights[every, at], heights[every, at + 1]
+        found[rows] = left
+        width = right - left
+        open_ = width > close
+        if not open_.any():
+            return found
+        root = right + width * bottom / (top - bottom)
+        near = np.maximum(np.minimum(width / 16, width**2 / (8 * gap)), close / 4)
+        mus = np.array((left, root - near, root + near, (left + right) / 2, right)).T
+        mus = np.sort(np.clip(mus, left[:, None], right[:, None]), axis=1)
+        inside = _excess(mus[:, 1:-1], a, seen, least, bets)
+        heights = np.concatenate((top[:, None], inside, bottom[:, None]), axis=1)
 
-    def excess(mu: _Array, seen: _Array) -> _Array:
-        stakes = np.minimum(bets[:, None, None], _STAKE / (mu - least))
-        wealth = np.einsum("ksim,sm->ksi", np.log1p(stakes[..., None] * (a - mu[..., None])), seen)
-        wealth += weights[:, None, None]
-        top = wealth.max(axis=0)
-        with underflow("the wealth of the other bets"):
-            return np.asarray(top + np.log(np.exp(wealth - top).sum(axis=0)) - needed)
 
-    close = _CLOSE * max(float(a.max()) - least, 1.0)
-    found, high = np.full(len(seen), least), np.where(seen > 0, a, least).max(axis=1)
-    low = np.full(len(seen), least + close)
-    rows = np.flatnonzero(high > low)
-    heights = excess(np.stack((low, high), axis=1)[rows], seen[rows])
-    rows, heights = rows[heights[:, 0] >= 0], heights[heights[:, 0] >= 0]
-    mus = np.stack((low[rows], high[rows]), axis=1)
-    while len(rows):
-        width = mus[:, 1] - mus[:, 0]
-        root = mus[:, 1] + width * heights[:, 1] / (heights[:, 0] - heights[:, 1])
-        near = np.maximum(width / 256, close / 4)
-        inside = np.stack((root - near, root + near, mus.mean(axis=1)), axis=1)
-        inside = np.sort(np.clip(inside, mus[:, :1], mus[:, 1:]), axis=1)
-        mus = np.concatenate((mus[:, :1], inside, mus[:, 1:]), axis=1)
-        heights = np.concatenate((heights[:, :1], excess(inside, seen[rows]), heights[:, 1:]), axis=1)
-        at = (heights[:, 1:4] >= 0).sum(axis=1)[:, None] + np.arange(2)
-        mus, heights = np.take_along_axis(mus, at, axis=1), np.take_along_axis(heights, at, axis=1)
-        found[rows] = mus[:, 0]
-        open_ = mus[:, 1] - mus[:, 0] > close
-        rows, mus, heights = rows[open_], mus[open_], heights[open_]
-    return found
+def _guess(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> tuple[_Array, _Array]:
+    """The mean of each row, and about how far below it the limit lies: what two terms of log(1 + x) say."""
+    stakes, weights, needed = bets
+    n = seen.sum(axis=1)
+    mean = (a * seen).sum(axis=1) / n
+    variance = ((a - mean[:, None]) ** 2 * seen).sum(axis=1) / n
+    stakes = np.minimum(stakes, _STAKE / (mean - least)[:, None])
+    gaps = np.expm1((needed[:, None] - weights) / n[:, None]) / stakes + stakes * variance[:, None] / 2
+    return mean, gaps.min(axis=1)
+
+
+def _excess(mu: _Array, a: _Array, seen: _Array, least: _Array, bets: _Bets) -> _Array:
+    """By how much the logarithm of the wealth exceeds what is needed, at each mu of each row."""
+    stakes, weights, needed = bets
+    stakes = np.minimum(stakes[:, None], _STAKE / (mu - least[:, None])[..., None])  # rows, mus, bets
+    wealth = stakes[..., None] * (a[:, None] - mu[..., None])[:, :, None]
+    np.log1p(wealth, out=wealth)
+    total = np.einsum("sikm,sm->sik", wealth, seen) + weights[:, None]
+    top = total.max(axis=2)
+    with underflow("the wealth of the other bets"):
+        return np.asarray(top + np.log(np.exp(total - top[..., None]).sum(axis=2)) - needed[:, None])

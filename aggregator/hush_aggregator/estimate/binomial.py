@@ -9,7 +9,7 @@ Every function takes m counts and c error probabilities, and gives arrays of sha
 and n alone. The deviance is convex in the logit of c; Newton's method comes to its edges from outside.
 """
 
-from functools import lru_cache
+from collections.abc import Sequence
 from math import log, pi
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.beta import beta_logits, deviance, expit, log1p_exp, stirling
 
-__all__ = ["beta_band", "clopper_pearson", "clopper_pearson_share"]
+__all__ = ["beta_band", "clopper_pearson", "clopper_pearson_shares"]
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -26,15 +26,24 @@ _STEPS = 60
 _CLOSE = 1e-13
 
 
-@lru_cache(maxsize=4096)
-def clopper_pearson_share(n: int, ones: int, confidence: float) -> tuple[float, float]:
-    """The limits for one count, both tails (1 - confidence)/2."""
-    low, high = clopper_pearson(n, np.array([ones]), [(1 - confidence) / 2])
-    return float(low[0, 0]), float(high[0, 0])
+def clopper_pearson_shares(asked: Sequence[tuple[int, int, float]]) -> list[tuple[float, float]]:
+    """The limits for reports, ones among them and a confidence each, both tails (1 - confidence)/2."""
+    confidences = sorted({confidence for _, _, confidence in asked})
+    n, ones = (np.array([one[at] for one in asked], dtype=np.int64) for at in (0, 1))
+    low, high = clopper_pearson(n, ones, [(1 - confidence) / 2 for confidence in confidences])
+    row = [confidences.index(confidence) for _, _, confidence in asked]
+    every = np.arange(len(asked))
+    return list(zip(low[row, every].tolist(), high[row, every].tolist(), strict=True))
 
 
-def clopper_pearson(n: int, counts: Counts, tails: list[float]) -> tuple[Array, Array]:
-    """Lower and upper limits; each is wrong with probability at most its tail, in (0, 1/2]."""
+def clopper_pearson(n: int | Counts, counts: Counts, tails: list[float]) -> tuple[Array, Array]:
+    """Lower and upper limits; each is wrong with probability at most its tail, in (0, 1/2].
+
+    Args:
+        n: reports, of all counts or of each.
+        counts: ones.
+        tails: of each row of what comes back.
+    """
     some, most = counts > 0, counts < n
     a, b = (np.concatenate(pair).astype(float) for pair in _ends(n, counts, some, most))
     tail = np.repeat(tails, len(a))
@@ -55,10 +64,11 @@ def beta_band(n: int, counts: Counts, alphas: list[float]) -> tuple[Array, Array
 
 
 def _ends(
-    n: int, counts: Counts, some: NDArray[np.bool_], most: NDArray[np.bool_]
+    n: int | Counts, counts: Counts, some: NDArray[np.bool_], most: NDArray[np.bool_]
 ) -> tuple[tuple[Counts, Counts], tuple[Counts, Counts]]:
     """Ones and others for all lower ends, and then for all upper ends: those are lower ends of the zeros."""
-    return (counts[some], n - counts[most]), (n - counts[some], counts[most])
+    others = n - counts
+    return (counts[some], others[most]), (others[some], counts[most])
 
 
 def _unfolded(logits: Array, some: NDArray[np.bool_], most: NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -57,19 +57,19 @@ from math import sqrt
 
 import numpy as np
 
-from hush_aggregator.estimate.betting import betting_interval
-from hush_aggregator.estimate.binomial import clopper_pearson_share
-from hush_aggregator.estimate.chernoff import band, chernoff
+from hush_aggregator.estimate.batches import Batches
 from hush_aggregator.estimate.guard import attempt
 from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias, worst_verdict
-from hush_aggregator.estimate.quantiles import student_quantile
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.sample import Group, Sample, is_normal
-from hush_aggregator.estimate.score import score_interval
+from hush_aggregator.estimate.score import score_ends
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.estimate.tilted import tilted_limits
 
-__all__ = ["Group", "ends", "estimate", "intervals"]
+__all__ = ["Group", "Intervals", "around", "ends", "estimate", "intervals"]
+
+Intervals = tuple[dict[str, tuple[float, float]], dict[str, str], dict[str, str]]
+"""Intervals by target, their methods, and why others could not be made."""
 
 _Ends = tuple[float | Fraction, float | Fraction]
 _Made = tuple[str, Callable[[], _Ends]]
@@ -93,7 +93,13 @@ def estimate(
         enrolled: devices asked, of which those who reported are a random subset; at least as many as reports.
     """
     sample = Sample(tuple(group for group in groups if group.n))
-    found, methods, failures = intervals(sample.groups, span, confidence, sampled=sampled, enrolled=enrolled)
+    asked = intervals(sample, span, confidence, Batches(), sampled=sampled, enrolled=enrolled)
+    return around(sample, span, asked(), sampled=sampled, enrolled=enrolled)
+
+
+def around(sample: Sample, span: Span, made: Intervals, *, sampled: bool, enrolled: int | None) -> Estimate:
+    """The estimate that has these intervals."""
+    found, methods, failures = made
     deviation, reach = sample.deviation(), max(channel.reach for channel, _ in sample.sizes)
     stderr = {REPORTERS: deviation if sampled else sqrt(sample.noise[1] / sample.n), POPULATION: deviation}
     plug_in = {
@@ -118,23 +124,31 @@ def estimate(
 
 
 def intervals(
-    groups: Sequence[Group], span: Span, confidence: float, *, sampled: bool = False, enrolled: int | None = None
-) -> tuple[dict[str, tuple[float, float]], dict[str, str], dict[str, str]]:
-    """The intervals of `estimate`, their methods, and those that could not be made."""
-    sample = Sample(tuple(group for group in groups if group.n))
-    made = _fixed(sample, confidence, sampled=sampled, enrolled=enrolled)
-    center, sizes = sample.center, sample.sizes
+    sample: Sample, span: Span, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
+) -> Callable[[], Intervals]:
+    """What makes the intervals of `estimate`, once those of all samples that share `batches` are asked for."""
+    made = _fixed(sample, confidence, batches, sampled=sampled, enrolled=enrolled)
+    center = sample.center
 
-    def watched(*, sampling: bool) -> _Ends:
-        down, up = band(sizes, confidence, sampling=sampling)
-        return center - Fraction(down), center + Fraction(up)
+    def watched(*, sampling: bool) -> Callable[[], _Ends]:
+        reach = batches.band.ask((sample.sizes, confidence, sampling))
+
+        def make() -> _Ends:
+            down, up = reach()
+            return center - Fraction(down), center + Fraction(up)
+
+        return make
 
     name = "chernoff-hoeffding-mixture"
     if sampled:
-        made[ANYTIME] = f"{POPULATION}-{name}", lambda: watched(sampling=True)
+        made[ANYTIME] = f"{POPULATION}-{name}", watched(sampling=True)
     else:
-        made[ANYTIME] = f"{REPORTERS}-chernoff-mixture", lambda: watched(sampling=False)
-        made[ANYTIME_POPULATION] = f"{POPULATION}-{name}", lambda: watched(sampling=True)
+        made[ANYTIME] = f"{REPORTERS}-chernoff-mixture", watched(sampling=False)
+        made[ANYTIME_POPULATION] = f"{POPULATION}-{name}", watched(sampling=True)
+    return partial(_made, made, span, center)
+
+
+def _made(made: dict[str, _Made], span: Span, center: Fraction) -> Intervals:
     failures: dict[str, str] = {}
     found: dict[str, tuple[float, float]] = {}
     shared: dict[int, tuple[float, float]] = {}  # several targets may have one interval
@@ -157,64 +171,73 @@ def ends(
     Raises:
         KeyError: no interval for one look at n is about this target.
     """
-    low, high = _fixed(Sample(tuple(groups)), confidence, sampled=False, enrolled=enrolled)[target][1]()
+    sample = Sample(tuple(groups))
+    low, high = _fixed(sample, confidence, Batches(), sampled=False, enrolled=enrolled)[target][1]()
     return float(low), float(high)
 
 
-def _fixed(sample: Sample, confidence: float, *, sampled: bool, enrolled: int | None) -> dict[str, _Made]:
+def _fixed(
+    sample: Sample, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
+) -> dict[str, _Made]:
     """Of each target the method for one look at n, and what makes the ends."""
     coins = all(len(channel.used) == 2 for channel, _ in sample.sizes)  # noqa: PLR2004 - two outputs are a coin
     several = len(sample.groups) > 1
     if is_normal(sample.sizes, confidence) and (several or not coins or enrolled is not None):
-        name = "student-t" if several else "student-score"
+        t = batches.student.ask((sample.n - 1, confidence))
         made = {
-            REPORTERS: _normal(sample, confidence, 0.0 if sampled else 1.0, name),
-            POPULATION: _normal(sample, confidence, 0.0, name),
+            REPORTERS: _normal(sample, t, 0.0 if sampled else 1.0),
+            POPULATION: _normal(sample, t, 0.0),
         }
         if enrolled is not None:
-            made[ENROLLED] = _normal(sample, confidence, sample.n / enrolled, name, "-enrolled")
+            made[ENROLLED] = _normal(sample, t, sample.n / enrolled, "-enrolled")
         if several or not coins:
             return made
-        return made | {target: _coin(sample.groups[0], confidence, target) for target in (REPORTERS, POPULATION)}
+        coin = _coin(sample.groups[0], confidence, batches)
+        return made | {target: coin[target] for target in (REPORTERS, POPULATION)}
     if coins and not several:
-        made = {target: _coin(sample.groups[0], confidence, target) for target in (REPORTERS, POPULATION, ENROLLED)}
+        made = _coin(sample.groups[0], confidence, batches)
     elif coins:
         made = dict.fromkeys(
             (REPORTERS, POPULATION, ENROLLED), ("chernoff-berry-esseen", lambda: _tilted(sample, confidence))
         )
     else:
-        reports = [(group.channel, group.counts) for group in sample.groups]
-        made = dict.fromkeys(
-            (REPORTERS, POPULATION, ENROLLED), ("betting", lambda: betting_interval(reports, confidence))
-        )
+        betting = batches.betting.ask((sample.reports, confidence))
+        made = dict.fromkeys((REPORTERS, POPULATION, ENROLLED), ("betting", betting))
         if not sampled:
-            made[REPORTERS] = "chernoff-betting", lambda: _both(sample, confidence)
+            made[REPORTERS] = "chernoff-betting", _both(sample, confidence, batches)
     if enrolled is None:
         del made[ENROLLED]
     return made
 
 
-def _normal(sample: Sample, confidence: float, answered: float, name: str, suffix: str = "") -> _Made:
+def _normal(sample: Sample, t: Callable[[], float], answered: float, suffix: str = "") -> _Made:
     """Student's, where the spread of the values counts but for the share of the devices that answered."""
     suffix = suffix or "-capped" * (answered == 1)
     variance = sample.without(answered)
-    if len(sample.groups) > 1:
-        half = Fraction(student_quantile(sample.n - 1, confidence) * sqrt(variance / sample.n))
-        return name + suffix, lambda: (sample.center - half, sample.center + half)
-    channel = sample.groups[0].channel
-    return name + suffix, lambda: score_interval(
-        channel, sample.n, float(sample.center), variance, confidence, sampling=1 - answered
-    )
+
+    def pooled() -> _Ends:
+        half = Fraction(t() * sqrt(variance / sample.n))
+        return sample.center - half, sample.center + half
+
+    def score() -> _Ends:
+        channel, center = sample.groups[0].channel, float(sample.center)
+        return score_ends(channel, sample.n, center, variance, t(), sampling=1 - answered)
+
+    return ("student-t" + suffix, pooled) if len(sample.groups) > 1 else ("student-score" + suffix, score)
 
 
-def _both(sample: Sample, confidence: float) -> _Ends:
+def _both(sample: Sample, confidence: float, batches: Batches) -> Callable[[], _Ends]:
     """What two intervals have in common that are each wrong half as often."""
     sure = 1 - (1 - confidence) / 2
-    low, high = betting_interval([(group.channel, group.counts) for group in sample.groups], sure)
-    above, below = chernoff(sample.sizes, sure)
-    center = sample.center
-    low, high = max(low, float(center) - above), min(high, float(center) + below)
-    return min(center, Fraction(low)), max(center, Fraction(high))
+    betting = batches.betting.ask((sample.reports, sure))
+    noise = batches.chernoff.ask((sample.sizes, sure))
+
+    def make() -> _Ends:
+        (low, high), (above, below), center = betting(), noise(), sample.center
+        low, high = max(low, float(center) - above), min(high, float(center) + below)
+        return min(center, Fraction(low)), max(center, Fraction(high))
+
+    return make
 
 
 def _tilted(sample: Sample, confidence: float) -> _Ends:
@@ -222,16 +245,21 @@ def _tilted(sample: Sample, confidence: float) -> _Ends:
     return float(low[0, 0]), float(high[0, 0])
 
 
-def _coin(group: Group, confidence: float, target: str) -> _Made:
+def _coin(group: Group, confidence: float, batches: Batches) -> dict[str, _Made]:
     """Clopper and Pearson's limits: apart from the count by at least one report, or for the population as they are."""
     high = group.channel.used[1]
     p = (group.channel.rows[0][high], group.channel.rows[-1][high])
     n, k = group.n, group.counts[high]
+    share = batches.clopper_pearson.ask((n, k, confidence))
 
-    def make() -> _Ends:
-        least, most = map(Fraction, clopper_pearson_share(n, k, confidence))
-        if target != POPULATION:
-            least, most = min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))
+    def exact() -> _Ends:
+        least, most = map(Fraction, share())
         return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
 
-    return "clopper-pearson" if target == POPULATION else "clopper-pearson-hoeffding", make
+    def apart() -> _Ends:
+        least, most = map(Fraction, share())
+        least, most = min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))
+        return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
+
+    hoeffding = "clopper-pearson-hoeffding", apart
+    return {REPORTERS: hoeffding, POPULATION: ("clopper-pearson", exact), ENROLLED: hoeffding}

@@ -94,6 +94,12 @@ class Finite:
         """The smallest and the largest probability of each output used, over all values."""
         return self.p.min(axis=0), self.p.max(axis=0)
 
+    @cached_property
+    def extreme_deviations(self) -> tuple[Array, Array]:
+        """The standard deviations of one indicator of each output at its `extremes`."""
+        least, most = self.extremes
+        return np.sqrt(least * (1 - least)), np.sqrt(most * (1 - most))
+
     def transform(self, rates: Array) -> tuple[Array, Array]:
         """E[e^(l·(a - c)) | x_j], shape (rates, nodes), and l·c, c such that nothing overflows."""
         exponents = np.outer(rates, self.a)
@@ -106,25 +112,32 @@ class Finite:
         at_nodes, shift = self.transform(rates)
         x = self.nodes
         slope = np.diff(at_nodes, axis=1) * (len(x) - 1)
-        bent = np.abs(slope) > _LEAST  # elsewhere an end of the cell is the top
+        bent = np.abs(slope) > _LEAST  # elsewhere an end of the cell is the top: the left one where l > 0
         vertex = x[:-1] + 1 / rates[:, None] - at_nodes[:, :-1] / np.where(bent, slope, 1.0)
-        vertex = np.clip(np.where(bent, vertex, 0.0), x[:-1], x[1:])
+        vertex = np.clip(np.where(bent, vertex, rates[:, None] < 0), x[:-1], x[1:])
         chord = at_nodes[:, :-1] + (vertex - x[:-1]) * slope
         least = np.minimum(at_nodes[:, :-1], at_nodes[:, 1:])  # where digits cancel
         peaks = np.log(np.maximum(chord, least)) - rates[:, None] * vertex
-        ends = np.log(at_nodes) - rates[:, None] * x
-        return np.asarray(np.maximum(peaks.max(axis=1), ends.max(axis=1)) + shift)
+        return np.asarray(peaks.max(axis=1) + shift)
 
     @cached_property
     def fastest(self) -> float:
         """The largest rate of the anytime mixture."""
         return _FASTEST / self.reach
 
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether 1 - a has at 1 - x the law that a has at x: then G(-l) is G(l)."""
+        pairs = zip(self.used, reversed(self.used), strict=True)
+        mirrored = all(self.positions[y] + self.positions[z] == 1 for y, z in pairs)
+        return mirrored and np.array_equal(self.p, self.p[::-1, ::-1])
+
     @lru_cache(maxsize=16)  # noqa: B019 - a handful of channels live as long as the process
     def mixture_exponents(self, fastest: float) -> tuple[Array, Array]:
         """G at the rates of the anytime mixture, and at their negatives."""
         rates = fastest * RATES
-        return self.noise_exponent(rates), self.noise_exponent(-rates)
+        above = self.noise_exponent(rates)
+        return above, above if self.symmetric else self.noise_exponent(-rates)
 
 
 class _Levels(Finite):
@@ -136,6 +149,10 @@ class _Levels(Finite):
     @cached_property
     def used(self) -> tuple[int, ...]:
         return tuple(range(len(self.positions)))
+
+    @cached_property
+    def symmetric(self) -> bool:
+        return True  # evenly spaced levels
 
     @cached_property
     def _chances(self) -> tuple[float, float]:

@@ -96,10 +96,10 @@ def finite_monitors(channel: Finite, counts: NDArray[np.int64]) -> list[str]:
     if n < _MONITOR_FROM:
         return []
     deviations = normal_quantile(1 - _FALSE_ALARM / len(counts))
-    least, most = channel.extremes
+    (least, most), spreads = channel.extremes, channel.extreme_deviations
     seen = counts[:, channel.used]
-    few = seen < n * least - deviations * np.sqrt(n * least * (1 - least))
-    many = seen > n * most + deviations * np.sqrt(n * most * (1 - most)) + deviations
+    few = seen < n * least - deviations * sqrt(n) * spreads[0]
+    many = seen > n * most + deviations * sqrt(n) * spreads[1] + deviations
     verdicts = np.where(few.any(axis=1), TOO_LITTLE_NOISE, np.where(many.any(axis=1), OUTLIERS, OK))
     return [str(verdict) for verdict in verdicts.tolist()]
 

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import bits
+from hush_aggregator.estimate.batch import Batch
 from hush_aggregator.estimate.bits import Coins, each, sampling_variance
-from hush_aggregator.estimate.chernoff import Sizes, band
+from hush_aggregator.estimate.chernoff import Sizes, bands
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.guard import attempt
 from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias, worst_verdict
@@ -89,15 +90,15 @@ def pooled_coins(parts: _Parts, confidences: Sequence[float], *, enrolled: int |
         }
     else:
         name = "chernoff-berry-esseen"
-        makers |= {
-            target: (name, partial(tilted_limits, sizes, means, confidences, whole=target == REPORTERS))
-            for target in variances
-        }
+        own, common = (partial(tilted_limits, sizes, means, confidences, whole=whole) for whole in (True, False))
+        makers |= {target: (name, own if target == REPORTERS else common) for target in variances}
     failures: dict[str, str] = {}
     kept: dict[str, _Ends] = {}
+    shared: dict[int, _Ends] = {}  # several targets may have one interval
     for target, (_, make) in makers.items():
-        ends = attempt(failures, target, make, lambda pair: pair)
+        ends = shared.get(id(make)) or attempt(failures, target, make, lambda pair: pair)
         if ends is not None:
+            shared[id(make)] = ends
             kept[target] = around(means, *ends)
     every = np.arange(len(means))
     return Coins(
@@ -123,8 +124,11 @@ def _means(parts: _Parts, n: int) -> _Array:
 
 
 def _bands(sizes: Sizes, means: _Array, confidences: Sequence[float]) -> dict[str, _Maker]:
+    asked = Batch(bands)
+    promised = {sampling: [asked.ask((sizes, one, sampling)) for one in confidences] for sampling in (False, True)}
+
     def ends(*, sampling: bool) -> _Ends:
-        reach = np.array([band(sizes, one, sampling=sampling) for one in confidences])
+        reach = np.array([answer() for answer in promised[sampling]])
         return means - reach[:, :1], means + reach[:, 1:]
 
     return {

@@ -6,6 +6,7 @@ lies above it, so after one step all iterates stand on one side of the root and 
 is needed, and nothing can diverge.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, log, sqrt
 from statistics import NormalDist
@@ -13,9 +14,10 @@ from statistics import NormalDist
 from hush_aggregator.estimate.beta import beta_logits
 from hush_aggregator.estimate.mixed import mixed_laplace_quantile
 
-__all__ = ["laplace_mean_quantile", "normal_quantile", "student_quantile"]
+__all__ = ["laplace_mean_quantile", "normal_quantile", "student_quantile", "student_quantiles"]
 
 
+@lru_cache(maxsize=256)
 def normal_quantile(confidence: float) -> float:
     """The z with P(|N(0, 1)| ≤ z) = `confidence`."""
     return -_normal_quantile_below((1 - confidence) / 2)
@@ -33,13 +35,25 @@ def student_quantile(freedom: int, confidence: float) -> float:
     P(|T| > t) = I_x(f/2, 1/2) at x = f/(f + t^2) (Abramowitz and Stegun 26.7.1), so t^2 = f·(1 - x)/x. Of the two
     tails the smaller is solved for, so that neither end of (0, 1) loses digits.
     """
-    z = max(normal_quantile(confidence), confidence)  # the former is 0 where 1 - confidence is 1
-    start = log(freedom) - 2 * log(z + (z**3 + z) / (4 * freedom))  # 26.7.5, two terms
-    if confidence > 0.5:  # noqa: PLR2004 - one half: where the tails are equal
-        logit = float(beta_logits(1 - confidence, freedom / 2, 0.5, start)[0])
-    else:
-        logit = -float(beta_logits(confidence, 0.5, freedom / 2, -start)[0])
-    return sqrt(freedom) * exp(-logit / 2)
+    return student_quantiles([(freedom, confidence)])[0]
+
+
+def student_quantiles(asked: Sequence[tuple[int, float]]) -> list[float]:
+    """`student_quantile` of many degrees of freedom and confidences."""
+    tails, a, b, starts, signs = [], [], [], [], []
+    for freedom, confidence in asked:
+        z = max(normal_quantile(confidence), confidence)  # the former is 0 where 1 - confidence is 1
+        start = log(freedom) - 2 * log(z + (z**3 + z) / (4 * freedom))  # 26.7.5, two terms
+        outer = confidence > 0.5  # noqa: PLR2004 - one half: where the tails are equal
+        tails.append(1 - confidence if outer else confidence)
+        a.append(freedom / 2 if outer else 0.5)
+        b.append(0.5 if outer else freedom / 2)
+        starts.append(start if outer else -start)
+        signs.append(1 if outer else -1)
+    logits = beta_logits(tails, a, b, starts).tolist()
+    return [
+        sqrt(freedom) * exp(-sign * logit / 2) for (freedom, _), sign, logit in zip(asked, signs, logits, strict=True)
+    ]
 
 
 def _normal_quantile_below(probability: float) -> float:

@@ -8,6 +8,7 @@ from operator import mul
 
 import numpy as np
 
+from hush_aggregator.estimate.betting import Reports
 from hush_aggregator.estimate.chernoff import Sizes
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.score import enough
@@ -56,6 +57,10 @@ class Sample:
     @cached_property
     def sizes(self) -> Sizes:
         return tuple((group.channel, group.n) for group in self.groups)
+
+    @cached_property
+    def reports(self) -> Reports:
+        return tuple((group.channel, group.counts) for group in self.groups)
 
     @cached_property
     def n(self) -> int:

@@ -26,7 +26,7 @@ from math import sqrt
 from hush_aggregator.estimate.finite import Finite
 from hush_aggregator.estimate.quantiles import normal_quantile, student_quantile
 
-__all__ = ["enough", "score_interval"]
+__all__ = ["enough", "score_ends", "score_interval"]
 
 _ENOUGH = 12.0
 _USUAL = 1.96
@@ -34,6 +34,7 @@ _USUAL = 1.96
 _Points = tuple[tuple[float, float], ...]
 
 
+@lru_cache(maxsize=256)
 def enough(confidence: float) -> float:
     """From which n·V/reach^2 on a mean of n reports of least variance V is close enough to normal."""
     return _ENOUGH * max(1.0, normal_quantile(confidence) / _USUAL) ** 6
@@ -52,7 +53,13 @@ def score_interval(
         confidence: in (0, 1).
         sampling: by how much the spread of the values counts: 1 for the population, 0 for those who reported.
     """
-    t = student_quantile(n - 1, confidence)
+    return score_ends(channel, n, center, variance, student_quantile(n - 1, confidence), sampling=sampling)
+
+
+def score_ends(
+    channel: Finite, n: int, center: float, variance: float, t: float, *, sampling: float
+) -> tuple[float, float]:
+    """`score_interval` at Student's quantile t of n - 1 degrees of freedom."""
     half = t * sqrt(max(variance, channel.variances[0]) / n)  # some length also where no mean inside is kept
     low, high = center - half, center + half
     k, hull = t**2 / n, _hull(channel, sampling)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import lcm
 from sys import float_info
 
 import numpy as np
@@ -29,17 +30,32 @@ class Span:
     def width(self) -> Fraction:
         return self.upper - self.lower
 
+    @cached_property
+    def _whole(self) -> tuple[int, int, int, int, int]:
+        """Lower bound and width as integers over one unit, the unit, and the rounding as a ratio.
+
+        With integers a number of the domain is one division, which Python rounds correctly; no fraction is reduced.
+        """
+        unit = lcm(self.lower.denominator, self.upper.denominator)
+        return int(self.lower * unit), int(self.width * unit), unit, *self.rounding.as_integer_ratio()
+
     def value(self, position: Fraction) -> float:
         """The number at a position; not clipped."""
-        return to_float(self.lower + position * self.width)
+        return self._at(*position.as_integer_ratio())
+
+    def _at(self, over: int, under: int) -> float:
+        lower, width, unit, _, _ = self._whole
+        return _quotient(lower * under + over * width, unit * under)
 
     def length(self, share: float | Fraction) -> float:
         """A share of the range as a length."""
-        return to_float(Fraction(share) * self.width)
+        over, under = share.as_integer_ratio()
+        _, width, unit, _, _ = self._whole
+        return _quotient(over * width, unit * under)
 
     def interval(self, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         """The interval between two positions, wider by the rounding, clipped to the range."""
-        return self._clipped(Fraction(low) - self.rounding), self._clipped(Fraction(high) + self.rounding)
+        return self._clipped(low, -1), self._clipped(high, 1)
 
     def around(self, center: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         """The interval between two positions about an estimate, clipped to the range and never of no width for that.
@@ -53,13 +69,20 @@ class Span:
             low: lower end, at most `center`.
             high: upper end, at least `center`.
         """
-        outside = min(center, Fraction(0)) + max(center - 1, Fraction(0))
-        return self.interval(Fraction(low) - max(outside, Fraction(0)), Fraction(high) - min(outside, Fraction(0)))
+        if center.numerator < 0:
+            high = Fraction(high) - center
+        elif center.numerator > center.denominator:
+            low = Fraction(low) - (center - 1)
+        return self.interval(low, high)
 
-    def _clipped(self, position: Fraction) -> float:
-        if position.numerator <= 0:
+    def _clipped(self, position: float | Fraction, side: int) -> float:
+        """The number at a position, moved by the rounding to one side."""
+        over, under = position.as_integer_ratio()
+        rounded, of = self._whole[3:]
+        over, under = over * of + side * rounded * under, under * of
+        if over <= 0:
             return to_float(self.lower)
-        return to_float(self.upper) if position.numerator >= position.denominator else self.value(position)
+        return to_float(self.upper) if over >= under else self._at(over, under)
 
 
 def around(
@@ -71,7 +94,12 @@ def around(
 
 def to_float(x: Fraction) -> float:
     """The nearest float; the largest one where noise on a range near 1e308 exceeds all floats."""
+    return _quotient(x.numerator, x.denominator)
+
+
+def _quotient(over: int, under: int) -> float:
+    """The same of a ratio with `under` > 0, reduced or not."""
     try:
-        return float(x)
+        return over / under
     except OverflowError:
-        return float_info.max if x > 0 else -float_info.max
+        return float_info.max if over > 0 else -float_info.max

@@ -12,11 +12,12 @@ holds every coordinate, the reporters have their own.) n_j = 0 gives no mean.
 from collections.abc import Sequence
 from typing import Any
 
-from hush_aggregator.estimate.bounded import Group, intervals
-from hush_aggregator.estimate.bounded import estimate as bounded_estimate
+from hush_aggregator.estimate.batches import Batches
+from hush_aggregator.estimate.bounded import around, intervals
 from hush_aggregator.estimate.finite import finite
 from hush_aggregator.estimate.honesty import manski, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.result import REPORTERS, Estimate
+from hush_aggregator.estimate.sample import Group, Sample
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
@@ -34,25 +35,34 @@ def estimate(
     joint = min(1 - (1 - confidence) / len(domain.coordinates), 1 - 2**-53)  # the largest float below 1
     joint = max(joint, confidence)  # rounding makes 0 of a tiny one
     sampled = parts[0][0].sampled < parts[0][0].coordinates
+    asked = enrolled if enrolled is not None and n <= enrolled else None
+    reach = max(finite(mechanism.part).reach for mechanism, _ in parts)
+    batches, pending = Batches(), []
+    for place, coordinate in enumerate(domain.coordinates):
+        groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
+        sample, span = Sample(tuple(group for group in groups if group.n)), Span.of(coordinate)
+        made = [
+            intervals(sample, span, one, batches, sampled=sampled, enrolled=asked)
+            for one in (confidence, joint)
+            if sample.groups
+        ]
+        pending.append((coordinate, sample, span, made))
     facts: list[dict[str, Any]] = []
     monitors: list[str | None] = []
-    for place, coordinate in enumerate(domain.coordinates):
+    for coordinate, sample, span, made in pending:
         fact: dict[str, Any] = {"name": coordinate.name} | ({"unit": coordinate.unit} if coordinate.unit else {})
-        groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
-        fact["n"] = drawn = sum(group.n for group in groups)
-        facts.append(fact)
-        if not drawn:
+        facts.append(fact | {"n": sample.n})
+        if not made:
             continue
-        span, reach = Span.of(coordinate), max(group.channel.reach for group in groups)
-        asked = enrolled if enrolled is not None and n <= enrolled else None
-        one = bounded_estimate(groups, span, confidence, sampled=sampled, enrolled=asked)
-        fact |= _figures(one) | _jointly(groups, span, joint, sampled=sampled, enrolled=asked)
-        if one.failures:
-            fact["failures"] = one.failures | fact.get("failures", {})
-        fact["worst_case_bias"] = worst_case_bias(drawn, span.length(reach), of=n)
+        alone, jointly = (make() for make in made)
+        one = around(sample, span, alone, sampled=sampled, enrolled=asked)
+        failures = one.failures | {f"joint_{name}": why for name, why in jointly[2].items()}
+        facts[-1] |= _figures(one) | {"joint_intervals": jointly[0], "joint_methods": jointly[1]}
+        facts[-1] |= {"failures": failures} if failures else {}
+        facts[-1]["worst_case_bias"] = worst_case_bias(sample.n, span.length(reach), of=n)
         monitors.append(one.monitor)
         if enrolled is not None and REPORTERS in one.intervals:
-            fact["manski"] = manski(n, enrolled, one.intervals[REPORTERS], coordinate.lower, coordinate.upper)
+            facts[-1]["manski"] = manski(n, enrolled, one.intervals[REPORTERS], coordinate.lower, coordinate.upper)
     return Estimate(n=n, coordinates=facts, monitor=worst_verdict(monitors))
 
 
@@ -64,15 +74,6 @@ def _figures(one: Estimate) -> dict[str, Any]:
         "intervals": one.intervals,
         "methods": one.methods,
     }
-
-
-def _jointly(
-    groups: Sequence[Group], span: Span, confidence: float, *, sampled: bool, enrolled: int | None
-) -> dict[str, Any]:
-    """One coordinate's share of intervals that hold for all."""
-    joint, methods, failures = intervals(groups, span, confidence, sampled=sampled, enrolled=enrolled)
-    found: dict[str, Any] = {"joint_intervals": joint, "joint_methods": methods}
-    return found | ({"failures": {f"joint_{name}": why for name, why in failures.items()}} if failures else {})
 
 
 def _group(mechanism: Vector, tally: Tally, place: int) -> Group:

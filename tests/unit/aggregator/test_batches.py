@@ -1,0 +1,120 @@
+"""Questions answered together get what each would get alone, and one that fails takes no other with it."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate import POPULATION, betting, estimate
+from hush_aggregator.estimate.batch import Batch
+from hush_aggregator.estimate.betting import betting_limits
+from hush_aggregator.estimate.binomial import clopper_pearson_shares
+from hush_aggregator.estimate.chernoff import _GRID, bands, chernoffs
+from hush_aggregator.estimate.finite import Finite, finite
+from hush_aggregator.estimate.quantiles import student_quantiles
+from hush_aggregator.tally import Tally
+from hush_common.task_file import make_task
+
+Array = NDArray[np.float64]
+NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
+CONFIDENCES = (0.5, 0.95, 0.999)
+
+
+def channel(epsilon: str, mechanism: str) -> Finite:
+    made: Any = make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER, "mechanism": mechanism}).randomizer
+    return finite(made)
+
+
+LEVELS, TABLE = channel("4", "multilevel"), channel("3", "auto")
+SKEWED = Finite(LEVELS.positions, LEVELS.rows[:1] + LEVELS.rows[2:])  # two nodes are left out: not its own mirror image
+SIZES = (((LEVELS, 7),), ((TABLE, 900),), ((LEVELS, 40), (TABLE, 3)), ((SKEWED, 25),))
+
+
+def reports(sizes: tuple[tuple[Finite, int], ...]) -> tuple[tuple[Finite, tuple[int, ...]], ...]:
+    rng = np.random.default_rng(3)
+    return tuple(
+        (of, tuple(rng.multinomial(n, np.full(len(of.positions), 1 / len(of.positions))).tolist())) for of, n in sizes
+    )
+
+
+def test_many_questions_are_answered_as_each_alone() -> None:
+    wide = list(product(SIZES, CONFIDENCES))
+    seen = [(reports(sizes), confidence) for sizes, confidence in wide]
+    assert np.array(betting_limits(seen)) == pytest.approx(
+        np.array([betting_limits([one])[0] for one in seen]), abs=1e-10
+    )
+    assert chernoffs(wide) == [pytest.approx(chernoffs([one])[0], rel=1e-12) for one in wide]
+    watched = [(*one, sampling) for one in wide for sampling in (False, True)]
+    assert bands(watched) == [pytest.approx(bands([one])[0], rel=1e-9) for one in watched]
+    counts = [(n, k, one) for n, k in ((1, 0), (9, 9), (100, 31), (10**6, 5)) for one in CONFIDENCES]
+    assert clopper_pearson_shares(counts) == [
+        pytest.approx(clopper_pearson_shares([one])[0], rel=1e-10) for one in counts
+    ]
+    freedoms = list(product((1, 2, 30, 10**6), (0.1, *CONFIDENCES)))
+    assert student_quantiles(freedoms) == [pytest.approx(student_quantiles([one])[0], rel=1e-10) for one in freedoms]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_chernoffs_bound_is_the_least_over_the_whole_grid(sizes: tuple[tuple[Finite, int], ...]) -> None:
+    n = sum(size for _, size in sizes)
+    for confidence in (*CONFIDENCES, 1 - 1e-9):
+        needed = np.log(2 / (1 - confidence)) / n
+        rates = np.sqrt(2 * needed * n / sum(size * of.variances[1] for of, size in sizes)) * _GRID
+        slow = [
+            min(
+                (needed + sum(size / n * of.noise_exponent(np.array([sign * rate]))[0] for of, size in sizes)) / rate
+                for rate in rates
+            )
+            for sign in (1, -1)
+        ]
+        assert chernoffs([(sizes, confidence)])[0] == pytest.approx(slow, rel=1e-12)
+
+
+def test_only_a_channel_that_is_its_own_mirror_image_is_symmetric() -> None:
+    assert LEVELS.symmetric
+    assert TABLE.symmetric
+    assert not SKEWED.symmetric
+    assert Finite(LEVELS.positions, LEVELS.rows).symmetric
+
+
+def test_the_first_answer_brings_those_of_all_that_were_asked() -> None:
+    calls: list[Sequence[int]] = []
+
+    def doubled(asked: Sequence[int]) -> list[int]:
+        calls.append(asked)
+        return [2 * one for one in asked]
+
+    batch = Batch(doubled)
+    first, second, again = batch.ask(1), batch.ask(2), batch.ask(1)
+    assert (first(), second(), again()) == (2, 4, 2)
+    assert calls == [[1, 2]]
+
+
+def test_a_question_that_fails_takes_no_other_with_it() -> None:
+    batch: Batch[int, int] = Batch(lambda asked: [1 // one for one in asked])
+    bad, good, better = batch.ask(0), batch.ask(1), batch.ask(-1)
+    with pytest.raises(ZeroDivisionError):
+        bad()
+    assert (good(), better()) == (1, -1)
+    with pytest.raises(ZeroDivisionError):
+        bad()
+
+
+def test_the_limits_of_all_coordinates_of_a_vector_are_searched_for_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinates = [{"name": f"x{c}", "lower": 0.0, "upper": 1.0} for c in range(8)]
+    task = make_task({"id": "t", "epsilon": "4", "domain": {"kind": "vector", "coordinates": coordinates}})
+    searched: list[int] = []
+    search = betting._lower
+
+    def counted(a: Array, *rest: Any) -> Array:  # noqa: ANN401 - whatever it takes
+        searched.append(len(a))
+        return search(a, *rest)
+
+    monkeypatch.setattr(betting, "_lower", counted)
+    counts = [(2 + c, 3, 4, 2, 9 - c) for c in range(8)]
+    found = estimate(task, Tally(160, tuple(count for row in counts for count in row)), 0.95)
+    assert all(one["methods"][POPULATION] == one["joint_methods"][POPULATION] == "betting" for one in found.coordinates)
+    assert searched == [8 * 2 * 2]  # two confidences, two sides
