@@ -31,6 +31,7 @@ __all__ = [
     "resent",
     "spent",
     "spent_in_all",
+    "verify",
 ]
 
 _REFUSAL = """
@@ -244,6 +245,21 @@ def charges(connection: sqlite3.Connection, device: str, purpose: str) -> list[C
         (device, purpose),
     )
     return [_charge(row) for row in rows]
+
+
+def verify(connection: sqlite3.Connection) -> None:
+    """Add every account up once more.
+
+    Raises:
+        StateError: one is not the sum of its charges, or missing.
+    """
+    sums: dict[tuple[str, str], Fraction] = {}
+    for device, purpose, epsilon in connection.execute("SELECT device, purpose, epsilon FROM charge"):
+        sums[device, purpose] = sums.get((device, purpose), Fraction(0)) + _amount(epsilon)
+    found = {(account.device, account.purpose): account.spent for account in accounts(connection)}
+    for key in sums.keys() | found.keys():
+        if sums.get(key, 0) != found.get(key, 0):
+            raise StateError(f"the account of {key[0]!r} does not add up; {DAMAGED}")
 
 
 _SELECT = (

@@ -19,7 +19,7 @@ from hush_client.places import state_directory
 from hush_client.receipt import Reason
 from hush_client.state import FILE_NAME, Job, State
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
-from hush_common.errors import OptionError, StateError
+from hush_common.errors import OptionError
 from hush_common.figures import percent_at_most
 
 __all__ = ["app"]
@@ -108,11 +108,9 @@ def _read(connection: sqlite3.Connection) -> _Page:
     Raises:
         StateError: an account is not the sum of its charges.
     """
+    ledger.verify(connection)
     accounts = ledger.accounts(connection)
     pages = [(account, ledger.charges(connection, account.device, account.purpose)) for account in accounts]
-    for account, charges in pages:
-        if account.spent != sum(charge.epsilon for charge in charges):
-            raise StateError(f"the account of {account.device!r} does not add up; {ledger.DAMAGED}")
     return _Page(pages, ledger.refusals(connection), pins.admitted(connection), outbox.count(connection))
 
 

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from hush_client import ledger
 from hush_client.client import Client
 from hush_client.identity import device_name
 from hush_client.places import state_directory
@@ -189,7 +190,7 @@ def report(
 
 async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:
     deadline = asyncio.get_running_loop().time() + order.timeout
-    device = order.device or await _own_name(order.state)
+    device = await _verified(order)
     async with Client(
         order.broker, device=device, state=order.state, policy=order.policy, spread=order.spread
     ) as client:
@@ -204,10 +205,12 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
         return task, receipt
 
 
-async def _own_name(directory: Path) -> str:
-    state = await State.open(directory)
+async def _verified(order: _Order) -> str:
+    """The name of the device, once its accounts are the sums of their charges: a damaged one might be spent twice."""
+    state = await State.open(order.state)
     try:
-        return await state.run(device_name)
+        await state.run(ledger.verify)
+        return order.device or await state.run(device_name)
     finally:
         await state.close()
 
