@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.betting import betting_interval
 from hush_aggregator.estimate.bounded import Group
@@ -25,8 +25,11 @@ from hush_aggregator.estimate.honesty import finite_monitors, manski, variance_m
 from hush_aggregator.estimate.score import enough, score_interval
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.estimate.tilted import tilted_limits
-from hush_common.mechanisms import Multilevel, RandomizedResponse
+from hush_aggregator.tally import Tally
+from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
 from hush_common.mechanisms.multilevel import best_levels
+from hush_common.task import Task
+from hush_common.task_file import make_task
 
 Array = NDArray[np.float64]
 
@@ -377,3 +380,43 @@ def test_the_monitor_of_outputs_speaks_at_four_deviations_and_more_among_many() 
         assert many > n - few  # of a coin, too many ones are too few zeros first
     assert finite_monitors(of, np.array([[50, 49]])) == []
     assert finite_monitors(of, np.array([[50, 50]])) == ["ok"]
+
+
+def thirds(kind: str) -> tuple[Task, Tally]:
+    """A question of three parts, and 300 reports to it."""
+    if kind == "category":
+        asked = make_task({"id": "t", "epsilon": "2", "domain": {"kind": kind, "labels": ["a", "b", "c"]}})
+        return asked, Tally(300, (150, 90, 60))
+    parts = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xyz"]
+    asked = make_task({"id": "t", "epsilon": "2", "domain": {"kind": kind, "coordinates": parts}})
+    assert isinstance(asked.randomizer, Vector)
+    each = (70 * asked.randomizer.sampled, *[0] * (asked.randomizer.levels - 1), 30 * asked.randomizer.sampled)
+    return asked, Tally(300, each * 3)
+
+
+@pytest.mark.parametrize("kind", ["category", "vector"])
+def test_joint_intervals_are_those_of_a_third_of_the_error_and_below_certainty(kind: str) -> None:
+    asked, tally = thirds(kind)
+    for confidence, single in ((0.85, 0.95), (1 - 2**-53, 1 - 2**-53)):
+        given, alone = estimate(asked, tally, confidence), estimate(asked, tally, single)
+        assert not given.failures
+        facts = zip(given.categories or given.coordinates, alone.categories or alone.coordinates, strict=True)
+        for fact, other in facts:
+            assert "failures" not in fact
+            assert fact["joint_intervals"].keys() == fact["intervals"].keys()
+            for target, interval in fact["joint_intervals"].items():
+                assert interval == pytest.approx(other["intervals"][target], rel=1e-9)
+
+
+@pytest.mark.parametrize(("enrolled", "given"), [(None, False), (299, False), (300, True), (10_000, True)])
+def test_an_interval_for_those_asked_is_given_where_no_fewer_were_asked_than_answered(
+    enrolled: int | None, *, given: bool
+) -> None:
+    bit = {"id": "t", "epsilon": "1", "domain": {"kind": "bit"}, "enrolled": enrolled}
+    number = bit | {"domain": {"kind": "number", "lower": 0.0, "upper": 1.0}, "mechanism": "multilevel"}
+    for document in (bit, number):
+        asked = make_task({key: value for key, value in document.items() if value is not None})
+        one = asked.randomizer
+        width = one.levels + 1 if isinstance(one, Multilevel) else 1
+        tally = Tally(300, (100,)) if width == 1 else Tally(300, (100, *[0] * (width - 2), 200))
+        assert (ENROLLED in estimate(asked, tally, 0.95).intervals) == given
