@@ -10,7 +10,9 @@ whose counts are drawn once from the law of the mechanism.
 - warm: the identical call again.
 
 The limit is for the cold one: 5 ms, and 20 ms for 1024 categories. Every task knows how many are enrolled, so that no
-interval is left out.
+interval is left out. On a busy machine, whose caches are shared, some do not keep it: vectors at epsilon 50 by up to
+40 %, 64 categories (most of all at epsilon 50) by up to 60 %, and 1024 categories at n = 10^6 and under offers by up to
+35 %.
 """
 
 import statistics
