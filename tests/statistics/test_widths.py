@@ -22,6 +22,7 @@ from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.chernoff import band
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.honesty import finite_monitors, manski, variance_monitor, worst_case_bias
+from hush_aggregator.estimate.planned import _expected
 from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.score import enough, score_interval
 from hush_aggregator.estimate.span import Span
@@ -449,3 +450,17 @@ def test_errors_of_pooled_questions_are_those_of_their_reports() -> None:
         assert given.stderr_plug_in[place] == pytest.approx(
             {REPORTERS: sqrt(noise), POPULATION: sqrt(noise + spread / n), ENROLLED: sqrt(noise + spread * left)}
         )
+
+
+@pytest.mark.parametrize("of", CHANNELS.values(), ids=CHANNELS)
+def test_a_plan_supposes_as_many_reports_as_there_are_and_each_as_often_as_it_comes(of: Finite) -> None:
+    values = {0.0: 0.25, 0.4: 0.5, 1.0: 0.25}
+    nodes, rows = np.linspace(0, 1, len(of.rows)), np.array([[float(p) for p in row] for row in of.rows])
+    law = sum(weight * np.array([np.interp(x, nodes, column) for column in rows.T]) for x, weight in values.items())
+    for n in (7, 100, 12_345):
+        counts = np.array(_expected(of, n, values))
+        assert counts.sum() == n
+        away = counts - n * np.asarray(law)
+        assert np.abs(away).max() < 1
+        # those rounded up had the largest remainders
+        assert away[away > 1e-9].max(initial=0) <= 1 + away[away < -1e-9].min(initial=0) + 1e-9
