@@ -96,11 +96,13 @@ def test_a_value_may_be_typed_where_no_list_of_processes_shows_it(hush: Hush) ->
     assert "sent" in hush("report", "heights", "-", typed="172.5\n").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["yes", "No", "true", "FALSE", "1", "0"])
 def test_a_bit_may_be_written_in_words(hush: Hush, value: str) -> None:
     assert hush("report", "smoker", value).returncode == 0
 
 
+@pytest.mark.slow
 def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) -> None:
     argued = [hush("report", "heights", value, "--device", f"a{value}"[:2]) for value in ("172.5", "999", "", "twelve")]
     typed = [
@@ -113,6 +115,7 @@ def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) ->
     assert {account["spent"] for account in json.loads(hush("ledger", "--json").stdout)["accounts"]} == {"1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "value", "piped", "words"),
     [

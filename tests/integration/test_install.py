@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 LIMIT = 17 * 2**20
 INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")

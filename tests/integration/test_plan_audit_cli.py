@@ -150,6 +150,7 @@ def test_a_mistake_in_planning_is_one_line(
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_every_mechanism_of_hush_is_audited_and_found_consistent() -> None:
     ended = hush("audit", "--samples", "10000", "--seed", "1", "--json")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -198,6 +199,7 @@ def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own:
     assert "verdict" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

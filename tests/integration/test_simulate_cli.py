@@ -43,6 +43,7 @@ def test_json_is_one_object_and_nothing_else() -> None:
     assert found["truth"]["population"] == 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [("commute", "categories"), ("offices", "coordinates")])
 def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str) -> None:
     ended = hush("simulate", name, "--clients", "60", "--seed", "1", "--json")

@@ -22,6 +22,8 @@ from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.chernoff import band
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.honesty import finite_monitors, manski, variance_monitor, worst_case_bias
+from hush_aggregator.estimate.planned import _expected
+from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.score import enough, score_interval
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.estimate.tilted import tilted_limits
@@ -166,6 +168,7 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     enrolled, g = 2 * n, 0.5
     given = bounded(groups, SPAN, 0.95, sampled=sampled, enrolled=enrolled)
     assert given.n == n
+    assert not given.failures
     assert given.mean == pytest.approx(40 * mean - 10)
     reporters = sample if sampled else sqrt(most / n)
     assert given.stderr[REPORTERS] == pytest.approx(40 * reporters, rel=1e-6)
@@ -420,3 +423,44 @@ def test_an_interval_for_those_asked_is_given_where_no_fewer_were_asked_than_ans
         width = one.levels + 1 if isinstance(one, Multilevel) else 1
         tally = Tally(300, (100,)) if width == 1 else Tally(300, (100, *[0] * (width - 2), 200))
         assert (ENROLLED in estimate(asked, tally, 0.95).intervals) == given
+
+
+def test_errors_of_pooled_questions_are_those_of_their_reports() -> None:
+    """One of two coins, so that its noise is not the same for yes and no; shares on both sides of what is possible."""
+    lopsided_coin = finite(RandomizedResponse.from_coins(Fraction(2), Fraction(1, 2), Fraction(3, 10)))
+    parts = [(lopsided_coin, 40, [0, 12, 40]), (coin("2"), 60, [60, 20, 31])]
+    n, asked = 100, 250
+    left = (asked - n) / (asked - 1) / n
+    given = pooled_coins(parts, [0.95], enrolled=asked)
+    for place in range(3):
+        people = least = most = largest = mean = 0.0
+        for of, size, yes in parts:
+            (no_q, q), (no_p, p) = ((float(row[0]), float(row[1])) for row in of.rows)
+            w, share = 1 / (p - q), min(max(yes[place] / size, q), p)
+            people += size * share * (1 - share) * w**2 / n**2
+            least, most = least + size * q * no_q * w**2 / n**2, most + size * p * no_p * w**2 / n**2
+            largest += size * max(q * no_q, p * no_p) * w**2 / n**2
+            mean += (yes[place] - size * q) * w / n
+        assert given.mean[place] == pytest.approx(mean)
+        assert given.stderr[place] == pytest.approx(
+            {REPORTERS: sqrt(largest), POPULATION: sqrt(people), ENROLLED: sqrt(min(people, largest + left / 4))}
+        )
+        held = min(max(mean, 0), 1)
+        noise, spread = least + held * (most - least), held * (1 - held)
+        assert given.stderr_plug_in[place] == pytest.approx(
+            {REPORTERS: sqrt(noise), POPULATION: sqrt(noise + spread / n), ENROLLED: sqrt(noise + spread * left)}
+        )
+
+
+@pytest.mark.parametrize("of", CHANNELS.values(), ids=CHANNELS)
+def test_a_plan_supposes_as_many_reports_as_there_are_and_each_as_often_as_it_comes(of: Finite) -> None:
+    values = {0.0: 0.25, 0.4: 0.5, 1.0: 0.25}
+    nodes, rows = np.linspace(0, 1, len(of.rows)), np.array([[float(p) for p in row] for row in of.rows])
+    law = sum(weight * np.array([np.interp(x, nodes, column) for column in rows.T]) for x, weight in values.items())
+    for n in (7, 100, 12_345):
+        counts = np.array(_expected(of, n, values))
+        assert counts.sum() == n
+        away = counts - n * np.asarray(law)
+        assert np.abs(away).max() < 1
+        # those rounded up had the largest remainders
+        assert away[away > 1e-9].max(initial=0) <= 1 + away[away < -1e-9].min(initial=0) + 1e-9
