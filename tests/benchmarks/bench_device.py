@@ -49,7 +49,7 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
     """Medians by stage."""
     rng = SystemRng()
     mechanism, index = task.randomizer, task.domain.index(value)
-    report = Report.new(task.digest, 0, perturb(mechanism, index, rng), rng)
+    report = Report.new(task.digest, 0, perturb(mechanism, index, rng, 0), rng)
     with tempfile.TemporaryDirectory() as directory, closing(connect(Path(directory))) as store:
 
         def transact(device: str) -> None:
@@ -60,7 +60,7 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
 
         found = {
             "index": median(lambda _: task.domain.index(value), repetitions),
-            "perturb": median(lambda _: perturb(mechanism, index, rng), repetitions),
+            "perturb": median(lambda _: perturb(mechanism, index, rng, 0), repetitions),
             "encode": median(lambda _: encode_frame((report,)), repetitions),
             "with fsync": median(lambda k: transact(f"durable-{k}"), repetitions),
         }

@@ -65,7 +65,7 @@ class Offers:
         return self.parts[body[0]].probability(body[1:], index, digits)  # type: ignore[arg-type]  # as in `perturb`
 
 
-def perturb(randomizer: Single | Offers, index: Index, rng: Rng, offer: int = 0) -> tuple[int, ...]:
+def perturb(randomizer: Single | Offers, index: Index, rng: Rng, offer: int) -> tuple[int, ...]:
     """The body of a report: what every device calls.
 
     Args:

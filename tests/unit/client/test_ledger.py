@@ -89,7 +89,7 @@ def test_a_total_bounds_all_purposes_together_and_is_not_set_unless_asked_for(co
 def test_a_refusal_is_kept_once_for_each_task_round_and_reason(connection: sqlite3.Connection) -> None:
     daily = ask(rounds=2, round_every="1d", opens="2026-01-01T00:00:00Z", policy=Policy(lifetime=Fraction(1, 4)))
     early = datetime(2025, 12, 31, tzinfo=UTC)
-    for now in (NOW, early, NOW + timedelta(hours=1), NOW + timedelta(days=1), early, NOW):
+    for now in (NOW, early, NOW + timedelta(days=1), NOW + timedelta(hours=25), early, NOW + timedelta(hours=1)):
         give(connection, replace(daily, now=now))
     kept = ledger.refusals(connection)
     assert [(entry.round, entry.reason, entry.refused_at) for entry in kept] == [
@@ -102,6 +102,18 @@ def test_a_refusal_is_kept_once_for_each_task_round_and_reason(connection: sqlit
     }
     give(connection, replace(daily, policy=Policy(max_epsilon=Fraction(0))))
     assert len(ledger.refusals(connection)) == 4
+
+
+def test_refusals_and_charges_are_told_oldest_first(connection: sqlite3.Connection) -> None:
+    for day, task in ((2, "a"), (0, "c"), (1, "b")):
+        now = NOW + timedelta(days=day)
+        give(connection, replace(ask(id=task), now=now))
+        give(
+            connection,
+            replace(ask(id=task, purpose="other", epsilon="2"), now=now, policy=Policy(lifetime=Fraction(1))),
+        )
+    assert [entry.task for entry in ledger.charges(connection, "d", "workplaces")] == ["c", "b", "a"]
+    assert [entry.task for entry in ledger.refusals(connection)] == ["c", "b", "a"]
 
 
 def test_what_is_kept_of_a_refusal_says_nothing_about_the_value(connection: sqlite3.Connection) -> None:

@@ -4,13 +4,15 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
 from old_state import VERSION_1
 
 from hush_client import identity, ledger, outbox, pins
-from hush_client.state import FILE_NAME, State
+from hush_client.state import FILE_NAME, State, _connect, _create
 from hush_common.errors import StateError
 
 ONE_CHARGE = """
@@ -172,6 +174,39 @@ async def test_two_who_create_it_at_once_share_one_file(tmp_path: Path) -> None:
     assert len(set(names)) == 1
     for state in states:
         await state.close()
+
+
+async def test_whoever_creates_it_later_takes_the_file_that_is_there(tmp_path: Path) -> None:
+    names = []
+    for _ in range(2):
+        _create(tmp_path / FILE_NAME)  # as a process does that saw no file a moment ago
+        state = await State.open(tmp_path)
+        names.append(await state.run(identity.device_name))
+        await state.close()
+    assert names[0] == names[1]
+
+
+def test_a_new_state_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    class Traced(sqlite3.Connection):
+        def executescript(self, script: str) -> sqlite3.Cursor:
+            events.append(f"synchronous {self.execute('PRAGMA synchronous').fetchone()[0]}")
+            return super().executescript(script)
+
+    def synced(descriptor: int) -> None:
+        events.append("directory synced" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file synced")
+
+    monkeypatch.setattr("hush_client.state.sqlite3.connect", partial(sqlite3.connect, factory=Traced))
+    monkeypatch.setattr("hush_client.state.os.fsync", synced)
+    _create(tmp_path / FILE_NAME)
+    assert events == ["synchronous 2", "directory synced"]
+
+
+def test_a_state_that_vanished_is_not_made_again_by_opening_it(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        _connect(tmp_path / FILE_NAME)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_calls_that_wait_together_are_committed_together(tmp_path: Path) -> None:
