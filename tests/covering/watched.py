@@ -116,7 +116,7 @@ def paths(draw: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:
 
 
 def people(rng: np.random.Generator, values: dict[float, float]) -> Array:
-    return rng.choice(list(values), size=(BLOCK, LOOKS[-1]), p=list(values.values()))
+    return rng.choice(np.array(list(values)), size=(BLOCK, LOOKS[-1]), p=list(values.values()))
 
 
 @cache

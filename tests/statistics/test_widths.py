@@ -65,6 +65,10 @@ CHANNELS = {
     "three levels": levels("1.5", 2),
     "many": levels("6"),
     "lopsided": lopsided(),
+    "some never": Finite(  # an output that one end never gives, and one that nobody does
+        tuple(Fraction(a, 2) for a in (3, -1, 1, 9)),
+        tuple(tuple(Fraction(w, 2) for w in row) for row in ((0, 1, 1, 0), (1, 0, 1, 0))),
+    ),
 }
 
 
