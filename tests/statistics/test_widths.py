@@ -23,7 +23,6 @@ from hush_aggregator.estimate.chernoff import band
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.honesty import finite_monitors, manski, variance_monitor, worst_case_bias
 from hush_aggregator.estimate.planned import _expected
-from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.score import enough, score_interval
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.estimate.tilted import tilted_limits
@@ -427,33 +426,6 @@ def test_an_interval_for_those_asked_is_given_where_no_fewer_were_asked_than_ans
         width = one.levels + 1 if isinstance(one, Multilevel) else 1
         tally = Tally(300, (100,)) if width == 1 else Tally(300, (100, *[0] * (width - 2), 200))
         assert (ENROLLED in estimate(asked, tally, 0.95).intervals) == given
-
-
-def test_errors_of_pooled_questions_are_those_of_their_reports() -> None:
-    """One of two coins, so that its noise is not the same for yes and no; shares on both sides of what is possible."""
-    lopsided_coin = finite(RandomizedResponse.from_coins(Fraction(2), Fraction(1, 2), Fraction(3, 10)))
-    parts = [(lopsided_coin, 40, [0, 12, 40]), (coin("2"), 60, [60, 20, 31])]
-    n, asked = 100, 250
-    left = (asked - n) / (asked - 1) / n
-    given = pooled_coins(parts, [0.95], enrolled=asked)
-    for place in range(3):
-        people = least = most = largest = mean = 0.0
-        for of, size, yes in parts:
-            (no_q, q), (no_p, p) = ((float(row[0]), float(row[1])) for row in of.rows)
-            w, share = 1 / (p - q), min(max(yes[place] / size, q), p)
-            people += size * share * (1 - share) * w**2 / n**2
-            least, most = least + size * q * no_q * w**2 / n**2, most + size * p * no_p * w**2 / n**2
-            largest += size * max(q * no_q, p * no_p) * w**2 / n**2
-            mean += (yes[place] - size * q) * w / n
-        assert given.mean[place] == pytest.approx(mean)
-        assert given.stderr[place] == pytest.approx(
-            {REPORTERS: sqrt(largest), POPULATION: sqrt(people), ENROLLED: sqrt(min(people, largest + left / 4))}
-        )
-        held = min(max(mean, 0), 1)
-        noise, spread = least + held * (most - least), held * (1 - held)
-        assert given.stderr_plug_in[place] == pytest.approx(
-            {REPORTERS: sqrt(noise), POPULATION: sqrt(noise + spread / n), ENROLLED: sqrt(noise + spread * left)}
-        )
 
 
 @pytest.mark.parametrize("of", CHANNELS.values(), ids=CHANNELS)

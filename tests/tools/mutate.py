@@ -76,11 +76,12 @@ class Known:
     def tests(self, module: str, mutant: Mutant) -> dict[str, float]:
         """Those that reach the changed statement; what runs at import is reached by whoever reaches the module."""
         first, last = mutant.span
-        return {
+        found = {
             test: self.seconds[test]
             for test, lines in self.lines.items()
             if any(mutant.at_import or first <= line <= last for line in lines.get(module, ()))
         }
+        return found if found or not mutant.at_import else self.seconds  # a module of names alone
 
 
 def main() -> None:

@@ -1,0 +1,143 @@
+"""Bits, categories and plans: each error and half-width against an independent computation, as in `test_widths`."""
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, bits
+from hush_aggregator.estimate.finite import Finite, finite
+from hush_aggregator.estimate.guard import underflow
+from hush_aggregator.estimate.honesty import finite_monitors
+from hush_aggregator.estimate.planned import planned_half_width
+from hush_aggregator.estimate.pooled import pooled_coins
+from hush_aggregator.estimate.sampling import HOEFFDING, POPOVICIU, noise_and_sampling
+from hush_aggregator.tally import Tally
+from hush_common.mechanisms import Multilevel, RandomizedResponse
+
+TARGETS = (REPORTERS, POPULATION, ENROLLED)
+# One of two coins, so that its noise is not the same for yes and no.
+LOPSIDED = RandomizedResponse.from_coins(Fraction(2), Fraction(1, 2), Fraction(3, 10))
+OPTIMAL = RandomizedResponse.from_epsilon(Fraction(2))
+
+
+def chances(of: Finite) -> tuple[float, float]:
+    """Of a reported yes, where it is false and where it is true."""
+    return float(of.rows[0][1]), float(of.rows[1][1])
+
+
+@pytest.mark.parametrize("many", [1, 40])
+def test_errors_and_normal_intervals_of_pooled_questions_are_those_of_their_reports(many: int) -> None:
+    """The shares lie on both sides of what is possible."""
+    parts = [
+        (finite(LOPSIDED), 40 * many, [0, 12 * many, 40 * many]),
+        (finite(OPTIMAL), 60 * many, [60 * many, 20 * many, 31 * many]),
+    ]
+    n, asked = 100 * many, 250 * many
+    left = (asked - n) / (asked - 1) / n
+    given = pooled_coins(parts, [0.95], enrolled=asked)
+    assert not given.failures
+    for place in range(3):
+        people = none = all_ = largest = smallest = mean = 0.0
+        reports: list[float] = []
+        for of, size, yes in parts:
+            q, p = chances(of)
+            w, share, weight = 1 / (p - q), min(max(yes[place] / size, q), p), size / n**2
+            people += weight * share * (1 - share) * w**2
+            variances = q * (1 - q) * w**2, p * (1 - p) * w**2
+            none, all_ = none + weight * variances[0], all_ + weight * variances[1]
+            largest, smallest = largest + weight * max(variances), smallest + weight * min(variances)
+            reports += [-q * w] * (size - yes[place]) + [(1 - q) * w] * yes[place]
+        mean = float(np.mean(reports))
+        assert given.mean[place] == pytest.approx(mean)
+        errors = sqrt(largest), sqrt(people), sqrt(min(people, largest + left / 4))
+        assert given.stderr[place] == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
+        held = min(max(mean, 0), 1)
+        noise, spread = none + held * (all_ - none), held * (1 - held)
+        errors = sqrt(noise), sqrt(noise + spread / n), sqrt(noise + spread * left)
+        assert given.stderr_plug_in[place] == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
+        if many == 1:
+            continue
+        sample = max(float(np.var(reports, ddof=1)) / n, smallest)
+        beyond = max(sample - largest, 0)
+        for target, square in zip(TARGETS, (sample - beyond, sample, sample - n / asked * beyond), strict=True):
+            half, outside = stats.t.ppf(0.975, n - 1) * sqrt(square), mean - held
+            low, high = mean - half - max(outside, 0), mean + half - min(outside, 0)
+            assert given.intervals[0][place][target] == pytest.approx((max(low, 0), min(high, 1)), rel=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", [LOPSIDED, OPTIMAL])
+@pytest.mark.parametrize("ones", [0, 31, 62, 200])
+def test_errors_of_a_bit_are_those_of_its_reports(mechanism: RandomizedResponse, ones: int) -> None:
+    n, asked = 200, 300
+    q, p = chances(finite(mechanism))
+    w, left = 1 / (p - q), (asked - n) / (asked - 1) / n
+    given = bits.estimate(mechanism, Tally(n, (ones,)), 0.95, enrolled=asked)
+    mean, share = (ones / n - q) * w, min(max(ones / n, q), p)
+    noise, people = max(q * (1 - q), p * (1 - p)) * w**2 / n, share * (1 - share) * w**2 / n
+    assert given.mean == pytest.approx(mean, abs=1e-12)
+    errors = sqrt(noise), sqrt(people), sqrt(min(people, noise + left / 4))
+    assert given.stderr == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
+    held = min(max(mean, 0), 1)
+    noise = (q * (1 - q) + held * (p * (1 - p) - q * (1 - q))) * w**2 / n
+    errors = sqrt(noise), sqrt(people), sqrt(noise + held * (1 - held) * left)
+    assert given.stderr_plug_in == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("sizes", [(300, 0), (200, 150), (20_000, 30_000)])
+def test_a_plan_of_a_question_has_the_widest_of_the_intervals_that_it_will_give(
+    sizes: tuple[int, int], target: str
+) -> None:
+    """At nine shares of those for whom it is true; and no other share is much wider."""
+    mechanisms = (LOPSIDED, OPTIMAL)
+    asked = 2 * sum(sizes)
+    widths = []
+    for share in np.linspace(0, 1, 65).tolist():
+        yes = []
+        for mechanism, size in zip(mechanisms, sizes, strict=True):
+            q, p = chances(finite(mechanism))
+            yes.append(round(size * (q + share * (p - q))))
+        if sizes[1]:
+            parts = [(finite(one), size, [y]) for one, size, y in zip(mechanisms, sizes, yes, strict=True)]
+            low, high = pooled_coins(parts, [0.9], enrolled=asked).intervals[0][0][target]
+        else:
+            given = bits.estimate(LOPSIDED, Tally(sizes[0], (yes[0],)), 0.9, enrolled=asked)
+            low, high = given.intervals[target]
+        widths.append((high - low) / 2)
+    planned = planned_half_width(list(zip(mechanisms, sizes, strict=True)), target, 0.9, enrolled=asked)
+    assert planned == pytest.approx(max(widths[::8]), rel=1e-12)
+    assert planned >= max(widths) / 1.02
+
+
+def test_many_outputs_are_too_many_beyond_four_deviations_of_the_largest_chance() -> None:
+    of, n = finite(Multilevel(Fraction(1), 1 << 20, 4)), 20_000
+    lie, truth = float(of.rows[0][1]), float(of.rows[0][0])
+    z = stats.norm.isf(6.3e-5 / 2)
+    edge = n * truth + z * sqrt(n * truth * (1 - truth)) + z
+    few = n * lie - z * sqrt(n * lie * (1 - lie))
+    for most, verdict in ((int(np.floor(edge)), "ok"), (int(np.floor(edge)) + 1, "outliers")):
+        others = np.full(4, (n - most) // 4)
+        others[0] += n - most - others.sum()
+        assert others.min() > few
+        assert finite_monitors(of, np.array([[most, *others]])) == [verdict]
+
+
+def test_a_sampling_error_is_added_as_a_normal_one_only_where_noise_is_half_its_largest_jump() -> None:
+    for noise, confidence, method in (
+        (0.51, 0.95, POPOVICIU),
+        (0.5, 0.9, POPOVICIU),
+        (0.49, 0.95, HOEFFDING),
+        (0.51, 0.89, HOEFFDING),
+    ):
+        scale = sqrt(noise / 2 / 30) * 0.2  # of each of 30 reports, in units of a jump of 0.2
+        half, said = noise_and_sampling(((scale, 30),), (0.01, 0.002), 0.2, confidence)
+        assert said == method
+        assert half > 0
+
+
+def test_an_underflow_without_a_listed_reason_is_an_error_of_hush() -> None:
+    with pytest.raises(LookupError, match="no reason is listed"), underflow("somewhere"):
+        pass
