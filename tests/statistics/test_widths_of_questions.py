@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, bits
+from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, bits, vectors
+from hush_aggregator.estimate.bounded import Group
+from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.guard import underflow
 from hush_aggregator.estimate.honesty import finite_monitors
 from hush_aggregator.estimate.planned import planned_half_width
 from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.sampling import HOEFFDING, POPOVICIU, noise_and_sampling
+from hush_aggregator.estimate.span import Span
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import Multilevel, RandomizedResponse
+from hush_common.domain import VectorDomain
+from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
+from hush_common.task_file import make_task
 
 TARGETS = (REPORTERS, POPULATION, ENROLLED)
 # One of two coins, so that its noise is not the same for yes and no.
@@ -112,17 +117,17 @@ def test_a_plan_of_a_question_has_the_widest_of_the_intervals_that_it_will_give(
     assert planned >= max(widths) / 1.02
 
 
-def test_many_outputs_are_too_many_beyond_four_deviations_of_the_largest_chance() -> None:
+def test_outputs_are_too_many_or_too_few_beyond_four_deviations_of_their_extreme_chances() -> None:
     of, n = finite(Multilevel(Fraction(1), 1 << 20, 4)), 20_000
     lie, truth = float(of.rows[0][1]), float(of.rows[0][0])
     z = stats.norm.isf(6.3e-5 / 2)
-    edge = n * truth + z * sqrt(n * truth * (1 - truth)) + z
-    few = n * lie - z * sqrt(n * lie * (1 - lie))
-    for most, verdict in ((int(np.floor(edge)), "ok"), (int(np.floor(edge)) + 1, "outliers")):
-        others = np.full(4, (n - most) // 4)
-        others[0] += n - most - others.sum()
-        assert others.min() > few
-        assert finite_monitors(of, np.array([[most, *others]])) == [verdict]
+    most = int(np.floor(n * truth + z * sqrt(n * truth * (1 - truth)) + z))
+    least = int(np.ceil(n * lie - z * sqrt(n * lie * (1 - lie))))
+    for count, verdict in ((most, "ok"), (most + 1, "outliers"), (least, "ok"), (least - 1, "too_little_noise")):
+        others = np.full(4, (n - count) // 4)
+        others[0] += n - count - others.sum()
+        assert least <= others.min() <= others.max() <= most
+        assert finite_monitors(of, np.array([[count, *others]])) == [verdict]
 
 
 def test_a_sampling_error_is_added_as_a_normal_one_only_where_noise_is_half_its_largest_jump() -> None:
@@ -141,3 +146,38 @@ def test_a_sampling_error_is_added_as_a_normal_one_only_where_noise_is_half_its_
 def test_an_underflow_without_a_listed_reason_is_an_error_of_hush() -> None:
     with pytest.raises(LookupError, match="no reason is listed"), underflow("somewhere"):
         pass
+
+
+def test_a_coordinate_is_moved_by_the_farthest_report_under_any_epsilon() -> None:
+    parts = [{"name": name, "lower": -5.0, "upper": 5.0} for name in "xy"]
+    asked = [
+        make_task({"id": "t", "epsilon": epsilon, "domain": {"kind": "vector", "coordinates": parts}})
+        for epsilon in ("2", "0.5")
+    ]
+    given, reach = [], 0.0
+    for task in asked:
+        one = task.randomizer
+        assert isinstance(one, Vector)
+        given.append((one, Tally(100, (50 * one.sampled, *[0] * one.levels) * 2)))
+        reach = max(reach, *(float(abs(a - x)) for a in finite(one.part).positions for x in (0, 1)))
+    domain = asked[0].domain
+    assert isinstance(domain, VectorDomain)
+    found = vectors.estimate(given, domain, 0.95)
+    for fact in found.coordinates:
+        bias = {name: min(lied / fact["n"], 1.0) * reach * 10 for name, lied in (("1", 1), ("1%", 2), ("5%", 10))}
+        assert fact["worst_case_bias"] == pytest.approx(bias)
+
+
+@pytest.mark.parametrize(("n", "k", "confidence"), [(100, 50, 0.05), (100, 0, 0.5), (4, 4, 0.5), (100, 50, 0.95)])
+def test_the_limits_of_unequal_coins_are_a_report_away_from_the_count(n: int, k: int, confidence: float) -> None:
+    of = finite(Multilevel(Fraction(1), 1 << 20, 1))
+    q, p = chances(of)
+    tail = (1 - confidence) / 2
+    low = stats.beta.ppf(tail, k, n - k + 1) if k else 0.0
+    high = stats.beta.isf(tail, k + 1, n - k) if k < n else 1.0
+    ends = [(end - q) / (p - q) for end in (min(low, (k - 1) / n), max(high, (k + 1) / n))]
+    mean = (k / n - q) / (p - q)
+    outside = mean - min(max(mean, 0), 1)
+    expected = max(ends[0] - max(outside, 0), 0), min(ends[1] - min(outside, 0), 1)
+    given = bounded([Group(of, (n - k, k))], Span(), confidence)
+    assert given.intervals[REPORTERS] == pytest.approx(expected, rel=1e-8, abs=1e-12)
