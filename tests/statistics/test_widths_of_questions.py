@@ -15,8 +15,9 @@ from hush_aggregator.estimate.guard import underflow
 from hush_aggregator.estimate.honesty import finite_monitors
 from hush_aggregator.estimate.planned import planned_half_width
 from hush_aggregator.estimate.pooled import pooled_coins
-from hush_aggregator.estimate.sampling import HOEFFDING, POPOVICIU, noise_and_sampling
+from hush_aggregator.estimate.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.span import Span
+from hush_aggregator.estimate.tilted import tilted_limits
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
@@ -181,3 +182,24 @@ def test_the_limits_of_unequal_coins_are_a_report_away_from_the_count(n: int, k:
     expected = max(ends[0] - max(outside, 0), 0), min(ends[1] - min(outside, 0), 1)
     given = bounded([Group(of, (n - k, k))], Span(), confidence)
     assert given.intervals[REPORTERS] == pytest.approx(expected, rel=1e-8, abs=1e-12)
+
+
+def test_many_questions_at_once_have_nearly_the_limits_of_each() -> None:
+    sizes = [(finite(RandomizedResponse.from_epsilon(Fraction(epsilon))), 500) for epsilon in ("1/2", "2")]
+    centers = np.linspace(-0.05, 1.05, 89)
+    for whole in (False, True):
+        low, high = tilted_limits(sizes, centers, [0.95], whole=whole)
+        for place in (0, 5, 20, 44, 70, 88):
+            alone = tilted_limits(sizes, centers[place : place + 1], [0.95], whole=whole)
+            width = float(alone[1][0, 0] - alone[0][0, 0])
+            assert low[0, place] == pytest.approx(alone[0][0, 0], abs=width * 1e-3)
+            assert high[0, place] == pytest.approx(alone[1][0, 0], abs=width * 1e-3)
+
+
+@pytest.mark.parametrize(("n", "enrolled"), [(1, 1), (1, 2), (3, 4), (40, 50), (2, 1000), (999, 1000)])
+def test_the_spread_of_a_subset_is_serflings_and_the_exact_variance_of_a_half(n: int, enrolled: int) -> None:
+    proxy, variance = finite_spread(n, enrolled)
+    g = (enrolled - n) / enrolled
+    serfling = min(1 - (n - 1) / enrolled, g * (n + 1) / n) if n < enrolled else 0  # Bardenet and Maillard 2015
+    assert proxy == pytest.approx(serfling / 4 / n)
+    assert variance == pytest.approx(g * enrolled / (enrolled - 1) / 4 / n if n < enrolled else 0)
