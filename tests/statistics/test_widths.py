@@ -22,7 +22,6 @@ from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.chernoff import band
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.honesty import finite_monitors, manski, variance_monitor, worst_case_bias
-from hush_aggregator.estimate.planned import _expected
 from hush_aggregator.estimate.score import enough, score_interval
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.estimate.tilted import tilted_limits
@@ -346,7 +345,7 @@ def test_the_tilted_limit_is_hardly_inside_the_best_of_all_rates(
             for k in slopes(ends, rate)
         )
         if best > 0:  # below, the limit is clipped
-            assert -0.002 < (limit - best) / (at - best) < 0.02  # a k between those of the groups may be better
+            assert abs(limit - best) < 5e-4 * (at - best)  # which are on grids, each of its own
 
 
 def test_liars_and_silence_move_a_mean_as_far_as_their_share() -> None:
@@ -426,17 +425,3 @@ def test_an_interval_for_those_asked_is_given_where_no_fewer_were_asked_than_ans
         width = one.levels + 1 if isinstance(one, Multilevel) else 1
         tally = Tally(300, (100,)) if width == 1 else Tally(300, (100, *[0] * (width - 2), 200))
         assert (ENROLLED in estimate(asked, tally, 0.95).intervals) == given
-
-
-@pytest.mark.parametrize("of", CHANNELS.values(), ids=CHANNELS)
-def test_a_plan_supposes_as_many_reports_as_there_are_and_each_as_often_as_it_comes(of: Finite) -> None:
-    values = {0.0: 0.25, 0.4: 0.5, 1.0: 0.25}
-    nodes, rows = np.linspace(0, 1, len(of.rows)), np.array([[float(p) for p in row] for row in of.rows])
-    law = sum(weight * np.array([np.interp(x, nodes, column) for column in rows.T]) for x, weight in values.items())
-    for n in (7, 100, 12_345):
-        counts = np.array(_expected(of, n, values))
-        assert counts.sum() == n
-        away = counts - n * np.asarray(law)
-        assert np.abs(away).max() < 1
-        # those rounded up had the largest remainders
-        assert away[away > 1e-9].max(initial=0) <= 1 + away[away < -1e-9].min(initial=0) + 1e-9

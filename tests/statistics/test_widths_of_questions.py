@@ -1,4 +1,4 @@
-"""Bits, categories and plans: each error and half-width against an independent computation, as in `test_widths`."""
+"""Bits, categories and units: each error and half-width against an independent computation, as in `test_widths`."""
 
 from fractions import Fraction
 from math import sqrt
@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, bits, vectors
+from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, bits, estimate, vectors
+from hush_aggregator.estimate.betting import betting_interval, betting_intervals
 from hush_aggregator.estimate.bounded import Group
 from hush_aggregator.estimate.bounded import estimate as bounded
 from hush_aggregator.estimate.finite import Finite, finite
 from hush_aggregator.estimate.guard import underflow
 from hush_aggregator.estimate.honesty import finite_monitors
-from hush_aggregator.estimate.planned import planned_half_width
 from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.span import Span
 from hush_aggregator.estimate.tilted import tilted_limits
+from hush_aggregator.moments import moments
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
-from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
+from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, Vector
 from hush_common.task_file import make_task
 
 TARGETS = (REPORTERS, POPULATION, ENROLLED)
@@ -90,32 +91,6 @@ def test_errors_of_a_bit_are_those_of_its_reports(mechanism: RandomizedResponse,
     noise = (q * (1 - q) + held * (p * (1 - p) - q * (1 - q))) * w**2 / n
     errors = sqrt(noise), sqrt(people), sqrt(noise + held * (1 - held) * left)
     assert given.stderr_plug_in == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("sizes", [(300, 0), (200, 150), (20_000, 30_000)])
-def test_a_plan_of_a_question_has_the_widest_of_the_intervals_that_it_will_give(
-    sizes: tuple[int, int], target: str
-) -> None:
-    """At nine shares of those for whom it is true; and no other share is much wider."""
-    mechanisms = (LOPSIDED, OPTIMAL)
-    asked = 2 * sum(sizes)
-    widths = []
-    for share in np.linspace(0, 1, 65).tolist():
-        yes = []
-        for mechanism, size in zip(mechanisms, sizes, strict=True):
-            q, p = chances(finite(mechanism))
-            yes.append(round(size * (q + share * (p - q))))
-        if sizes[1]:
-            parts = [(finite(one), size, [y]) for one, size, y in zip(mechanisms, sizes, yes, strict=True)]
-            low, high = pooled_coins(parts, [0.9], enrolled=asked).intervals[0][0][target]
-        else:
-            given = bits.estimate(LOPSIDED, Tally(sizes[0], (yes[0],)), 0.9, enrolled=asked)
-            low, high = given.intervals[target]
-        widths.append((high - low) / 2)
-    planned = planned_half_width(list(zip(mechanisms, sizes, strict=True)), target, 0.9, enrolled=asked)
-    assert planned == pytest.approx(max(widths[::8]), rel=1e-12)
-    assert planned >= max(widths) / 1.02
 
 
 def test_outputs_are_too_many_or_too_few_beyond_four_deviations_of_their_extreme_chances() -> None:
@@ -203,3 +178,31 @@ def test_the_spread_of_a_subset_is_serflings_and_the_exact_variance_of_a_half(n:
     serfling = min(1 - (n - 1) / enrolled, g * (n + 1) / n) if n < enrolled else 0  # Bardenet and Maillard 2015
     assert proxy == pytest.approx(serfling / 4 / n)
     assert variance == pytest.approx(g * enrolled / (enrolled - 1) / 4 / n if n < enrolled else 0)
+
+
+@pytest.mark.parametrize("epsilon", [None, ["1", "2"]])
+def test_the_estimate_of_a_number_is_in_its_units(epsilon: list[str] | None) -> None:
+    document: dict[str, object] = {"id": "t", "epsilon": "2", "mechanism": "multilevel"}
+    if epsilon:
+        document["offers"] = epsilon
+    unit = make_task(document | {"domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+    wide = make_task(document | {"domain": {"kind": "number", "lower": -20.0, "upper": 60.0}})
+    of = unit.randomizer.parts if isinstance(unit.randomizer, Offers) else (unit.randomizer,)
+    bodies = [(*((place,) if epsilon else ()), i % 2) for place in range(len(of)) for i in range(60)]
+    tally = moments(unit.randomizer, np.array(bodies, dtype=np.int64))
+    given, expected = estimate(wide, tally, 0.9), estimate(unit, tally, 0.9)
+    assert given.mean is not None
+    assert expected.mean is not None
+    assert given.mean == pytest.approx(80 * expected.mean - 20)
+    assert given.intervals.keys() == expected.intervals.keys()
+    for target, (low, high) in expected.intervals.items():
+        assert given.intervals[target] == pytest.approx((80 * low - 20, 80 * high - 20))
+        assert given.stderr.get(target, 0) == pytest.approx(80 * expected.stderr.get(target, 0))
+
+
+def test_many_samples_at_once_have_the_betting_intervals_of_each() -> None:
+    of = finite(Multilevel(Fraction(2), 1 << 20, 3))
+    counts = np.array([[9, 0, 1, 10], [20, 0, 0, 0], [5, 0, 5, 10]], dtype=float)
+    low, high = betting_intervals([of], [counts], 0.95)
+    for row, ends in zip(counts.astype(int).tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True):
+        assert ends == pytest.approx(betting_interval([(of, tuple(row))], 0.95), abs=1e-9)
