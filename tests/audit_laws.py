@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from hush_common.epsilon import decimal_text
 from hush_common.rng import SystemRng
 from hush_common.task_file import make_task
-from hush_simulations.audit_subjects import mechanism_subject
-from hush_simulations.audit_views import View
+from hush_simulations.auditing.subjects import mechanism_subject
+from hush_simulations.auditing.views import View
 
 __all__ = ["LAWS", "at_once", "larger"]
 

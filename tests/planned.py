@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.moments import columns
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.fold import columns
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, SubsetSelection, Vector
 from hush_common.task import Task
-from hush_simulations.planner_worst import KEPT
+from hush_simulations.planning.worst_case import KEPT
 
 Array = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def fewest_kept(runs: int) -> float:
     return KEPT - float(t / 3 + np.sqrt(t**2 / 9 + 2 * KEPT * (1 - KEPT) * t))
 
 
-def _channel(task: Task) -> Finite:
+def _channel(task: Task) -> FiniteChannel:
     mechanism = task.randomizer
     assert not isinstance(mechanism, Offers)
     return finite(mechanism.part if isinstance(mechanism, Vector) else mechanism)

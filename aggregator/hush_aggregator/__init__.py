@@ -7,17 +7,23 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hush_aggregator.intake import MqttBus
+    from hush_aggregator.mqtt import MqttBus
     from hush_aggregator.pipeline import Aggregator
     from hush_aggregator.processes import InProcesses
     from hush_aggregator.store import SqliteStore
 
 __all__ = ["Aggregator", "InProcesses", "MqttBus", "SqliteStore"]
 
-_HOMES = {"Aggregator": "pipeline", "InProcesses": "processes", "MqttBus": "intake", "SqliteStore": "store"}
+_HOMES = {"Aggregator": "pipeline", "InProcesses": "processes", "MqttBus": "mqtt", "SqliteStore": "store"}
 
+if not TYPE_CHECKING:  # a type checker would take any name for one of this module
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = found  # the next look-up does not come here
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

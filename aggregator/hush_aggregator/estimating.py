@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.estimate.guard import FAILED, NOT_FINITE
+from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 

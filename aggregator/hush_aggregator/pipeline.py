@@ -13,8 +13,8 @@ from hush_aggregator.admission import admit
 from hush_aggregator.bus import Bus, Delivery, Session
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
-from hush_aggregator.hold import Hold
 from hush_aggregator.lanes import Counted
+from hush_aggregator.pending import PendingReports
 from hush_aggregator.releasing import Releasing
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_common.cancellation import cancellable
@@ -215,17 +215,17 @@ class Aggregator:
 
     async def _take_in(self, session: Session) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
-        hold = Hold(self._settle_s if self._patient else 0)
+        pending = PendingReports(self._settle_s if self._patient else 0)
         self._patient = True
         while True:
-            batch = await _batch(session, until=hold.until)
+            batch = await _batch(session, until=pending.until)
             tasks = [delivery for delivery in batch if task_of_task_topic(delivery.topic) is not None]
             known = len(self._known)
             for delivery in tasks:
                 await _to_the_end(self._learn(delivery))
             others = [delivery for delivery in batch if task_of_task_topic(delivery.topic) is None]
-            reports = hold.sift(others, self._known, extend=len(self._known) > known)
-            if hold.overflowed and hold.settled:
+            reports = pending.sift(others, self._known, extend=len(self._known) > known)
+            if pending.overflowed and pending.settled:
                 self._patient = False
                 raise BrokerError(self._bus.name, "too many reports of unknown tasks to hold; they will come again")
             if reports:

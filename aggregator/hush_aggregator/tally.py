@@ -15,7 +15,7 @@ class Tally:
 
     Args:
         n: reports counted.
-        moments: one exact sum for each column of the mechanism (`hush_aggregator.moments`); empty if nothing was
+        moments: one exact sum for each column of the mechanism (`hush_aggregator.fold`); empty if nothing was
             counted.
     """
 

@@ -22,19 +22,21 @@ class _Command(NamedTuple):
 
 _COMMANDS = {
     "simulate": _Command(
-        "hush_simulations.cli", "simulations", "Run a population of devices and an aggregator; compare with the truth."
+        "hush_simulations.commands.simulate",
+        "simulations",
+        "Run a population of devices and an aggregator; compare with the truth.",
     ),
-    "serve": _Command("hush_aggregator.cli", "aggregator", "Run the aggregator: reports in, estimates out."),
-    "task": _Command("hush_aggregator.task_cli", "aggregator", "Check a task file, or publish it to a broker."),
+    "serve": _Command("hush_aggregator.commands.serve", "aggregator", "Run the aggregator: reports in, estimates out."),
+    "task": _Command("hush_aggregator.commands.task", "aggregator", "Check a task file, or publish it to a broker."),
     "report": _Command("hush_client.report_cli", "", "Answer a task once, from a shell or cron."),
     "ledger": _Command("hush_client.ledger_cli", "", "Show what this device has spent, in plain words."),
     "plan": _Command(
-        "hush_simulations.planner_cli", "simulations", "Of people, epsilon and error, any two give the third."
+        "hush_simulations.commands.plan", "simulations", "Of people, epsilon and error, any two give the third."
     ),
     "audit": _Command(
-        "hush_simulations.audit_cli", "simulations", "Measure from samples how much a mechanism gives away."
+        "hush_simulations.commands.audit", "simulations", "Measure from samples how much a mechanism gives away."
     ),
-    "broker": _Command("hush_simulations.broker_cli", "simulations", "Run a small MQTT broker, to try things."),
+    "broker": _Command("hush_simulations.commands.broker", "simulations", "Run a small MQTT broker, to try things."),
 }
 
 app = typer.Typer(

@@ -10,7 +10,7 @@ import pytest
 from fake_bus import FakeBus
 
 from hush_aggregator.bus import Delivery
-from hush_aggregator.hold import Hold
+from hush_aggregator.pending import PendingReports
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_common.codec import decode, encode_frame, unique_object
@@ -51,13 +51,15 @@ async def test_junk_on_the_topics_of_tasks_makes_no_report_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extended: list[bool] = []
-    sift = Hold.sift
+    sift = PendingReports.sift
 
-    def watched(hold: Hold, reports: list[Delivery], known: Container[str | None], *, extend: bool) -> list[Delivery]:
+    def watched(
+        hold: PendingReports, reports: list[Delivery], known: Container[str | None], *, extend: bool
+    ) -> list[Delivery]:
         extended.append(extend)
         return sift(hold, reports, known, extend=extend)
 
-    monkeypatch.setattr(Hold, "sift", watched)
+    monkeypatch.setattr(PendingReports, "sift", watched)
     bus = FakeBus()
     other = make_task({"id": "other", "epsilon": "1", "domain": {"kind": "bit"}})
     with SqliteStore(tmp_path / "hush.sqlite") as store:

@@ -13,11 +13,11 @@ from counting import counted, refused
 from servers import Mosquitto
 
 from hush_aggregator.bus import Bus, Session
-from hush_aggregator.cli import _bus
-from hush_aggregator.intake import MqttBus
+from hush_aggregator.commands.serve import _bus
+from hush_aggregator.commands.serve_settings import Settings
 from hush_aggregator.moving import MovingBus
+from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
-from hush_aggregator.settings import Settings
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.codec import encode_frame

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.moments import moments
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Channel, Laplace, Multilevel, Offers, RandomizedResponse, Single, SubsetSelection
 from hush_common.task import Task
@@ -92,7 +92,7 @@ def tally_of(randomizer: Single | Offers, n: int, rng: np.random.Generator) -> T
             return Tally(n, tuple(number for share in shares for number in (share.n, *share.moments)))
         case Laplace(steps=steps):
             noise = rng.laplace(0, float(randomizer.scale), min(n, _DRAWN))
-            once = moments(randomizer, np.rint(steps / 2 + noise).astype(np.int64)[:, None])
+            once = fold(randomizer, np.rint(steps / 2 + noise).astype(np.int64)[:, None])
             more = max(n // _DRAWN, 1)  # the same reports again: the arithmetic is that of n
             return Tally(once.n * more, tuple(number * more for number in once.moments))
         case RandomizedResponse():
@@ -127,7 +127,7 @@ def _caches() -> list[tuple[str, Callable[[], None]]]:
     """What empties each `lru_cache` of the estimators, by name."""
     modules = [module for name, module in sys.modules.items() if name.startswith("hush_aggregator.estimate.")]
     found = [(name, value) for module in modules for name, value in vars(module).items()]
-    found += vars(Finite).items()
+    found += vars(FiniteChannel).items()
     return [(name, value.cache_clear) for name, value in found if hasattr(value, "cache_clear")]
 
 

@@ -10,7 +10,7 @@ from covering.cells import SLACK, Array
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.estimate.span import Span
+from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 
@@ -26,10 +26,10 @@ CLOSE = 1e-6
 def unclipped() -> Iterator[None]:
     """Let `estimate` give both ends of an interval of a number, wherever they lie."""
 
-    def around(self: Span, _: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
+    def around(self: Units, _: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         return self.value(Fraction(low)), self.value(Fraction(high))
 
-    with patch.object(Span, "around", around):
+    with patch.object(Units, "around", around):
         yield
 
 
@@ -50,7 +50,7 @@ def arms(task: Task, tally: Tally, confidence: float, target: str) -> tuple[floa
 
 
 def holding(center: Array, low: Array, high: Array, truth: float) -> Bools:
-    """Whether the truth lies in the interval, clipped to [0, 1] by the rule of `Span.around`."""
+    """Whether the truth lies in the interval, clipped to [0, 1] by the rule of `Units.around`."""
     low, high = low - np.maximum(center - 1, 0), high - np.minimum(center, 0)
     held = (np.clip(low, 0, 1) - SLACK <= truth) & (truth <= np.clip(high, 0, 1) + SLACK)
     return np.asarray(held)

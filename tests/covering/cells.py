@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.finite_channel import FiniteChannel
 
 __all__ = [
     "CONFIDENCES", "EPSILONS", "RUNS", "SIZES", "SLACK", "VALUES", "Array", "Cell", "Counts", "holds", "law", "shares",
@@ -76,7 +76,7 @@ def holds(limits: tuple[float, float], truth: float) -> bool:
     return limits[0] - SLACK <= truth <= limits[1] + SLACK
 
 
-def law(of: Finite, value: float) -> Array:
+def law(of: FiniteChannel, value: float) -> Array:
     """P(y | value) of every output that occurs."""
     return np.array([np.interp(value, of.nodes, of.p[:, y]) for y in range(of.p.shape[1])])
 

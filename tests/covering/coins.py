@@ -10,7 +10,7 @@ from covering.laws import Window, answered_sum, coin_sum
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.finite import Finite, finite
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.result import ENROLLED
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, SubsetSelection, Vector
@@ -31,7 +31,7 @@ MOST_ENROLLED = 20_000
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 
 
-def finite_of(task: Task) -> Finite:
+def finite_of(task: Task) -> FiniteChannel:
     """The channel of a task, of one coordinate or of one category."""
     mechanism = task.randomizer
     if isinstance(mechanism, Vector):
@@ -68,7 +68,7 @@ def coin_cells(
     n: int,
     confidence: float,
     *,
-    of: Finite,
+    of: FiniteChannel,
     asked: Asked,
     kind: str,
     claimed: float | None = None,
@@ -90,7 +90,9 @@ def coin_cells(
             yield Cell(mechanism, target, row, n, claimed, name, methods[target], coverage, exact=True)
 
 
-def laws(of: Finite, n: int, values: dict[float, float], enrolled: int | None) -> Iterator[tuple[str, float, Window]]:
+def laws(
+    of: FiniteChannel, n: int, values: dict[float, float], enrolled: int | None
+) -> Iterator[tuple[str, float, Window]]:
     """Each target with its truth and the law of the count."""
     chance = {x: float(law(of, x)[1]) for x in values}
     if enrolled is not None:

@@ -16,7 +16,7 @@ from covering.predicates import Bools, Runs, predicate
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
-from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.result import ENROLLED
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
@@ -31,7 +31,7 @@ Law = tuple[int, Array]
 """So many reports, each of this law."""
 
 
-def middle(of: Finite, n: int) -> Tally:
+def middle(of: FiniteChannel, n: int) -> Tally:
     """n reports of the output nearest to one half."""
     counts = [0] * len(of.positions)
     counts[min(of.used, key=lambda y: abs(float(of.positions[y]) - 0.5))] = n

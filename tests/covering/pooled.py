@@ -11,7 +11,7 @@ from covering.numbers import OFFERED, chosen
 from covering.predicates import Bools, Runs, predicate
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.finite import Finite, finite
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.result import ENROLLED
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
@@ -36,7 +36,7 @@ class Offered:
     split: tuple[float, ...]
 
     @property
-    def channels(self) -> list[Finite]:
+    def channels(self) -> list[FiniteChannel]:
         mechanism = self.task.randomizer
         if not isinstance(mechanism, Offers):
             raise TypeError(mechanism)
@@ -140,7 +140,7 @@ def merged(people: Sequence[dict[float, int]]) -> dict[float, int]:
     return found
 
 
-def draw(of: Finite, people: Counts, values: Sequence[float], rng: np.random.Generator) -> Array:
+def draw(of: FiniteChannel, people: Counts, values: Sequence[float], rng: np.random.Generator) -> Array:
     counts = np.zeros((len(people), len(of.used)))
     for place, value in enumerate(values):
         p = law(of, value)

@@ -16,8 +16,8 @@ from covering.cells import SLACK, Array
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_aggregator.estimate.chernoff import chernoff
-from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.finite_channel import FiniteChannel
+from hush_aggregator.estimate.intervals.chernoff import chernoff
 
 __all__ = ["Group", "Runs", "predicate"]
 
@@ -28,7 +28,7 @@ Bools = NDArray[np.bool_]
 class Group:
     """Counts of each output that occurs, one run in a row, of one channel."""
 
-    channel: Finite
+    channel: FiniteChannel
     counts: Array
 
     @cached_property
@@ -54,7 +54,7 @@ class Runs:
     """Whether every value is 0 or 1."""
 
     @classmethod
-    def of(cls, channels: Sequence[Finite], counts: Sequence[Array], *, whole: bool = False) -> "Runs":
+    def of(cls, channels: Sequence[FiniteChannel], counts: Sequence[Array], *, whole: bool = False) -> "Runs":
         pairs = zip(channels, counts, strict=True)
         return cls(tuple(Group(channel, some) for channel, some in pairs if some[0].sum()), whole)
 
@@ -72,7 +72,7 @@ class Runs:
         squares = sum(group.squares + group.n * (group.center - self.center) ** 2 for group in self.groups)
         return np.maximum(np.asarray(squares) / max(self.n - 1, 1), self.weighed(lambda of: of.variances[0]))
 
-    def weighed(self, of: Callable[[Finite], float]) -> float:
+    def weighed(self, of: Callable[[FiniteChannel], float]) -> float:
         """The mean over reports of something of their channel."""
         return sum(group.n * of(group.channel) for group in self.groups) / self.n
 
@@ -134,7 +134,7 @@ def score_holds(runs: Runs, confidence: float, answered: float, truth: float) ->
     return holding(center, low, high, truth)
 
 
-def _hull(of: Finite, sampling: float) -> list[tuple[float, float]]:
+def _hull(of: FiniteChannel, sampling: float) -> list[tuple[float, float]]:
     """The lower hull of V + sampling·x^2 at the nodes: from each corner the flattest chord leads to the next."""
     x, y = of.nodes, of.noise + sampling * of.nodes**2
     at, corners = 0, [(float(x[0]), float(y[0]))]

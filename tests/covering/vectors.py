@@ -9,7 +9,7 @@ from covering.coins import finite_of, mean
 from covering.predicates import Runs, predicate
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Vector
 from hush_common.task_file import make_task
@@ -62,7 +62,7 @@ def vector(epsilon: str, confidence: float, *, joint: bool) -> Iterator[Cell]:
                 yield Cell(label, target, epsilon, n, claimed, name, usual, held / asked, exact=False)
 
 
-def vector_tally(mechanism: Vector, of: Finite, drawn: int) -> Tally:
+def vector_tally(mechanism: Vector, of: FiniteChannel, drawn: int) -> Tally:
     """`drawn` reports of the first coordinate, at the output nearest to one half, and as few others as there can be."""
     width = len(of.positions)
     counts = [0] * width * mechanism.coordinates

@@ -12,8 +12,8 @@ from covering.numbers import flat, scale_of, single
 from scipy import stats
 
 from hush_aggregator.estimate import ANYTIME
-from hush_aggregator.estimate.binomial import beta_band
-from hush_aggregator.estimate.finite import Finite
+from hush_aggregator.estimate.finite_channel import FiniteChannel
+from hush_aggregator.estimate.numerics.binomial import beta_band
 from hush_aggregator.estimate.result import ANYTIME_POPULATION
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
@@ -50,7 +50,7 @@ def watched_bits(epsilon: str, confidence: float) -> Iterator[Cell]:
         )
 
 
-def counts_held(task: Task, of: Finite, n: int, confidence: float) -> tuple[Array, Array]:
+def counts_held(task: Task, of: FiniteChannel, n: int, confidence: float) -> tuple[Array, Array]:
     """The band of the share of reported ones for every count, held against what is published for three of them."""
     low, high = (ends[0] for ends in beta_band(n, np.arange(n + 1), [1 - confidence]))
     none, all_ = float(of.p[0, 1]), float(of.p[1, 1])

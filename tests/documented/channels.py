@@ -21,9 +21,9 @@ from scipy import stats
 from tools.coverage_grid import DOCUMENT
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.bits import MOST_INVERTED
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.inversion import _NODES
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.inversion import _NODES
+from hush_aggregator.estimate.proportions import MOST_INVERTED
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel
 from hush_common.mechanisms.multilevel import best_levels
@@ -34,7 +34,7 @@ MOST = 100_000
 Z = float(stats.norm.isf((1 - NOMINAL) / 2))
 
 
-def levels(epsilon: str) -> Finite:
+def levels(epsilon: str) -> FiniteChannel:
     exact = Fraction(epsilon)
     return finite(Multilevel(exact, 1 << 20, best_levels(exact)))
 
@@ -136,7 +136,7 @@ def begins() -> Iterator[str]:
     )
 
 
-def student(of: Finite, n: int) -> float:
+def student(of: FiniteChannel, n: int) -> float:
     """Coverage of the t-interval for n people at the lower bound."""
     rows = outcomes(n, len(of.a))
     mass = stats.multinomial.pmf(rows, n, of.p[0] / of.p[0].sum())

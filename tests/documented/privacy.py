@@ -10,7 +10,7 @@ import numpy as np
 from documented.figures import computed, given, on_section, percent
 from scipy import stats
 
-from hush_aggregator.estimate.honesty import OK, variance_monitor, worst_case_bias
+from hush_aggregator.estimate.diagnostics import OK, variance_monitor, worst_case_bias
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.mechanisms import Laplace

@@ -12,7 +12,7 @@ from scipy import stats
 from tools import table_program
 from tools.table_program import OPTIMA
 
-from hush_aggregator.estimate.finite import finite
+from hush_aggregator.estimate.finite_channel import finite
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels

@@ -14,7 +14,7 @@ import pytest
 from certificates import AUTHORITY, BROKER, Authority
 from servers import Mosquitto, free_port, need
 
-from hush_aggregator.intake import MqttBus
+from hush_aggregator.mqtt import MqttBus
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError

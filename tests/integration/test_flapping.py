@@ -32,7 +32,7 @@ from hush_client import Gateway, Policy
 from hush_client.state import FILE_NAME
 from hush_common.errors import BrokerError
 from hush_common.task_file import decode_task
-from hush_simulations.memory import MemoryBroker
+from hush_simulations.brokers.memory import MemoryBroker
 
 pytestmark = pytest.mark.slow
 

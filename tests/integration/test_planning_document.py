@@ -10,8 +10,8 @@ import pytest
 
 from hush_common.domain import BitDomain
 from hush_common.figures import whole
-from hush_simulations.planner import people_for
-from hush_simulations.planner_lines import central, offered, references
+from hush_simulations.planning.costs import central, offered, references
+from hush_simulations.planning.precision import people_for
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
 

@@ -12,23 +12,23 @@ import pytest
 from servers import Mosquitto, need
 
 from hush_common.errors import BrokerError
-from hush_simulations import runner
-from hush_simulations.document import document, lost
-from hush_simulations.memory import MemoryBroker
-from hush_simulations.plan import Outcome, Plan
-from hush_simulations.runner import simulate
-from hush_simulations.scenario import SCENARIOS, Scenario
+from hush_simulations.brokers.memory import MemoryBroker
+from hush_simulations.engines import live
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.live import simulate
+from hush_simulations.results.result import document, lost
+from hush_simulations.scenarios.scenario import SCENARIOS, Scenario
 
 
-def plan(name: str = "heights", count: int = 60, **options: Any) -> Plan:  # noqa: ANN401 - any field of a plan
+def plan(name: str = "heights", count: int = 60, **options: Any) -> Experiment:  # noqa: ANN401 - any field of a plan
     scenario: Scenario = options.pop("scenario", SCENARIOS[name])
     values = scenario.population.draw(count, np.random.default_rng(1))
     offers = len(scenario.task().offers)
     choices = [number % offers for number in range(count)] if offers else []
-    return Plan(scenario=scenario, values=values, choices=choices, **options)
+    return Experiment(scenario=scenario, values=values, choices=choices, **options)
 
 
-def numbers(the_plan: Plan) -> list[float]:
+def numbers(the_plan: Experiment) -> list[float]:
     return [value for value in the_plan.values if isinstance(value, float)]
 
 
@@ -126,9 +126,9 @@ async def test_each_device_spends_the_epsilon_that_it_chose() -> None:
 
 
 async def test_who_looks_sees_the_estimate_grow_and_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_FIRST_LOOK_S", 0)
-    monkeypatch.setattr(runner, "_LOOK_EVERY_S", 0)
-    monkeypatch.setattr(runner, "_LOOK_SHARE", float("inf"))
+    monkeypatch.setattr(live, "_FIRST_LOOK_S", 0)
+    monkeypatch.setattr(live, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(live, "_LOOK_SHARE", float("inf"))
     seen: list[int] = []
     await simulate(plan(count=3000, engine="memory"), None, lambda result: seen.append(result["n"]))
     assert seen == sorted(seen)
@@ -168,7 +168,7 @@ async def test_a_broker_that_is_not_there_is_told_at_once() -> None:
 
 
 async def test_a_broker_that_vanishes_is_told(mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(live, "_GRACE_SECONDS", 0.5)
 
     def stop_after_some(counted: int) -> None:
         if counted > 100:
@@ -197,7 +197,7 @@ async def test_a_broker_that_comes_back_loses_nothing(mosquitto: Mosquitto) -> N
 
 
 async def test_reports_that_never_arrive_are_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_STALL_SECONDS", 0.5)
+    monkeypatch.setattr(live, "_STALL_SECONDS", 0.5)
     deliver, reports = MemoryBroker.deliver, 0
 
     def careless(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:
@@ -212,7 +212,7 @@ async def test_reports_that_never_arrive_are_counted_as_lost(monkeypatch: pytest
 
 
 async def test_devices_that_wait_for_ever_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_STALL_SECONDS", 0.5)
+    monkeypatch.setattr(live, "_STALL_SECONDS", 0.5)
     deliver = MemoryBroker.deliver
 
     def without_tasks(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:

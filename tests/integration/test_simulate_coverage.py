@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush_simulations.plan import Plan
-from hush_simulations.runner import simulate
-from hush_simulations.scenario import SCENARIOS
-from hush_simulations.score import covered, score
+from hush_simulations.engines.experiment import Experiment
+from hush_simulations.engines.live import simulate
+from hush_simulations.results.score import covered, score
+from hush_simulations.scenarios.scenario import SCENARIOS
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,8 @@ def _runs() -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
     scenario = SCENARIOS["heights"]
     for seed in range(RUNS):
         values = scenario.population.draw(DEVICES, np.random.default_rng(seed))
-        plan = Plan(scenario=scenario, values=values, engine="memory", connections=1, noise_seed=seed)
-        (done,) = asyncio.run(simulate(plan)).rounds
+        experiment = Experiment(scenario=scenario, values=values, engine="memory", connections=1, noise_seed=seed)
+        (done,) = asyncio.run(simulate(experiment)).rounds
         assert done.result["n"] == DEVICES
         found = score(scenario.task().domain, done.result, values, scenario.population.mean)
         yield dict(done.result), found.truth

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush_simulations.plan import Plan
-from hush_simulations.runner import simulate
-from hush_simulations.scenario import SCENARIOS
-from hush_simulations.score import Score, score
+from hush_simulations.engines.experiment import Experiment
+from hush_simulations.engines.live import simulate
+from hush_simulations.results.score import Score, score
+from hush_simulations.scenarios.scenario import SCENARIOS
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +31,10 @@ def _runs(name: str) -> Iterator[tuple[dict[str, Any], Score]]:
         rng = np.random.default_rng(seed)
         values = scenario.population.draw(DEVICES, rng)
         choices = rng.integers(0, len(task.offers), DEVICES).tolist() if task.offers else []
-        plan = Plan(scenario=scenario, values=values, choices=choices, engine="memory", connections=1, noise_seed=seed)
-        (done,) = asyncio.run(simulate(plan)).rounds
+        experiment = Experiment(
+            scenario=scenario, values=values, choices=choices, engine="memory", connections=1, noise_seed=seed
+        )
+        (done,) = asyncio.run(simulate(experiment)).rounds
         assert done.result["n"] == DEVICES
         yield dict(done.result), score(task.domain, done.result, values, scenario.population.mean)
 

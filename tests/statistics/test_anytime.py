@@ -9,13 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
-from hush_aggregator.estimate.binomial import beta_band
-from hush_aggregator.estimate.bounded import Group
-from hush_aggregator.estimate.bounded import estimate as bounded
-from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.span import Span
-from hush_aggregator.moments import moments
+from hush_aggregator.estimate.bounded_mean import Group
+from hush_aggregator.estimate.bounded_mean import estimate as bounded
+from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.intervals.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
+from hush_aggregator.estimate.numerics.binomial import beta_band
+from hush_aggregator.estimate.units import Units
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse, SubsetSelection
@@ -58,7 +58,7 @@ def test_the_laplace_band_of_an_estimate_is_that_band() -> None:
     asked = make_task({"id": "t", "epsilon": "2", "domain": {"kind": "number", "lower": -1e3, "upper": 1e3}})
     half = laplace_half_widths()
     for n in (200, 3000):
-        given = estimate(asked, moments(asked.randomizer, np.full((n, 1), GRID_STEPS // 2)), NOMINAL)
+        given = estimate(asked, fold(asked.randomizer, np.full((n, 1), GRID_STEPS // 2)), NOMINAL)
         low, high = given.intervals[ANYTIME]
         assert (high - low) / 2 == pytest.approx(1e3 * half[n - 1], rel=1e-4)
         assert given.methods[ANYTIME] == "reporters-laplace-mixture"
@@ -111,7 +111,7 @@ def test_the_band_for_the_population_is_ever_wrong_in_fewer_than_one_run_of_twen
     wrong = np.array([symmetric_mixture_deviation(rates, t * (noise + rates**2 / 80), NOMINAL) for t in TIMES])
     assert ever(errors > wrong) > 0.05  # planted wrong: a tenth of what the values may add
     asked = make_task({"id": "t", "epsilon": "8", "domain": {"kind": "number", "lower": -1e3, "upper": 1e3}})
-    given = estimate(asked, moments(asked.randomizer, np.full((STEPS, 1), GRID_STEPS // 2)), NOMINAL)
+    given = estimate(asked, fold(asked.randomizer, np.full((STEPS, 1), GRID_STEPS // 2)), NOMINAL)
     low, high = given.intervals[ANYTIME_POPULATION]
     assert (high - low) / 2 == pytest.approx(2e3 * half[-1] / STEPS, rel=1e-4)
     assert given.methods[ANYTIME_POPULATION] == "population-laplace-hoeffding-mixture"
@@ -147,7 +147,7 @@ def test_the_band_of_levels_is_ever_wrong_in_fewer_than_one_run_of_twenty(epsilo
     low = np.array([mixture_deviation(rates, t * below, NOMINAL) for t in range(1, STEPS + 1)])
     assert ever((errors > high) | (-errors > low)) <= 0.05
     counts = tuple(np.bincount(outputs[0], minlength=len(of.used)).tolist())
-    given = bounded([Group(of, counts)], Span(), NOMINAL)
+    given = bounded([Group(of, counts)], Units(), NOMINAL)
     mean = given.mean or 0
     ends = mean - high[-1] / STEPS - max(mean - 1, 0), mean + low[-1] / STEPS - min(mean, 0)
     assert given.intervals[ANYTIME] == pytest.approx((max(ends[0], 0), min(ends[1], 1)))
@@ -235,7 +235,7 @@ def test_reports_of_several_epsilons_add_their_exponents() -> None:
     narrow = [np.array([mixture_deviation(fastest * RATES, t * e, NOMINAL) for t in TIMES]) for e in dearest]
     assert ever((total > narrow[0]) | (-total > narrow[1])) > 0.3
     groups = [Group(channels[0], (500, 500)), Group(channels[1], (200,) * 5)]
-    given = bounded(groups, Span(Fraction(-9), Fraction(9)), NOMINAL)
+    given = bounded(groups, Units(Fraction(-9), Fraction(9)), NOMINAL)
     assert given.mean is not None
     assert given.intervals[ANYTIME][1] - given.mean == pytest.approx(18 * bands[1][1999] / 2000)
 

@@ -16,10 +16,10 @@ from audit_laws import LAWS, at_once, larger
 from scipy import stats
 
 from hush_common.task_file import make_task
-from hush_simulations.audit_subjects import NAMES, Subject, mechanism_subject, task_subjects
-from hush_simulations.audit_views import View, numeric, views_of_reports
-from hush_simulations.auditing import Measured, audit, audit_coded, default_samples, highest_bound
-from hush_simulations.noise import SeededRng
+from hush_simulations.auditing.bound import Measured, audit, audit_coded, default_samples, highest_bound
+from hush_simulations.auditing.subjects import NAMES, Subject, mechanism_subject, task_subjects
+from hush_simulations.auditing.views import View, numeric, views_of_reports
+from hush_simulations.engines.seeded_rng import SeededRng
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, bits
-from hush_aggregator.estimate.inversion import log_at_least
+from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, proportions
+from hush_aggregator.estimate.intervals.inversion import log_at_least
 from hush_aggregator.tally import Tally
 from hush_common.epsilon import log_ceiling
 from hush_common.mechanisms import RandomizedResponse
@@ -35,7 +35,7 @@ MECHANISMS = [RandomizedResponse.from_epsilon(epsilon) for epsilon in EPSILONS] 
 
 
 def of(mechanism: RandomizedResponse, n: int, ones: int, confidence: float = 0.95) -> Estimate:
-    return bits.estimate(mechanism, Tally(n, (ones,)), confidence)
+    return proportions.estimate(mechanism, Tally(n, (ones,)), confidence)
 
 
 def intervals(mechanism: RandomizedResponse, n: int, target: str) -> list[Interval]:
@@ -128,7 +128,7 @@ def test_bisection_finds_the_ends_of_the_set_of_accepted_numbers(
 ) -> None:
     for n, ones in ((size, count) for size in (1, 2, 3, 8) for count in range(size + 1)):
         among = accepted(mechanism, n, ones, Fraction((1 - confidence) / 2))
-        ends = bits._invert(mechanism.probability_of_one, n, np.array([ones]), [(1 - confidence) / 2])
+        ends = proportions._invert(mechanism.probability_of_one, n, np.array([ones]), [(1 - confidence) / 2])
         low, high = (float(end[0, 0]) for end in ends)
         if among:
             assert among == list(range(among[0], among[-1] + 1))
@@ -157,7 +157,7 @@ def test_where_no_number_is_accepted_the_interval_reaches_inwards_as_far_as_the_
 def test_no_honest_run_ends_in_an_interval_of_no_width() -> None:
     mechanism, n = RandomizedResponse.from_epsilon(Fraction(1)), 100
     law = law_of_ones(mechanism, n, 0)
-    _, high = bits._invert(mechanism.probability_of_one, n, np.arange(n + 1), [0.025])
+    _, high = proportions._invert(mechanism.probability_of_one, n, np.arange(n + 1), [0.025])
     assert float(law @ (high[0] == 0)) == pytest.approx(0.026, abs=5e-4), "what clipping alone would leave at (0, 0)"
     for k in range(n + 1):
         assert all(low < high for low, high in of(mechanism, n, k).intervals.values())
@@ -199,7 +199,7 @@ def test_nobody_with_the_trait_is_covered_by_the_exact_sum_at_every_confidence(
     for j in (0, 3, n // 2):
         law = law_of_ones(mechanism, n, j)
         likely = np.flatnonzero(law > 1e-12)
-        ends = bits._invert(mechanism.probability_of_one, n, likely, [(1 - confidence) / 2])
+        ends = proportions._invert(mechanism.probability_of_one, n, likely, [(1 - confidence) / 2])
         held = covered([(low, high) for low, high in zip(ends[0][0], ends[1][0], strict=True)], j / n)
         assert of(mechanism, n, int(likely[0])).methods[REPORTERS] == "binomial-inversion"
         assert float(law[likely] @ held) >= confidence - 1e-9

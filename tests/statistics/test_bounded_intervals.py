@@ -8,13 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import POPULATION
-from hush_aggregator.estimate.betting import betting_interval
-from hush_aggregator.estimate.bounded import Group
-from hush_aggregator.estimate.bounded import estimate as bounded
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.quantiles import student_quantile
-from hush_aggregator.estimate.score import score_interval
-from hush_aggregator.estimate.span import Span
+from hush_aggregator.estimate.bounded_mean import Group
+from hush_aggregator.estimate.bounded_mean import estimate as bounded
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.betting import betting_interval
+from hush_aggregator.estimate.intervals.score import score_interval
+from hush_aggregator.estimate.numerics.quantiles import student_quantile
+from hush_aggregator.estimate.units import Units
 from hush_common.mechanisms import Multilevel
 from hush_common.mechanisms.multilevel import best_levels
 
@@ -23,19 +23,19 @@ Array = NDArray[np.float64]
 NOMINAL = 0.95
 
 
-def channel(epsilon: str) -> Finite:
+def channel(epsilon: str) -> FiniteChannel:
     exact = Fraction(epsilon)
     return finite(Multilevel(exact, 1 << 20, best_levels(exact)))
 
 
-def some_counts(of: Finite, n: int, runs: int) -> NDArray[np.int64]:
+def some_counts(of: FiniteChannel, n: int, runs: int) -> NDArray[np.int64]:
     rng = np.random.default_rng(n)
     weights = rng.dirichlet(np.full(len(of.nodes), 0.3), size=runs)
     laws = weights @ of.p
     return np.array([rng.multinomial(n, law / law.sum()) for law in laws])
 
 
-def refused(of: Finite, counts: Array, mu: float, sign: int) -> bool:
+def refused(of: FiniteChannel, counts: Array, mu: float, sign: int) -> bool:
     """Whether the averaged wealth reaches 2/alpha, as the definition has it."""
     n, a = counts.sum(), of.a if sign > 0 else -of.a
     variances = np.geomspace(of.variances[0], of.second_moment, 5)
@@ -87,7 +87,7 @@ def test_the_score_interval_spans_the_means_that_their_distance_allows(epsilon: 
             )
 
 
-def least_variance(of: Finite, candidates: Array, *, noise_alone: bool) -> Array:
+def least_variance(of: FiniteChannel, candidates: Array, *, noise_alone: bool) -> Array:
     """Over all mixtures of two nodes with a given mean, by trying every pair."""
     second = of.noise if noise_alone else of.noise + of.nodes**2
     best = np.full(len(candidates), np.inf)
@@ -105,5 +105,5 @@ def test_the_switch_looks_at_public_parameters_alone() -> None:
     many = int(12 * of.reach**2 / of.variances[0]) + 1
     for counts in ((1, 0, 0, 0, 0), (0, 0, 1, 0, 0)):
         for n, method in ((many - 2, "betting"), (many, "student-score")):
-            given = bounded([Group(of, tuple(n * c for c in counts))], Span(), NOMINAL)
+            given = bounded([Group(of, tuple(n * c for c in counts))], Units(), NOMINAL)
             assert given.methods[POPULATION] == method

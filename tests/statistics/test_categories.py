@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, categories, estimate
-from hush_aggregator.estimate.bits import coins
 from hush_aggregator.estimate.categories import simplex
-from hush_aggregator.moments import moments
+from hush_aggregator.estimate.proportions import coins
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import Offers, SubsetSelection, perturb
@@ -38,7 +38,7 @@ def test_every_frequency_is_unbiased_and_they_sum_to_one(size: int) -> None:
     for truth in range(4):
         mean = np.zeros(4)
         for body in mechanism.outputs():
-            given = frequencies(asked, moments(mechanism, np.array([body])))
+            given = frequencies(asked, fold(mechanism, np.array([body])))
             assert sum(given) == pytest.approx(1)
             mean += float(mechanism.probability(body, truth)) * np.array(given)
         assert mean == pytest.approx(np.eye(4)[truth], abs=1e-12)
@@ -141,7 +141,7 @@ def test_categories_of_several_epsilons_are_pooled_and_stay_unbiased() -> None:
     total = np.zeros(5)
     for _ in range(60):
         bodies = [perturb(asked.randomizer, asked.domain.index("label 1"), rng, k % 2) for k in range(40)]
-        total += frequencies(asked, moments(asked.randomizer, np.array(bodies, dtype=np.int64)))
+        total += frequencies(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)))
     assert total.sum() / 60 == pytest.approx(1)
     assert total / 60 == pytest.approx([0, 1, 0, 0, 0], abs=6 * 0.5 / sqrt(60))
 

@@ -72,7 +72,7 @@ def methods_in(source: str, names: dict[str, str]) -> Iterator[str]:
 def test_every_method_of_the_code_and_of_the_documents_is_in_the_grid() -> None:
     names = {"REPORTERS": REPORTERS, "POPULATION": POPULATION}
     folder = Path(hush_aggregator.estimate.__file__).parent
-    known = {name for path in folder.glob("*.py") for name in methods_in(path.read_text(encoding="utf-8"), names)}
+    known = {name for path in folder.rglob("*.py") for name in methods_in(path.read_text(encoding="utf-8"), names)}
     documented = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", PAGE.read_text(encoding="utf-8")))
     assert len(known) > 12
     assert len(documented) > 20

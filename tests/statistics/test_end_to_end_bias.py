@@ -14,8 +14,8 @@ from covering.cells import law
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS, Estimate, estimate
-from hush_aggregator.estimate.finite import finite
-from hush_aggregator.moments import moments
+from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.fold import fold
 from hush_common.domain import CategoryDomain, NumberDomain
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector, perturb
 from hush_common.rng import Rng
@@ -83,14 +83,14 @@ def test_the_printed_mean_is_unbiased_at_eleven_values(seeded: Seeded, name: str
     task = make_task({"id": "t", "epsilon": epsilon, **CASES[name]})
     for place, value in enumerate(values(task)):
         bodies = drawn(task, value, REPORTS, seeded(place))
-        assert abs(deviation(estimate(task, moments(task.randomizer, bodies), 0.95), value)) < 4
+        assert abs(deviation(estimate(task, fold(task.randomizer, bodies), 0.95), value)) < 4
 
 
 def test_reports_clipped_to_the_bounds_are_caught(seeded: Seeded) -> None:
     task = make_task({"id": "t", "epsilon": "1", **CASES["laplace"]})
     assert isinstance(task.randomizer, Laplace)
     bodies = np.clip(drawn(task, -40.0, REPORTS, seeded(0)), 0, task.randomizer.steps)
-    assert abs(deviation(estimate(task, moments(task.randomizer, bodies), 0.95), -40.0)) > 4
+    assert abs(deviation(estimate(task, fold(task.randomizer, bodies), 0.95), -40.0)) > 4
 
 
 def decoded(task: Task, value: Any, bodies: NDArray[np.int64]) -> tuple[NDArray[np.float64], float, float]:  # noqa: ANN401 - whatever the domain holds

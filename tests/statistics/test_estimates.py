@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate, laplace
-from hush_aggregator.estimate.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
-from hush_aggregator.estimate.span import Span
-from hush_aggregator.moments import LADDER, moments
+from hush_aggregator.estimate.numerics.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
+from hush_aggregator.estimate.units import Units
+from hush_aggregator.fold import LADDER, fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Laplace
@@ -38,7 +38,7 @@ BIT_TASK = make_task({"id": "b", "epsilon": "1", "domain": {"kind": "bit"}})
 
 
 def tally(reports: list[int]) -> Tally:
-    return moments(task().randomizer, np.array(reports, dtype=np.int64).reshape(-1, 1))
+    return fold(task().randomizer, np.array(reports, dtype=np.int64).reshape(-1, 1))
 
 
 def ones(n: int) -> Tally:
@@ -116,9 +116,9 @@ def test_an_interval_at_a_bound_keeps_its_inner_arm(reports: list[int]) -> None:
 def test_it_contains_what_clipping_leaves_and_is_no_shorter_than_the_arm_inside(
     middle: Fraction, down: Fraction, up: Fraction
 ) -> None:
-    span = Span()
-    low, high = span.around(middle, middle - down, middle + up)
-    clipped = span.interval(middle - down, middle + up)
+    units = Units()
+    low, high = units.around(middle, middle - down, middle + up)
+    clipped = units.interval(middle - down, middle + up)
     assert 0 <= low <= clipped[0]
     assert clipped[1] <= high <= 1
     assert 0 <= middle <= 1 or high - low >= min(float(up if middle < 0 else down), 1) - 1e-12
@@ -272,7 +272,7 @@ def simulate(population: str, n: int, epsilon: str, bars: tuple[str, str] = (REP
     reports = indices + noise.astype(np.int64).reshape(RUNS, n)
     hits = np.zeros(2)
     for row, truth in zip(reports, indices.mean(axis=1), strict=True):
-        given = estimate(asked, moments(asked.randomizer, row.reshape(-1, 1)), 0.95)
+        given = estimate(asked, fold(asked.randomizer, row.reshape(-1, 1)), 0.95)
         for which, target in enumerate((truth, mean)):
             low, high = given.intervals[bars[which]]
             hits[which] += low - 1e-9 <= 120 + 100 * target / GRID_STEPS <= high + 1e-9
@@ -305,7 +305,7 @@ def test_the_mean_over_all_reports_is_the_value_at_the_ends_too(index: int, epsi
     mechanism = Laplace(Fraction(epsilon), 4)
     mean = sum(
         float(mechanism.probability((k,), index))
-        * (laplace.estimate([(mechanism, moments(mechanism, np.array([[k]])))], domain, 0.5).mean or 0)
+        * (laplace.estimate([(mechanism, fold(mechanism, np.array([[k]])))], domain, 0.5).mean or 0)
         for (k,) in mechanism.outputs()
     )
     assert mean == pytest.approx(-1 + index, abs=1e-12)

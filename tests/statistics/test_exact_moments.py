@@ -21,7 +21,7 @@ EPSILONS = [Fraction(text) for text in ("1/10", "1", "7/3", "4")]
 ROUNDING = Fraction(1, 10**70)
 
 
-def moments(mechanism: Mechanism, index: Input, decode: Decode) -> tuple[Fraction, Fraction]:
+def fold(mechanism: Mechanism, index: Input, decode: Decode) -> tuple[Fraction, Fraction]:
     """Mean and variance of a decoded report, within `ROUNDING`."""
     law = [(decode(body), Fraction(mechanism.probability(body, index, 90))) for body in mechanism.outputs()]
     mean = sum((v * p for v, p in law), Fraction(0))
@@ -40,14 +40,14 @@ def level(mechanism: Multilevel) -> Decode:
 def test_multilevel_is_unbiased_at_every_index(epsilon: Fraction, steps: int, levels: int) -> None:
     mechanism = Multilevel(epsilon, steps, levels)
     for index in range(steps + 1):
-        assert abs(moments(mechanism, index, level(mechanism))[0] - Fraction(index, steps)) < ROUNDING
+        assert abs(fold(mechanism, index, level(mechanism))[0] - Fraction(index, steps)) < ROUNDING
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("levels", [1, 2, 3, 6])
 def test_the_worst_variance_of_multilevel_is_the_largest_of_a_fine_grid(epsilon: Fraction, levels: int) -> None:
     mechanism = Multilevel(epsilon, 300, levels)
-    worst = float(max(moments(mechanism, index, level(mechanism))[1] for index in range(301)))
+    worst = float(max(fold(mechanism, index, level(mechanism))[1] for index in range(301)))
     assert worst <= mechanism.worst_variance * (1 + 1e-12)
     assert worst == pytest.approx(mechanism.worst_variance, rel=1e-4)
 
@@ -86,13 +86,13 @@ def position(mechanism: Channel) -> Decode:
 def test_a_shipped_table_is_unbiased_at_and_between_its_levels(epsilon: Fraction) -> None:
     mechanism = table_of(epsilon, 77)
     for index in range(78):
-        assert abs(moments(mechanism, index, position(mechanism))[0] - Fraction(index, 77)) < ROUNDING
+        assert abs(fold(mechanism, index, position(mechanism))[0] - Fraction(index, 77)) < ROUNDING
 
 
 @pytest.mark.parametrize("epsilon", TABLES)
 def test_the_worst_variance_of_a_table_counts_the_values_between_its_levels(epsilon: Fraction) -> None:
     mechanism = table_of(epsilon, 40 * (len(shipped_at(epsilon).weights) - 1))
-    variances = [float(moments(mechanism, index, position(mechanism))[1]) for index in range(mechanism.steps + 1)]
+    variances = [float(fold(mechanism, index, position(mechanism))[1]) for index in range(mechanism.steps + 1)]
     assert max(variances) <= mechanism.worst_variance * (1 + 1e-12)
     assert max(variances) == pytest.approx(mechanism.worst_variance, rel=1e-5)
     assert max(variances) > max(variances[::40])
@@ -121,7 +121,7 @@ def test_subset_selection_is_unbiased_for_every_category(epsilon: Fraction, cate
     mechanism = SubsetSelection(epsilon, categories, size)
     q, p = mechanism.support
     for truth, asked in product(range(categories), repeat=2):
-        mean, variance = moments(mechanism, truth, lambda body, c=asked: ((body[0] >> c & 1) - q) / (p - q))  # type: ignore[misc]
+        mean, variance = fold(mechanism, truth, lambda body, c=asked: ((body[0] >> c & 1) - q) / (p - q))  # type: ignore[misc]
         named = p if truth == asked else q
         assert abs(mean - (truth == asked)) < ROUNDING
         assert abs(variance - named * (1 - named) / (p - q) ** 2) < ROUNDING * (p - q) ** -2
@@ -154,7 +154,7 @@ def test_a_vector_is_unbiased_in_every_coordinate(coordinates: int, sampled: int
                 return Fraction(0)
             return mechanism.part.unit_value(Fraction(drawn[asked])) * coordinates / sampled
 
-        assert abs(moments(mechanism, index, share)[0] - Fraction(index[asked], 2)) < ROUNDING
+        assert abs(fold(mechanism, index, share)[0] - Fraction(index[asked], 2)) < ROUNDING
 
 
 def test_one_coordinate_is_drawn_unless_epsilon_is_large() -> None:
@@ -173,14 +173,14 @@ def test_randomized_response_has_its_textbook_mean_and_variance(epsilon: Fractio
     p0, p1 = mechanism.probability_of_one
     odds = Fraction(1 << 128, weight_of_lie(epsilon))
     for bit in (0, 1):
-        mean, variance = moments(mechanism, bit, lambda body: (body[0] - p0) / (p1 - p0))
+        mean, variance = fold(mechanism, bit, lambda body: (body[0] - p0) / (p1 - p0))
         assert abs(mean - bit) < ROUNDING
         assert abs(variance / (odds / (odds - 1) ** 2) - 1) < ROUNDING
 
 
 @pytest.mark.parametrize("index", [0, 1, 3])
 def test_laplace_is_unbiased_up_to_its_window(index: int) -> None:
-    mean, variance = moments(Laplace(Fraction(1), 3), index, lambda body: Fraction(body[0]))
+    mean, variance = fold(Laplace(Fraction(1), 3), index, lambda body: Fraction(body[0]))
     assert abs(mean - index) < Fraction(1, 10**15)
     assert float(variance) == pytest.approx(Laplace(Fraction(1), 3).variance, rel=1e-12)
 
@@ -193,7 +193,7 @@ def test_the_worst_variance_of_a_category_is_the_largest_of_its_table(epsilon: F
     mechanism = SubsetSelection(epsilon, 5, 2)
     q, p = mechanism.support
     variances = [
-        moments(mechanism, truth, lambda body: ((body[0] & 1) - q) / (p - q))[1]  # category 0, the truth or not
+        fold(mechanism, truth, lambda body: ((body[0] & 1) - q) / (p - q))[1]  # category 0, the truth or not
         for truth in (0, 1)
     ]
     assert mechanism.worst_variance == pytest.approx(float(max(variances)), rel=1e-12)
@@ -203,13 +203,13 @@ def test_the_worst_variance_of_a_category_is_the_largest_of_its_table(epsilon: F
 def test_the_worst_variance_of_a_bit_is_that_of_the_bit_that_varies_more(coins: tuple[str, str]) -> None:
     mechanism = RandomizedResponse.from_coins(Fraction(50), Fraction(coins[0]), Fraction(coins[1]))
     p0, p1 = mechanism.probability_of_one
-    variances = [moments(mechanism, bit, lambda body: (body[0] - p0) / (p1 - p0))[1] for bit in (0, 1)]
+    variances = [fold(mechanism, bit, lambda body: (body[0] - p0) / (p1 - p0))[1] for bit in (0, 1)]
     assert mechanism.worst_variance == pytest.approx(float(max(variances)), rel=1e-12)
 
 
 def test_the_worst_variance_of_laplace_noise_is_in_units_of_the_range() -> None:
     mechanism = Laplace(Fraction(1), 3)
-    variance = moments(mechanism, 1, lambda body: Fraction(body[0], 3))[1]
+    variance = fold(mechanism, 1, lambda body: Fraction(body[0], 3))[1]
     assert mechanism.worst_variance == pytest.approx(float(variance), rel=1e-12)
 
 
@@ -225,4 +225,4 @@ def test_the_worst_variance_of_a_vector_counts_the_reports_that_did_not_draw(coo
             else Fraction(0)
         )
 
-    assert mechanism.worst_variance == pytest.approx(float(moments(mechanism, (1,) * coordinates, error)[1]), rel=1e-12)
+    assert mechanism.worst_variance == pytest.approx(float(fold(mechanism, (1,) * coordinates, error)[1]), rel=1e-12)

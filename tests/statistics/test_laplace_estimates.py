@@ -19,9 +19,9 @@ from hush_aggregator.estimate import (
     estimate,
     laplace,
 )
-from hush_aggregator.estimate.guard import FAILED, NOT_FINITE
-from hush_aggregator.estimate.mixed import laplace_log_tail
-from hush_aggregator.moments import LADDER, moments
+from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
+from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
+from hush_aggregator.fold import LADDER, fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.task import Task
@@ -43,7 +43,7 @@ def reports(rows: Sequence[tuple[int, int, int]], task: Task) -> Tally:
         spread = value + (np.arange(count) % 3 - 1) * (M // 10)
         bodies.append(np.stack([np.full(count, offer), spread], axis=1).astype(np.int64))
     everything = np.concatenate(bodies)
-    return moments(task.randomizer, everything if len(rows) > 1 else everything[:, 1:])
+    return fold(task.randomizer, everything if len(rows) > 1 else everything[:, 1:])
 
 
 def half_widths(given: Estimate) -> dict[str, float]:

@@ -8,8 +8,8 @@ import pytest
 from scipy import integrate
 from tools.laplace_mixes import Mix, mixes, read, tail_and_density
 
-from hush_aggregator.estimate.guard import guarded
-from hush_aggregator.estimate.mixed import laplace_log_tail, mixed_laplace_quantile
+from hush_aggregator.estimate.numerics.guard import guarded
+from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail, mixed_laplace_quantile
 
 TABLE = read()
 SOME = TABLE[7::20]

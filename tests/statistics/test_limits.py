@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from hush_aggregator.estimate.beta import beta_logits, beta_quantile, expit
-from hush_aggregator.estimate.binomial import beta_band, clopper_pearson
-from hush_aggregator.estimate.bits import coins
-from hush_aggregator.estimate.inversion import fewest
+from hush_aggregator.estimate.intervals.inversion import fewest
+from hush_aggregator.estimate.numerics.binomial import beta_band, clopper_pearson
+from hush_aggregator.estimate.numerics.incomplete_beta import beta_logits, beta_quantile, expit
+from hush_aggregator.estimate.proportions import coins
 from hush_common.mechanisms import SubsetSelection
 
 Array = NDArray[np.float64]

@@ -11,15 +11,15 @@ from covering.cells import law
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.betting import betting_intervals
-from hush_aggregator.estimate.bounded import Group, ends
-from hush_aggregator.estimate.bounded import estimate as bounded
-from hush_aggregator.estimate.chernoff import chernoff
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.mixed import mixed_laplace_quantile
+from hush_aggregator.estimate.bounded_mean import Group, ends
+from hush_aggregator.estimate.bounded_mean import estimate as bounded
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.betting import betting_intervals
+from hush_aggregator.estimate.intervals.chernoff import chernoff
+from hush_aggregator.estimate.numerics.laplace_sums import mixed_laplace_quantile
 from hush_aggregator.estimate.sample import is_normal
-from hush_aggregator.estimate.span import Span
-from hush_aggregator.moments import moments
+from hush_aggregator.estimate.units import Units
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, perturb
 from hush_common.mechanisms.multilevel import best_levels
@@ -35,7 +35,7 @@ ALLOWED = 1e-9
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 
 
-def channel(epsilon: str, levels: int | None = None) -> Finite:
+def channel(epsilon: str, levels: int | None = None) -> FiniteChannel:
     exact = Fraction(epsilon)
     return finite(Multilevel(exact, 1 << 20, levels or best_levels(exact)))
 
@@ -57,13 +57,13 @@ VALUES: dict[str, Values] = {
 
 
 def intervals(
-    of: Finite, n: int, target: str, confidence: float = NOMINAL
+    of: FiniteChannel, n: int, target: str, confidence: float = NOMINAL
 ) -> dict[tuple[int, ...], tuple[float, float]]:
     """The interval for every table of counts of n reports."""
     outputs = len(of.used)
     every = (c for c in product(range(n + 1), repeat=outputs - 1) if sum(c) <= n)
     tables = [(*c, n - sum(c)) for c in every]
-    return {counts: bounded([Group(of, counts)], Span(), confidence).intervals[target] for counts in tables}
+    return {counts: bounded([Group(of, counts)], Units(), confidence).intervals[target] for counts in tables}
 
 
 def chance(counts: tuple[int, ...], probabilities: Array) -> float:
@@ -71,7 +71,7 @@ def chance(counts: tuple[int, ...], probabilities: Array) -> float:
     return float(factorial(sum(counts)) * prod(weights))
 
 
-def coverage(of: Finite, given: dict[tuple[int, ...], tuple[float, float]], values: Values) -> float:
+def coverage(of: FiniteChannel, given: dict[tuple[int, ...], tuple[float, float]], values: Values) -> float:
     """The exact probability that a random sample of the values gives an interval that holds their mean."""
     mixture = np.sum([weight * law(of, value) for value, weight in values], axis=0)
     mean = sum(weight * value for value, weight in values)
@@ -81,14 +81,14 @@ def coverage(of: Finite, given: dict[tuple[int, ...], tuple[float, float]], valu
 
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 100])
 @pytest.mark.parametrize("of", COINS)
-def test_two_levels_cover_the_population_whatever_the_values_are(of: Finite, n: int) -> None:
+def test_two_levels_cover_the_population_whatever_the_values_are(of: FiniteChannel, n: int) -> None:
     given = intervals(of, n, POPULATION)
     assert all(coverage(of, given, values) >= NOMINAL - ALLOWED for values in VALUES.values())
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 10])
 @pytest.mark.parametrize("of", [channel("2"), channel("4", 3)])
-def test_more_levels_cover_the_population_at_small_n(of: Finite, n: int) -> None:
+def test_more_levels_cover_the_population_at_small_n(of: FiniteChannel, n: int) -> None:
     given = intervals(of, n, POPULATION)
     assert all(coverage(of, given, values) >= NOMINAL - ALLOWED for values in VALUES.values())
 
@@ -102,7 +102,7 @@ def poisson_binomial(chances: Array) -> Array:
 
 @pytest.mark.parametrize("n", [1, 2, 5, 30])
 @pytest.mark.parametrize("of", COINS)
-def test_two_levels_cover_the_reporters_even_where_they_are_unequal(of: Finite, n: int) -> None:
+def test_two_levels_cover_the_reporters_even_where_they_are_unequal(of: FiniteChannel, n: int) -> None:
     given = intervals(of, n, REPORTERS)
     rng = np.random.default_rng(n)
     samples = [np.zeros(n), np.ones(n), np.r_[1.0, np.zeros(n - 1)], rng.random(n), rng.integers(0, 2, n).astype(float)]
@@ -112,7 +112,7 @@ def test_two_levels_cover_the_reporters_even_where_they_are_unequal(of: Finite, 
         assert float(ones @ np.array(covered)) >= NOMINAL - ALLOWED
 
 
-def draw(of: Finite, values: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw(of: FiniteChannel, values: Array, rng: np.random.Generator) -> NDArray[np.int64]:
     """Outputs for values of any shape: round at random to a node, then draw from its row."""
     cells = len(of.nodes) - 1
     node = np.floor(values * cells)
@@ -121,7 +121,7 @@ def draw(of: Finite, values: Array, rng: np.random.Generator) -> NDArray[np.int6
     return np.asarray((rng.random(values.shape)[..., None] > cumulative[node][..., :-1]).sum(axis=-1))
 
 
-def all_ends(of: Finite, counts: NDArray[np.int64], target: str) -> tuple[Array, Array]:
+def all_ends(of: FiniteChannel, counts: NDArray[np.int64], target: str) -> tuple[Array, Array]:
     """`ends` of every sample; where the rule takes betting, all at once (one of them as it is, to hold them equal)."""
     first = ends([Group(of, tuple(counts[0].tolist()))], NOMINAL, target)
     n, center = int(counts[0].sum()), counts @ of.a / counts[0].sum()
@@ -138,7 +138,7 @@ def all_ends(of: Finite, counts: NDArray[np.int64], target: str) -> tuple[Array,
     return low, high
 
 
-def simulated(of: Finite, values: Values, n: int, runs: int = 2000) -> tuple[float, float]:
+def simulated(of: FiniteChannel, values: Values, n: int, runs: int = 2000) -> tuple[float, float]:
     """Coverage of the reporters' and the population's mean in fixed-seed runs."""
     rng = np.random.default_rng([n, len(of.used)])
     points, weights = np.array(values).T
@@ -157,7 +157,7 @@ def simulated(of: Finite, values: Values, n: int, runs: int = 2000) -> tuple[flo
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 30, 300])
 @pytest.mark.parametrize("of", MANY)
-def test_more_levels_cover_both_targets_at_any_n(of: Finite, n: int) -> None:
+def test_more_levels_cover_both_targets_at_any_n(of: FiniteChannel, n: int) -> None:
     slack = 4 * sqrt(NOMINAL * (1 - NOMINAL) / 2000)
     for values in VALUES.values():
         assert min(simulated(of, values, n)) > 0.945 - slack
@@ -176,17 +176,17 @@ def test_a_t_interval_collapses_where_they_do_not() -> None:
 
 @pytest.mark.parametrize("of", [*COINS, *MANY])
 @pytest.mark.parametrize("n", [1, 2, 30, 100, 100_000])
-def test_equal_reports_give_bars_of_some_length(of: Finite, n: int) -> None:
+def test_equal_reports_give_bars_of_some_length(of: FiniteChannel, n: int) -> None:
     for place in range(len(of.used)):
         counts = [0] * len(of.used)
         counts[place] = n
-        given = bounded([Group(of, tuple(counts))], Span(Fraction(-5), Fraction(5)), NOMINAL)
+        given = bounded([Group(of, tuple(counts))], Units(Fraction(-5), Fraction(5)), NOMINAL)
         assert all(error > 0 for error in given.stderr.values())
         assert all(-5 <= low < high <= 5 for low, high in given.intervals.values())
 
 
 @pytest.mark.parametrize("of", [*COINS, *MANY])
-def test_exponents_and_variances_are_those_of_a_fine_grid(of: Finite) -> None:
+def test_exponents_and_variances_are_those_of_a_fine_grid(of: FiniteChannel) -> None:
     x = np.linspace(0, 1, 20_001)
     p = np.array([np.interp(x, of.nodes, of.p[:, y]) for y in range(of.p.shape[1])])
     variance = (of.a**2) @ p - x**2
@@ -241,7 +241,7 @@ def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
         index = rng.integers(0, 2, 12) * m
         scale = np.where(np.arange(12) < 9, m / 0.5, m / 2)
         bodies = np.stack([np.arange(12) >= 9, index + np.rint(rng.laplace(0, scale))], axis=1).astype(np.int64)
-        given = estimate(asked, moments(asked.randomizer, bodies), NOMINAL)
+        given = estimate(asked, fold(asked.randomizer, bodies), NOMINAL)
         hits[0] += abs((given.mean or 0) - index.mean() / m) <= exact  # at a bound the interval keeps its inner arm
         low, high = given.intervals[POPULATION]
         hits[1] += low <= 0.5 <= high
@@ -309,16 +309,16 @@ def test_the_monitor_finds_noise_that_is_missing() -> None:
     rng, m = np.random.default_rng(1), 1 << 20
     for scale, verdict in ((0.0, "too_little_noise"), (m, "ok"), (3 * m, "outliers")):
         bodies = np.rint(m / 2 + rng.laplace(0, scale, (2000, 1))).astype(np.int64)
-        assert estimate(number, moments(number.randomizer, bodies), NOMINAL).monitor == verdict
+        assert estimate(number, fold(number.randomizer, bodies), NOMINAL).monitor == verdict
 
 
 def test_the_winsorised_mean_moves_few_honest_reports_and_stops_one_liar() -> None:
     number = make_task({"id": "n", "epsilon": "1", "domain": NUMBER})
     m = 1 << 20
     bodies = np.rint(m / 2 + np.random.default_rng(2).laplace(0, m, (1000, 1))).astype(np.int64)
-    honest = estimate(number, moments(number.randomizer, bodies), NOMINAL).winsorised
+    honest = estimate(number, fold(number.randomizer, bodies), NOMINAL).winsorised
     bodies[0] = 40 * m
-    lied = estimate(number, moments(number.randomizer, bodies), NOMINAL)
+    lied = estimate(number, fold(number.randomizer, bodies), NOMINAL)
     assert honest is not None
     assert lied.winsorised is not None
     assert honest["threshold"] == pytest.approx(7.0)
@@ -332,7 +332,7 @@ def test_silence_widens_the_bounds_to_what_it_may_hide(kind: str) -> None:
     fields: dict[str, Any] = {"id": "t", "epsilon": "1", "domain": NUMBER if kind == "number" else {"kind": "bit"}}
     asked, known = make_task(fields), make_task({**fields, "enrolled": 400})
     bodies = np.tile([0, 1], 50).reshape(-1, 1).astype(np.int64)
-    tally = moments(asked.randomizer, bodies)
+    tally = fold(asked.randomizer, bodies)
     low, high = estimate(asked, tally, NOMINAL).intervals[REPORTERS]
     assert estimate(asked, tally, NOMINAL).manski is None
     assert estimate(known, tally, NOMINAL).manski == pytest.approx((low / 4, high / 4 + 3 / 4))
@@ -345,7 +345,7 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
     parts = [{"name": "x", "lower": 0.0, "upper": 10.0, "unit": "m"}, {"name": "y", "lower": -1.0, "upper": 1.0}]
     asked = make_task({"id": "v", "epsilon": "1", "domain": {"kind": "vector", "coordinates": parts}})
     given = estimate(asked, Tally(5, (2, 3, 0, 0)), NOMINAL)
-    alone = bounded([Group(channel("1"), (2, 3))], Span(Fraction(0), Fraction(10)), NOMINAL)
+    alone = bounded([Group(channel("1"), (2, 3))], Units(Fraction(0), Fraction(10)), NOMINAL)
     x, y = given.coordinates
     assert (x["name"], x["unit"], x["n"], x["mean"]) == ("x", "m", 5, pytest.approx(alone.mean))
     assert x["intervals"][POPULATION] == pytest.approx(alone.intervals[POPULATION], abs=1e-4)
@@ -363,7 +363,7 @@ def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None
             covered += 1
             continue
         counts = tuple(np.bincount(draw(of, x[drawn], rng), minlength=2).tolist())
-        low, high = bounded([Group(of, counts)], Span(), NOMINAL, sampled=True).intervals[REPORTERS]
+        low, high = bounded([Group(of, counts)], Units(), NOMINAL, sampled=True).intervals[REPORTERS]
         covered += bool(low <= x.mean() <= high)
     assert covered / runs > NOMINAL - 4 * sqrt(0.0475 / runs)
 
@@ -371,7 +371,7 @@ def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None
 @pytest.mark.slow
 def test_many_reports_cover_both_targets_by_the_score_interval() -> None:
     of = channel("2")
-    assert bounded([Group(of, (200, 200, 200))], Span(), NOMINAL).methods[POPULATION] == "student-score"
+    assert bounded([Group(of, (200, 200, 200))], Units(), NOMINAL).methods[POPULATION] == "student-score"
     for name in ("all at the lower bound", "half at each bound", "a tenth at the upper bound"):
         assert min(simulated(of, VALUES[name], 600)) > 0.945 - 4 * sqrt(0.0475 / 2000)
 
@@ -401,7 +401,7 @@ def test_the_ends_of_epsilon_and_confidence_give_finite_bars_in_order(
     index, rng = asked.domain.index(value), SystemRng()
     for n in (1, 2, 300):
         bodies = [perturb(asked.randomizer, index, rng, k % len(epsilons)) for k in range(n)]
-        given = estimate(asked, moments(asked.randomizer, np.array(bodies, dtype=np.int64)), confidence)
+        given = estimate(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)), confidence)
         results = given.categories or given.coordinates or [{"stderr": given.stderr, "intervals": given.intervals}]
         for fact in results:
             assert all(np.isfinite(error) and error > 0 for error in fact["stderr"].values())

@@ -9,12 +9,12 @@ from math import ceil
 import pytest
 from planned import POPULATIONS, fewest_kept, half_widths, kept, levels
 
-from hush_aggregator.estimate.quantiles import normal_quantile
+from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import Task
-from hush_simulations.planner import TARGETS, Target, people_for
-from hush_simulations.planner_lines import Line, offered
-from hush_simulations.planner_worst import worst_shares
+from hush_simulations.planning.costs import MechanismCost, offered
+from hush_simulations.planning.precision import TARGETS, Target, people_for
+from hush_simulations.planning.worst_case import worst_shares
 
 SEED = 11
 DOMAINS: dict[str, Domain] = {
@@ -27,14 +27,14 @@ DOMAINS: dict[str, Domain] = {
 }
 
 
-def line_of(name: str, epsilon: str) -> tuple[Line, Task]:
+def line_of(name: str, epsilon: str) -> tuple[MechanismCost, Task]:
     line = offered(DOMAINS[name])[name](Fraction(epsilon))
     assert line is not None
     assert line.task is not None
     return line, line.task
 
 
-def planned(line: Line, target: Target, error: float, confidence: float) -> int:
+def planned(line: MechanismCost, target: Target, error: float, confidence: float) -> int:
     people = people_for(line, target, error, confidence)
     assert people is not None
     return people

@@ -8,12 +8,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_aggregator.estimate import ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, bits, estimate
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.guard import guarded
+from hush_aggregator.estimate import ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate, proportions
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.score import enough
+from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.pooled import pooled_coins
-from hush_aggregator.estimate.score import enough
-from hush_aggregator.estimate.tilted import tilted_limits
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse, SubsetSelection
 from hush_common.mechanisms.subset_selection import best_size
@@ -25,16 +25,16 @@ RUNS = 20_000
 ALLOWED = 1e-9
 
 
-def coin(epsilon: float) -> Finite:
+def coin(epsilon: float) -> FiniteChannel:
     return finite(RandomizedResponse.from_epsilon(Fraction(str(epsilon))))
 
 
-def category(epsilon: float, k: int) -> Finite:
+def category(epsilon: float, k: int) -> FiniteChannel:
     exact = Fraction(str(epsilon))
     return finite(SubsetSelection(exact, k, best_size(exact, k)))
 
 
-def drawn(of: Finite, n: int, share: float | None, j: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def drawn(of: FiniteChannel, n: int, share: float | None, j: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Reported yes of n people: of j who have the trait, or each has it with probability `share`."""
     (q, p) = of.p[:, 1]
     if share is not None:
@@ -43,7 +43,7 @@ def drawn(of: Finite, n: int, share: float | None, j: int, rng: np.random.Genera
 
 
 def coverage(
-    channels: list[Finite], sizes: list[int], truth: list[int], confidence: float
+    channels: list[FiniteChannel], sizes: list[int], truth: list[int], confidence: float
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Share of runs in which the interval holds its target; `truth` has the trait in each group."""
     rng = np.random.default_rng([*sizes, *truth])
@@ -149,7 +149,7 @@ def test_a_random_subset_of_those_enrolled_covers_their_mean(
         having = round(share * enrolled)
         j = rng.hypergeometric(having, enrolled - having, n, RUNS)
         counts, which = np.unique(rng.binomial(j, p) + rng.binomial(n - j, q), return_inverse=True)
-        given = bits.coins(mechanism.probability_of_one, n, counts.tolist(), [confidence], enrolled=enrolled)
+        given = proportions.coins(mechanism.probability_of_one, n, counts.tolist(), [confidence], enrolled=enrolled)
         ends = np.array([one[ENROLLED] for one in given.intervals[0]])[which]
         held = (ends[:, 0] <= having / enrolled + ALLOWED) & (ends[:, 1] >= having / enrolled - ALLOWED)
         assert held.mean() >= confidence - 4 * sqrt(confidence * (1 - confidence) / RUNS)
@@ -186,7 +186,7 @@ def test_a_category_that_nobody_has_gets_its_own_error_and_no_wider_bar_above_te
     q, p = (float(one) for one in support)
     upper = []
     for n in (10_000, 10_001):
-        given = bits.coins(support, n, [round(n * q)] * 20, [0.95])
+        given = proportions.coins(support, n, [round(n * q)] * 20, [0.95])
         upper.append(given.intervals[0][0][REPORTERS][1])
         true = sqrt(q * (1 - q) / n) / (p - q)
         assert given.stderr_plug_in[0][REPORTERS] == pytest.approx(true, rel=0.02)

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import interpolate, stats
 
-from hush_aggregator.estimate import sampling
-from hush_aggregator.estimate.mixed import laplace_log_tail, mixed_laplace_quantile
-from hush_aggregator.estimate.sampling import finite_spread, hoeffding, is_many, noise_and_sampling
+from hush_aggregator.estimate.intervals import sampling
+from hush_aggregator.estimate.intervals.sampling import finite_spread, hoeffding, is_many, noise_and_sampling
+from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail, mixed_laplace_quantile
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
 

@@ -9,8 +9,8 @@ import pytest
 from silence import Tree
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.honesty import replacement_bias
-from hush_aggregator.moments import moments
+from hush_aggregator.estimate.diagnostics import replacement_bias
+from hush_aggregator.fold import fold
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Multilevel, RandomizedResponse, SubsetSelection
 from hush_common.task_file import make_task
@@ -73,10 +73,10 @@ def test_a_label_that_is_missing_counts_as_an_equal_part_of_each() -> None:
 
 def test_results_carry_it_for_the_mean_the_frequencies_and_each_coordinate() -> None:
     number = make_task({"id": "n", "epsilon": "1", "domain": {"kind": "number", "lower": 120, "upper": 220}})
-    assert estimate(number, moments(number.randomizer, np.array([[7]])), 0.9).replacement_bias == {"1%": 0.5}
+    assert estimate(number, fold(number.randomizer, np.array([[7]])), 0.9).replacement_bias == {"1%": 0.5}
     parts = [{"name": name, "lower": 0, "upper": upper} for name, upper in (("x", 1), ("y", 10))]
     vector = make_task({"id": "v", "epsilon": "1", "domain": {"kind": "vector", "coordinates": parts}})
-    found = estimate(vector, moments(vector.randomizer, np.array([[1, 0]])), 0.9)
+    found = estimate(vector, fold(vector.randomizer, np.array([[1, 0]])), 0.9)
     assert [fact.get("replacement_bias") for fact in found.coordinates] == [None, {"1%": pytest.approx(0.05)}]
     assert found.replacement_bias == {}
     huge = VectorDomain((Coordinate(-8e307, 8e307, name="x"),)).coordinates[0]

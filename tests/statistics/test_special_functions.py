@@ -6,7 +6,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from hush_aggregator.estimate.beta import beta_logits, beta_quantile, deviance, expit, log1p_exp, log_gamma, stirling
+from hush_aggregator.estimate.numerics.incomplete_beta import (
+    beta_logits,
+    beta_quantile,
+    deviance,
+    expit,
+    log1p_exp,
+    log_gamma,
+    stirling,
+)
 
 SHAPES = (0.5, 1.0, 2.0, 7.0, 40.0, 1500.0)
 TAILS = (0.5, 0.3, 0.01, 1e-9, 1e-60)

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
-from hush_aggregator.estimate.betting import betting_interval
-from hush_aggregator.estimate.bounded import Group
-from hush_aggregator.estimate.bounded import estimate as bounded
-from hush_aggregator.estimate.chernoff import band
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.honesty import finite_monitors, manski, variance_monitor, worst_case_bias
-from hush_aggregator.estimate.score import enough, score_interval
-from hush_aggregator.estimate.span import Span
-from hush_aggregator.estimate.tilted import tilted_limits
+from hush_aggregator.estimate.bounded_mean import Group
+from hush_aggregator.estimate.bounded_mean import estimate as bounded
+from hush_aggregator.estimate.diagnostics import finite_monitors, manski, variance_monitor, worst_case_bias
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
+from hush_aggregator.estimate.intervals.betting import betting_interval
+from hush_aggregator.estimate.intervals.chernoff import band
+from hush_aggregator.estimate.intervals.score import enough, score_interval
+from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
 from hush_common.mechanisms.multilevel import best_levels
@@ -34,16 +34,16 @@ from hush_common.task_file import make_task
 Array = NDArray[np.float64]
 
 
-def levels(epsilon: str, count: int | None = None) -> Finite:
+def levels(epsilon: str, count: int | None = None) -> FiniteChannel:
     exact = Fraction(epsilon)
     return finite(Multilevel(exact, 1 << 20, count or best_levels(exact)))
 
 
-def coin(epsilon: str) -> Finite:
+def coin(epsilon: str) -> FiniteChannel:
     return finite(RandomizedResponse.from_epsilon(Fraction(epsilon)))
 
 
-def lopsided() -> Finite:
+def lopsided() -> FiniteChannel:
     """A channel whose noise is not the same on both sides, nor at its nodes."""
     rows = ((3, 2, 1), (1, 2, 1), (1, 1, 4))
     law = [[Fraction(w, sum(row)) for w in row] for row in rows]
@@ -54,7 +54,7 @@ def lopsided() -> Finite:
     x = (half * (c * h - b * i) + (b * f - c * e)) / det
     y = (half * (a * i - c * g) + (c * d - a * f)) / det
     z = (half * (b * g - a * h) + (a * e - b * d)) / det
-    return Finite((x, y, z), tuple(tuple(row) for row in law))
+    return FiniteChannel((x, y, z), tuple(tuple(row) for row in law))
 
 
 CHANNELS = {
@@ -63,14 +63,14 @@ CHANNELS = {
     "three levels": levels("1.5", 2),
     "many": levels("6"),
     "lopsided": lopsided(),
-    "some never": Finite(  # an output that one end never gives, and one that nobody does
+    "some never": FiniteChannel(  # an output that one end never gives, and one that nobody does
         tuple(Fraction(a, 2) for a in (3, -1, 1, 9)),
         tuple(tuple(Fraction(w, 2) for w in row) for row in ((0, 1, 1, 0), (1, 0, 1, 0))),
     ),
 }
 
 
-def laws(of: Finite, points: int) -> tuple[Array, Array, Array]:
+def laws(of: FiniteChannel, points: int) -> tuple[Array, Array, Array]:
     """Values, the law of the output at each, and the positions of the outputs: by interpolation between the rows."""
     x = np.linspace(0, 1, points)
     rows = np.array([[float(p) for p in row] for row in of.rows])
@@ -80,7 +80,7 @@ def laws(of: Finite, points: int) -> tuple[Array, Array, Array]:
 
 
 @pytest.mark.parametrize("of", CHANNELS.values(), ids=CHANNELS)
-def test_the_variances_of_a_channel_are_those_of_its_laws(of: Finite) -> None:
+def test_the_variances_of_a_channel_are_those_of_its_laws(of: FiniteChannel) -> None:
     x, law, a = laws(of, 40 * len(of.rows) * 7 + 1)
     assert law @ a == pytest.approx(x, abs=1e-12)
     variance = law @ a**2 - x**2
@@ -94,7 +94,7 @@ def test_the_variances_of_a_channel_are_those_of_its_laws(of: Finite) -> None:
 
 
 @pytest.mark.parametrize("of", CHANNELS.values(), ids=CHANNELS)
-def test_the_noise_exponent_is_the_largest_over_the_values(of: Finite) -> None:
+def test_the_noise_exponent_is_the_largest_over_the_values(of: FiniteChannel) -> None:
     x, law, a = laws(of, 4001)
     for rate in (0.01, 0.5, 2.0, -0.01, -0.5, -2.0, 8 / of.reach):
         slow = (np.log(law @ np.exp(rate * a)) - rate * x).max()
@@ -149,7 +149,7 @@ GROUPS = (
     [Group(coin("1"), (4, 6)), Group(coin("2"), (7, 1))],
     [Group(CHANNELS["three levels"], (300, 500, 400)), Group(coin("2"), (900, 900)), Group(coin("3"), (0, 0))],
 )
-SPAN = Span(Fraction(-10), Fraction(30))
+SPAN = Units(Fraction(-10), Fraction(30))
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -194,7 +194,7 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     assert (ANYTIME_POPULATION in given.methods) == (not sampled)
 
 
-def true_variances(of: Finite) -> tuple[float, float]:
+def true_variances(of: FiniteChannel) -> tuple[float, float]:
     """By calculus: on each cell the variance is a parabola with second derivative -2."""
     a = np.array([float(x) for x in of.positions])
     rows = np.array([[float(p) for p in row] for row in of.rows])
@@ -209,13 +209,13 @@ def true_variances(of: Finite) -> tuple[float, float]:
     return float(ends.min()), float(most)
 
 
-def true_second_moment(of: Finite) -> float:
+def true_second_moment(of: FiniteChannel) -> float:
     return max(
         float(sum(p * (a - Fraction(1, 2)) ** 2 for p, a in zip(row, of.positions, strict=True))) for row in of.rows
     )
 
 
-def reach(of: Finite) -> float:
+def reach(of: FiniteChannel) -> float:
     return max(abs(float(a) - x) for a in of.positions for x in (0, 1))
 
 
@@ -250,7 +250,7 @@ def test_the_score_interval_ends_where_the_distance_is_too_large(name: str, samp
         assert given == pytest.approx(tuple(ends), abs=1e-9)
 
 
-def floors(of: Finite, sampling: float) -> list[tuple[float, float, float, float]]:
+def floors(of: FiniteChannel, sampling: float) -> list[tuple[float, float, float, float]]:
     """Of each pair of nodes the chord below which no mixture of the two lies: from, to, height and slope."""
     a = np.array([float(x) for x in of.positions])
     rows = np.array([[float(p) for p in row] for row in of.rows])

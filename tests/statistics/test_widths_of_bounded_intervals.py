@@ -12,16 +12,16 @@ from scipy import optimize, stats
 from hush_aggregator.admission import admit
 from hush_aggregator.decode import Block, Decoded
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, categories, estimate
-from hush_aggregator.estimate.anytime import RATES
-from hush_aggregator.estimate.betting import betting_interval
-from hush_aggregator.estimate.bounded import Group, ends
-from hush_aggregator.estimate.bounded import estimate as bounded
-from hush_aggregator.estimate.chernoff import band, chernoff
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.guard import guarded
-from hush_aggregator.estimate.honesty import OK, OUTLIERS, TOO_LITTLE_NOISE, variance_monitor
-from hush_aggregator.estimate.score import enough
-from hush_aggregator.estimate.span import Span
+from hush_aggregator.estimate.bounded_mean import Group, ends
+from hush_aggregator.estimate.bounded_mean import estimate as bounded
+from hush_aggregator.estimate.diagnostics import OK, OUTLIERS, TOO_LITTLE_NOISE, variance_monitor
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.anytime import RATES
+from hush_aggregator.estimate.intervals.betting import betting_interval
+from hush_aggregator.estimate.intervals.chernoff import band, chernoff
+from hush_aggregator.estimate.intervals.score import enough
+from hush_aggregator.estimate.numerics.guard import guarded
+from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
@@ -34,11 +34,11 @@ def multilevel(epsilon: str) -> Multilevel:
     return Multilevel(exact, 1 << 20, best_levels(exact))
 
 
-def channel(epsilon: str) -> Finite:
+def channel(epsilon: str) -> FiniteChannel:
     return finite(multilevel(epsilon))
 
 
-def exponent(of: Finite, rate: float) -> float:
+def exponent(of: FiniteChannel, rate: float) -> float:
     """G by a fine grid of values."""
     x = np.linspace(0, 1, 4001)
     p = np.array([np.interp(x, of.nodes, column) for column in of.p.T])
@@ -79,7 +79,7 @@ def test_a_band_ends_where_an_independent_root_is(n: int, sampling: bool) -> Non
 def test_the_reporters_get_what_two_intervals_of_half_the_error_have_in_common() -> None:
     of, n = channel("2"), 30
     counts = tuple(np.rint(n * of.p[len(of.nodes) // 2]).astype(int).tolist())
-    n, given = sum(counts), bounded([Group(of, counts)], Span(), 0.95)
+    n, given = sum(counts), bounded([Group(of, counts)], Units(), 0.95)
     center = given.mean or 0.0
     betting, (above, below) = betting_interval([(of, counts)], 0.975), chernoff(((of, n),), 0.975)
     assert given.methods[REPORTERS] == "chernoff-betting"
@@ -93,7 +93,7 @@ def test_the_reporters_get_what_two_intervals_of_half_the_error_have_in_common()
 
 def test_the_switch_to_a_normal_law_knows_the_confidence() -> None:
     of = channel("2")
-    methods = [bounded([Group(of, (100, 100, 100))], Span(), one).methods[POPULATION] for one in (0.5, 0.95, 0.999)]
+    methods = [bounded([Group(of, (100, 100, 100))], Units(), one).methods[POPULATION] for one in (0.5, 0.95, 0.999)]
     assert methods == ["student-score", "student-score", "betting"]
     assert [enough(one) for one in (0.5, 0.95)] == pytest.approx([12, 12], rel=1e-4)
     assert enough(0.999) == pytest.approx(12 * (3.29053 / 1.96) ** 6, rel=1e-5)
@@ -102,7 +102,7 @@ def test_the_switch_to_a_normal_law_knows_the_confidence() -> None:
 def test_the_score_interval_of_one_report_more_than_enough_is_capped_for_the_reporters() -> None:
     of, n = channel("2"), 4000
     half = tuple(np.rint(n * (of.p[0] + of.p[-1]) / 2).astype(int).tolist())
-    given = bounded([Group(of, half)], Span(), 0.95)
+    given = bounded([Group(of, half)], Units(), 0.95)
     assert given.methods == {
         REPORTERS: "student-score-capped",
         POPULATION: "student-score",
@@ -120,7 +120,7 @@ def test_the_score_interval_of_one_report_more_than_enough_is_capped_for_the_rep
 def test_two_outputs_of_many_nodes_are_mapped_by_the_last_one() -> None:
     third = Fraction(1, 3)
     rows = ((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 2), Fraction(1, 2)), (Fraction(1, 4), Fraction(3, 4)))
-    of = Finite((Fraction(-1, 2), Fraction(3, 2)), rows)
+    of = FiniteChannel((Fraction(-1, 2), Fraction(3, 2)), rows)
     low, high = ends([Group(of, (200, 100))], 0.95, POPULATION)
     exact = stats.binomtest(100, 300).proportion_ci(0.95, "exact")
     assert (low, high) == pytest.approx((2 * exact.low - 0.5, 2 * exact.high - 0.5), abs=1e-9)

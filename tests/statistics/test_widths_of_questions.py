@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, bits, estimate, vectors
-from hush_aggregator.estimate.betting import betting_interval, betting_intervals
-from hush_aggregator.estimate.bounded import Group
-from hush_aggregator.estimate.bounded import estimate as bounded
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.guard import underflow
-from hush_aggregator.estimate.honesty import finite_monitors
+from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, estimate, proportions, vectors
+from hush_aggregator.estimate.bounded_mean import Group
+from hush_aggregator.estimate.bounded_mean import estimate as bounded
+from hush_aggregator.estimate.diagnostics import finite_monitors
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.betting import betting_interval, betting_intervals
+from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
+from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.numerics.guard import underflow
 from hush_aggregator.estimate.pooled import pooled_coins
-from hush_aggregator.estimate.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
-from hush_aggregator.estimate.span import Span
-from hush_aggregator.estimate.tilted import tilted_limits
-from hush_aggregator.moments import moments
+from hush_aggregator.estimate.units import Units
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, Vector
@@ -30,7 +30,7 @@ LOPSIDED = RandomizedResponse.from_coins(Fraction(2), Fraction(1, 2), Fraction(3
 OPTIMAL = RandomizedResponse.from_epsilon(Fraction(2))
 
 
-def chances(of: Finite) -> tuple[float, float]:
+def chances(of: FiniteChannel) -> tuple[float, float]:
     """Of a reported yes, where it is false and where it is true."""
     return float(of.rows[0][1]), float(of.rows[1][1])
 
@@ -81,7 +81,7 @@ def test_errors_of_a_bit_are_those_of_its_reports(mechanism: RandomizedResponse,
     n, asked = 200, 300
     q, p = chances(finite(mechanism))
     w, left = 1 / (p - q), (asked - n) / (asked - 1) / n
-    given = bits.estimate(mechanism, Tally(n, (ones,)), 0.95, enrolled=asked)
+    given = proportions.estimate(mechanism, Tally(n, (ones,)), 0.95, enrolled=asked)
     mean, share = (ones / n - q) * w, min(max(ones / n, q), p)
     noise, people = max(q * (1 - q), p * (1 - p)) * w**2 / n, share * (1 - share) * w**2 / n
     assert given.mean == pytest.approx(mean, abs=1e-12)
@@ -155,7 +155,7 @@ def test_the_limits_of_unequal_coins_are_a_report_away_from_the_count(n: int, k:
     mean = (k / n - q) / (p - q)
     outside = mean - min(max(mean, 0), 1)
     expected = max(ends[0] - max(outside, 0), 0), min(ends[1] - min(outside, 0), 1)
-    given = bounded([Group(of, (n - k, k))], Span(), confidence)
+    given = bounded([Group(of, (n - k, k))], Units(), confidence)
     assert given.intervals[REPORTERS] == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
@@ -189,7 +189,7 @@ def test_the_estimate_of_a_number_is_in_its_units(epsilon: list[str] | None) -> 
     wide = make_task(document | {"domain": {"kind": "number", "lower": -20.0, "upper": 60.0}})
     of = unit.randomizer.parts if isinstance(unit.randomizer, Offers) else (unit.randomizer,)
     bodies = [(*((place,) if epsilon else ()), i % 2) for place in range(len(of)) for i in range(60)]
-    tally = moments(unit.randomizer, np.array(bodies, dtype=np.int64))
+    tally = fold(unit.randomizer, np.array(bodies, dtype=np.int64))
     given, expected = estimate(wide, tally, 0.9), estimate(unit, tally, 0.9)
     assert given.mean is not None
     assert expected.mean is not None

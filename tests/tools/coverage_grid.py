@@ -64,7 +64,7 @@ CASES: dict[str, Case] = {
 
 def code() -> str:
     """A fingerprint of the estimators and of this grid."""
-    sources = [*Path(hush_aggregator.estimate.__file__).parent.glob("*.py"), *(TESTS / "covering").glob("*.py")]
+    sources = [*Path(hush_aggregator.estimate.__file__).parent.rglob("*.py"), *(TESTS / "covering").glob("*.py")]
     deciding = sorted(path for path in sources if path.name != "document.py")
     return sha256(b"".join(path.read_bytes() for path in deciding)).hexdigest()[:16]
 

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from planned import POPULATIONS, half_widths, kept, levels
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
-from hush_simulations.planner import TARGETS, people_for
-from hush_simulations.planner_lines import Line, offered
-from hush_simulations.planner_worst import worst_shares
+from hush_simulations.planning.costs import MechanismCost, offered
+from hush_simulations.planning.precision import TARGETS, people_for
+from hush_simulations.planning.worst_case import worst_shares
 
 __all__: list[str] = []
 
@@ -32,7 +32,7 @@ _DOMAINS: tuple[Domain, ...] = (
 )
 
 
-def cases() -> Iterator[tuple[str, Line, float, float]]:
+def cases() -> Iterator[tuple[str, MechanismCost, float, float]]:
     """Name, line, error and confidence of each plan."""
     for epsilon in ("1", "2", "4", "8"):
         for confidence, error in ((0.95, 0.05), (0.95, 0.1), (0.9, 0.05), (0.99, 0.05), (0.999, 0.05), (0.95, 0.02)):

@@ -13,13 +13,13 @@ it.
 from dataclasses import replace
 from typing import cast
 
-from hush_aggregator.estimate import bounded, categories, laplace, pooled, vectors
-from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.guard import guarded
-from hush_aggregator.estimate.honesty import manski, replacement_bias
+from hush_aggregator.estimate import bounded_mean, categories, laplace, pooled, vectors
+from hush_aggregator.estimate.diagnostics import manski, replacement_bias
+from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
-from hush_aggregator.estimate.span import Span
-from hush_aggregator.moments import check, split
+from hush_aggregator.estimate.units import Units
+from hush_aggregator.fold import check, split
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
@@ -82,9 +82,9 @@ def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
             return laplace.estimate(cast("list[laplace.Part]", parts), domain, confidence, enrolled)
         case RandomizedResponse(), _:
             return pooled.estimate(cast("list[pooled.Part]", parts), confidence, enrolled=enrolled)
-    span = Span.of(domain) if isinstance(domain, NumberDomain) else Span()
-    groups = [bounded.Group(finite(part), share.moments) for part, share in parts]
-    return bounded.estimate(groups, span, confidence, enrolled=enrolled)
+    units = Units.of(domain) if isinstance(domain, NumberDomain) else Units()
+    groups = [bounded_mean.Group(finite(part), share.moments) for part, share in parts]
+    return bounded_mean.estimate(groups, units, confidence, enrolled=enrolled)
 
 
 def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:

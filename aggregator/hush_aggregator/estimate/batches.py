@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.estimate.batch import Batch
-from hush_aggregator.estimate.betting import Reports, betting_limits
-from hush_aggregator.estimate.binomial import clopper_pearson_shares
-from hush_aggregator.estimate.chernoff import Sizes, bands, chernoffs
-from hush_aggregator.estimate.quantiles import student_quantiles
+from hush_aggregator.estimate.intervals.betting import Reports, betting_limits
+from hush_aggregator.estimate.intervals.chernoff import Sizes, bands, chernoffs
+from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
+from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 
 __all__ = ["Batches"]
 

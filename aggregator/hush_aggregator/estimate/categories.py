@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from hush_aggregator.estimate.bits import Coins, coins
-from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.honesty import finite_monitors, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.diagnostics import finite_monitors, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.pooled import pooled_coins
+from hush_aggregator.estimate.proportions import Coins, coins
 from hush_aggregator.estimate.result import Estimate
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import SubsetSelection

@@ -41,7 +41,7 @@ Honest noise loses at most e^(-t·h)/(2·sinh h) steps by it.
 
 Half a step is added to every half-width, for the values were rounded to the grid: at m = 2^20 a millionth of the
 range. Then the interval is clipped to the domain, where all targets lie, so that no coverage is lost; around an
-estimate outside the domain it keeps the length of its inner arm (`Span.around`).
+estimate outside the domain it keeps the length of its inner arm (`Units.around`).
 """
 
 from collections.abc import Callable, Sequence
@@ -53,15 +53,15 @@ from typing import Any
 
 import numpy as np
 
-from hush_aggregator.estimate.anytime import RATES, symmetric_mixture_deviation
-from hush_aggregator.estimate.guard import attempt
-from hush_aggregator.estimate.honesty import variance_monitor, worst_case_bias, worst_verdict
-from hush_aggregator.estimate.mixed import Scales, mixed_laplace_quantile
-from hush_aggregator.estimate.quantiles import student_quantile
+from hush_aggregator.estimate.diagnostics import variance_monitor, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.intervals.anytime import RATES, symmetric_mixture_deviation
+from hush_aggregator.estimate.intervals.sampling import HOEFFDING, finite_spread, is_many, noise_and_sampling
+from hush_aggregator.estimate.numerics.guard import attempt
+from hush_aggregator.estimate.numerics.laplace_sums import Scales, mixed_laplace_quantile
+from hush_aggregator.estimate.numerics.quantiles import student_quantile
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
-from hush_aggregator.estimate.sampling import HOEFFDING, finite_spread, is_many, noise_and_sampling
-from hush_aggregator.estimate.span import Span
-from hush_aggregator.moments import rung, threshold
+from hush_aggregator.estimate.units import Units
+from hush_aggregator.fold import rung, threshold
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text
@@ -120,7 +120,7 @@ def estimate(parts: Sequence[Part], domain: NumberDomain, confidence: float, enr
     """
     several = len(parts) > 1
     parts = [part for part in parts if part[1].n]
-    n, steps, span = sum(tally.n for _, tally in parts), parts[0][0].steps, Span.of(domain)
+    n, steps, units = sum(tally.n for _, tally in parts), parts[0][0].steps, Units.of(domain)
     plain = _Mean(parts, [Fraction(tally.n, n) for _, tally in parts])
     people = _Mean(parts, _pooling_weights(parts)) if several else plain
     many = is_many([(mechanism, tally.n) for mechanism, tally in parts], confidence)
@@ -140,18 +140,18 @@ def estimate(parts: Sequence[Part], domain: NumberDomain, confidence: float, enr
         makers[ENROLLED] = (plain, lambda: _enrolled(plain, enrolled, confidence, many=many))
     result = Estimate(
         n=n,
-        mean=span.value(plain.center / steps),
-        stderr={target: span.length(Fraction(sqrt(variance)) / steps) for target, variance in spreads.items()},
-        worst_case_bias={lies: span.length(share) for lies, share in worst_case_bias(n, reach).items()},
+        mean=units.value(plain.center / steps),
+        stderr={target: units.length(Fraction(sqrt(variance)) / steps) for target, variance in spreads.items()},
+        worst_case_bias={lies: units.length(share) for lies, share in worst_case_bias(n, reach).items()},
         monitor=_monitor(parts),
-        winsorised=_winsorised(parts, span),
-        pooled=_about(people, span) if several else None,
+        winsorised=_winsorised(parts, units),
+        pooled=_about(people, units) if several else None,
     )
     for target, (mean, make) in makers.items():
         made = attempt(result.failures, target, make, lambda made: made[0])
         if made is not None:
             ends = ((mean.center - Fraction(made[0])) / steps, (mean.center + Fraction(made[0])) / steps)
-            result.intervals[target] = span.around(mean.center / steps, *ends)
+            result.intervals[target] = units.around(mean.center / steps, *ends)
             result.methods[target] = made[1]
     return result
 
@@ -162,10 +162,10 @@ def _pooling_weights(parts: Sequence[Part]) -> list[Fraction]:
     return [weight / sum(weights) for weight in weights]  # exactly 1 in sum: else the mean is biased
 
 
-def _about(pooled: _Mean, span: Span) -> dict[str, Any]:
+def _about(pooled: _Mean, units: Units) -> dict[str, Any]:
     named = zip(pooled.weights, pooled.parts, strict=True)
     return {
-        "mean": span.value(pooled.center / pooled.parts[0][0].steps),
+        "mean": units.value(pooled.center / pooled.parts[0][0].steps),
         "weights": {decimal_text(mechanism.epsilon): float(weight) for weight, (mechanism, _) in named},
         "assumes": "the choice of an epsilon is unrelated to the value",
     }
@@ -238,7 +238,7 @@ def _monitor(parts: Sequence[Part]) -> str | None:
     )
 
 
-def _winsorised(parts: Sequence[Part], span: Span) -> dict[str, float]:
+def _winsorised(parts: Sequence[Part], units: Units) -> dict[str, float]:
     """The mean with reports moved to at most ln n noise scales beyond the grid; how many; what honest noise loses."""
     n, steps = sum(tally.n for _, tally in parts), parts[0][0].steps
     step = rung(n)
@@ -250,8 +250,8 @@ def _winsorised(parts: Sequence[Part], span: Span) -> dict[str, float]:
         loss += tally.n / n * exp(-beyond * h) / (2 * sinh(h))
         reach = max(reach, beyond)
     return {
-        "mean": span.value(Fraction(total, n * steps)),
+        "mean": units.value(Fraction(total, n * steps)),
         "touched": touched,
-        "threshold": span.length(Fraction(reach, steps)),
-        "bias_bound": span.length(Fraction(loss) / steps),
+        "threshold": units.length(Fraction(reach, steps)),
+        "bias_bound": units.length(Fraction(loss) / steps),
     }

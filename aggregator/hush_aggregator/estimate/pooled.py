@@ -20,18 +20,18 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import bits
+from hush_aggregator.estimate import proportions
 from hush_aggregator.estimate.batch import Batch
-from hush_aggregator.estimate.bits import Coins, each, sampling_variance
-from hush_aggregator.estimate.chernoff import Sizes, bands
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.guard import attempt
-from hush_aggregator.estimate.honesty import finite_monitor, worst_case_bias, worst_verdict
-from hush_aggregator.estimate.quantiles import student_quantile
+from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals.chernoff import Sizes, bands
+from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.numerics.guard import attempt
+from hush_aggregator.estimate.numerics.quantiles import student_quantile
+from hush_aggregator.estimate.proportions import Coins, each, sampling_variance
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.sample import is_normal
-from hush_aggregator.estimate.span import around
-from hush_aggregator.estimate.tilted import tilted_limits
+from hush_aggregator.estimate.units import around
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse
 
@@ -41,7 +41,7 @@ Part: TypeAlias = tuple[RandomizedResponse, Tally]
 
 _Array: TypeAlias = NDArray[np.float64]
 _Ends: TypeAlias = tuple[_Array, _Array]
-_Parts: TypeAlias = Sequence[tuple[Finite, int, Sequence[int]]]
+_Parts: TypeAlias = Sequence[tuple[FiniteChannel, int, Sequence[int]]]
 _Maker: TypeAlias = tuple[str, Callable[[], _Ends]]
 
 
@@ -50,7 +50,7 @@ def estimate(parts: Sequence[Part], confidence: float, *, enrolled: int | None =
     parts = [part for part in parts if part[1].n]
     if len(parts) == 1:
         ((mechanism, tally),) = parts
-        return bits.estimate(mechanism, tally, confidence, enrolled=enrolled)
+        return proportions.estimate(mechanism, tally, confidence, enrolled=enrolled)
     groups = [(finite(mechanism), tally.n, tally.moments[0]) for mechanism, tally in parts]
     found = pooled_coins([(channel, n, [ones]) for channel, n, ones in groups], [confidence], enrolled=enrolled)
     n = sum(size for _, size, _ in groups)

@@ -8,10 +8,10 @@ from operator import mul
 
 import numpy as np
 
-from hush_aggregator.estimate.betting import Reports
-from hush_aggregator.estimate.chernoff import Sizes
-from hush_aggregator.estimate.finite import Finite
-from hush_aggregator.estimate.score import enough
+from hush_aggregator.estimate.finite_channel import FiniteChannel
+from hush_aggregator.estimate.intervals.betting import Reports
+from hush_aggregator.estimate.intervals.chernoff import Sizes
+from hush_aggregator.estimate.intervals.score import enough
 
 __all__ = ["Group", "Sample", "is_normal"]
 
@@ -28,7 +28,7 @@ def is_normal(sizes: Sizes, confidence: float) -> bool:
 class Group:
     """The reports of one channel: how often each output came."""
 
-    channel: Finite
+    channel: FiniteChannel
     counts: tuple[int, ...]
 
     @cached_property

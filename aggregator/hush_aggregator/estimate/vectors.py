@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hush_aggregator.estimate.batches import Batches
-from hush_aggregator.estimate.bounded import around, intervals
-from hush_aggregator.estimate.finite import finite
-from hush_aggregator.estimate.honesty import manski, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.bounded_mean import around, intervals
+from hush_aggregator.estimate.diagnostics import manski, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.result import REPORTERS, Estimate
 from hush_aggregator.estimate.sample import Group, Sample
-from hush_aggregator.estimate.span import Span
+from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Vector
@@ -40,26 +40,26 @@ def estimate(
     batches, pending = Batches(), []
     for place, coordinate in enumerate(domain.coordinates):
         groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
-        sample, span = Sample(tuple(group for group in groups if group.n)), Span.of(coordinate)
+        sample, units = Sample(tuple(group for group in groups if group.n)), Units.of(coordinate)
         made = [
-            intervals(sample, span, one, batches, sampled=sampled, enrolled=asked)
+            intervals(sample, units, one, batches, sampled=sampled, enrolled=asked)
             for one in (confidence, joint)
             if sample.groups
         ]
-        pending.append((coordinate, sample, span, made))
+        pending.append((coordinate, sample, units, made))
     facts: list[dict[str, Any]] = []
     monitors: list[str | None] = []
-    for coordinate, sample, span, made in pending:
+    for coordinate, sample, units, made in pending:
         fact: dict[str, Any] = {"name": coordinate.name} | ({"unit": coordinate.unit} if coordinate.unit else {})
         facts.append(fact | {"n": sample.n})
         if not made:
             continue
         alone, jointly = (make() for make in made)
-        one = around(sample, span, alone, sampled=sampled, enrolled=asked)
+        one = around(sample, units, alone, sampled=sampled, enrolled=asked)
         failures = one.failures | {f"joint_{name}": why for name, why in jointly[2].items()}
         facts[-1] |= _figures(one) | {"joint_intervals": jointly[0], "joint_methods": jointly[1]}
         facts[-1] |= {"failures": failures} if failures else {}
-        facts[-1]["worst_case_bias"] = worst_case_bias(sample.n, span.length(reach), of=n)
+        facts[-1]["worst_case_bias"] = worst_case_bias(sample.n, units.length(reach), of=n)
         monitors.append(one.monitor)
         if enrolled is not None and REPORTERS in one.intervals:
             facts[-1]["manski"] = manski(n, enrolled, one.intervals[REPORTERS], coordinate.lower, coordinate.upper)

@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from hush_aggregator.moments import moments
+from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
 from hush_aggregator.store.schema import damaged, make_private, prepare, seal
 from hush_aggregator.tally import Tally
@@ -211,7 +211,7 @@ def _insert(run: sqlite3.Connection, reports: Accepted) -> int:
     )
     if not new.any():
         return 0
-    folded = _tally(run, digest, round_).merge(moments(reports.task.randomizer, reports.bodies[new]))
+    folded = _tally(run, digest, round_).merge(fold(reports.task.randomizer, reports.bodies[new]))
     row = (digest, round_, folded.n, json.dumps(folded.moments))
     run.execute(_SET_TALLY, (*row, seal(*row)))
     return int(new.sum())

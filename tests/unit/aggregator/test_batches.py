@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import POPULATION, betting, estimate
+from hush_aggregator.estimate import POPULATION, estimate
 from hush_aggregator.estimate.batch import Batch
-from hush_aggregator.estimate.betting import betting_limits
-from hush_aggregator.estimate.binomial import clopper_pearson_shares
-from hush_aggregator.estimate.chernoff import _GRID, bands, chernoffs
-from hush_aggregator.estimate.finite import Finite, finite
-from hush_aggregator.estimate.quantiles import student_quantiles
+from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.intervals import betting
+from hush_aggregator.estimate.intervals.betting import betting_limits
+from hush_aggregator.estimate.intervals.chernoff import _GRID, bands, chernoffs
+from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
+from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 from hush_aggregator.tally import Tally
 from hush_common.task_file import make_task
 
@@ -23,17 +24,19 @@ NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 CONFIDENCES = (0.5, 0.95, 0.999)
 
 
-def channel(epsilon: str, mechanism: str) -> Finite:
+def channel(epsilon: str, mechanism: str) -> FiniteChannel:
     made: Any = make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER, "mechanism": mechanism}).randomizer
     return finite(made)
 
 
 LEVELS, TABLE = channel("4", "multilevel"), channel("3", "auto")
-SKEWED = Finite(LEVELS.positions, LEVELS.rows[:1] + LEVELS.rows[2:])  # two nodes are left out: not its own mirror image
+SKEWED = FiniteChannel(
+    LEVELS.positions, LEVELS.rows[:1] + LEVELS.rows[2:]
+)  # two nodes are left out: not its own mirror image
 SIZES = (((LEVELS, 7),), ((TABLE, 900),), ((LEVELS, 40), (TABLE, 3)), ((SKEWED, 25),))
 
 
-def reports(sizes: tuple[tuple[Finite, int], ...]) -> tuple[tuple[Finite, tuple[int, ...]], ...]:
+def reports(sizes: tuple[tuple[FiniteChannel, int], ...]) -> tuple[tuple[FiniteChannel, tuple[int, ...]], ...]:
     rng = np.random.default_rng(3)
     return tuple(
         (of, tuple(rng.multinomial(n, np.full(len(of.positions), 1 / len(of.positions))).tolist())) for of, n in sizes
@@ -58,7 +61,7 @@ def test_many_questions_are_answered_as_each_alone() -> None:
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_chernoffs_bound_is_the_least_over_the_whole_grid(sizes: tuple[tuple[Finite, int], ...]) -> None:
+def test_chernoffs_bound_is_the_least_over_the_whole_grid(sizes: tuple[tuple[FiniteChannel, int], ...]) -> None:
     n = sum(size for _, size in sizes)
     for confidence in (*CONFIDENCES, 1 - 1e-9):
         needed = np.log(2 / (1 - confidence)) / n
@@ -77,7 +80,7 @@ def test_only_a_channel_that_is_its_own_mirror_image_is_symmetric() -> None:
     assert LEVELS.symmetric
     assert TABLE.symmetric
     assert not SKEWED.symmetric
-    assert Finite(LEVELS.positions, LEVELS.rows).symmetric
+    assert FiniteChannel(LEVELS.positions, LEVELS.rows).symmetric
 
 
 def test_the_first_answer_brings_those_of_all_that_were_asked() -> None:

@@ -18,7 +18,7 @@ import pytest
 from hush_aggregator import estimating, processes
 from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.estimating import Failure, attempted
-from hush_aggregator.moments import moments
+from hush_aggregator.fold import fold
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
@@ -32,7 +32,7 @@ COLOURS = make_task(
 
 
 def tally(task: Task, *bodies: int) -> Tally:
-    return moments(task.randomizer, np.array(bodies).reshape(-1, 1))
+    return fold(task.randomizer, np.array(bodies).reshape(-1, 1))
 
 
 COUNTED = tally(HEIGHTS, 1 << 19, 1 << 20)
@@ -94,7 +94,7 @@ def test_a_tally_that_the_task_cannot_have_given_is_a_failure() -> None:
     found = attempted(HEIGHTS, Tally(3, (1,)), 0.95)
     assert isinstance(found, Failure)
     assert found.reason == "failed"
-    assert found.cause.startswith("ValueError in moments.py, line ")
+    assert found.cause.startswith("ValueError in fold.py, line ")
 
 
 def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Planted) -> None:

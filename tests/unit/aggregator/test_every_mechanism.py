@@ -12,8 +12,8 @@ from hush_aggregator.admission import admit
 from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
-from hush_aggregator.meaning import expected_error, meaning, text
-from hush_aggregator.moments import moments
+from hush_aggregator.explain_task import expected_error, meaning, text
+from hush_aggregator.fold import fold
 from hush_aggregator.release import document, encode
 from hush_aggregator.store import SqliteStore
 from hush_common.codec import encode_frame, encode_json
@@ -72,7 +72,7 @@ def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, store
     store.commit(admitted.accepted[:1], {})
     store.commit(admitted.accepted, {})
     tally = store.tally(asked.digest, 0)
-    assert tally == moments(asked.randomizer, np.array(bodies, dtype=np.int64))
+    assert tally == fold(asked.randomizer, np.array(bodies, dtype=np.int64))
     given = estimate(asked, tally, 0.95)
     result = document(asked, 0, given, {}, confidence=0.95, updated_at=NOW)
     assert (given.n, result["n"]) == (30, 30)

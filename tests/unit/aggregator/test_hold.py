@@ -8,7 +8,7 @@ import pytest
 from virtual_time import VirtualLoop
 
 from hush_aggregator.bus import Delivery
-from hush_aggregator.hold import Hold
+from hush_aggregator.pending import PendingReports
 
 LATER = Delivery("hush/v1/reports/later/d", b"")
 NOW = Delivery("hush/v1/reports/known/d", b"")
@@ -23,7 +23,7 @@ def run() -> Iterator[Callable[[Callable[[], Awaitable[None]]], None]]:
 
 def test_an_unknown_task_is_waited_for_and_a_known_one_is_not(run: Callable[..., None]) -> None:
     async def story() -> None:
-        hold = Hold(1)
+        hold = PendingReports(1)
         assert hold.until is None
         assert hold.sift([LATER, NOW], KNOWN, extend=False) == [NOW]
         assert hold.until == pytest.approx(1, abs=1e-3)
@@ -38,7 +38,7 @@ def test_an_unknown_task_is_waited_for_and_a_known_one_is_not(run: Callable[...,
 
 def test_a_new_task_extends_the_wait_by_as_much_again(run: Callable[..., None]) -> None:
     async def story() -> None:
-        hold = Hold(1)
+        hold = PendingReports(1)
         await asyncio.sleep(0.9)
         assert hold.sift([LATER], KNOWN, extend=True) == []
         await asyncio.sleep(0.9)
@@ -51,7 +51,7 @@ def test_a_new_task_extends_the_wait_by_as_much_again(run: Callable[..., None]) 
 
 def test_whoever_publishes_tasks_for_ever_cannot_extend_it_for_ever(run: Callable[..., None]) -> None:
     async def story() -> None:
-        hold, turns = Hold(1), 0
+        hold, turns = PendingReports(1), 0
         judged: list[Delivery] = []
         while not judged and turns < 40:
             await asyncio.sleep(0.5)
@@ -65,7 +65,7 @@ def test_whoever_publishes_tasks_for_ever_cannot_extend_it_for_ever(run: Callabl
 
 def test_without_patience_nothing_is_held(run: Callable[..., None]) -> None:
     async def story() -> None:
-        hold = Hold(0)
+        hold = PendingReports(0)
         await asyncio.sleep(0)
         assert hold.sift([LATER], KNOWN, extend=True) == [LATER]
 

@@ -12,9 +12,9 @@ import pytest
 from fake_bus import FakeBus
 from typer.testing import CliRunner
 
+from hush_aggregator.commands.task import app
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
-from hush_aggregator.task_cli import app
 from hush_common.codec import encode_frame
 from hush_common.errors import TaskError
 from hush_common.report import Report

@@ -148,7 +148,7 @@ async def test_a_full_window_of_unknown_tasks_does_not_stop_reports_of_known_one
 async def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted_all_the_same(
     store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.hold._LIMIT", 10)
+    monkeypatch.setattr("hush_aggregator.pending._LIMIT", 10)
     bus = FakeBus(retained_after=0.1)
     bus.retained["hush/v1/tasks/heights"] = HEIGHTS.payload
     bus.send(TOPIC, *frames(100))

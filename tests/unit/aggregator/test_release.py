@@ -6,7 +6,7 @@ import pytest
 
 import hush_aggregator
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.moments import moments
+from hush_aggregator.fold import fold
 from hush_aggregator.release import document, encode
 from hush_common.refusal import Refusal
 from hush_common.task_file import make_task
@@ -22,7 +22,7 @@ def test_a_result_says_everything_that_is_known() -> None:
     result = document(
         HEIGHTS,
         0,
-        estimate(HEIGHTS, moments(HEIGHTS.randomizer, np.full((4, 1), 1 << 19)), 0.9),
+        estimate(HEIGHTS, fold(HEIGHTS.randomizer, np.full((4, 1), 1 << 19)), 0.9),
         {Refusal.DUPLICATE: 3},
         confidence=0.9,
         updated_at=NOON,
@@ -55,7 +55,7 @@ def test_what_failed_is_named_and_nothing_is_said_where_nothing_did() -> None:
 
 def result_of(document_of: dict[str, object], bodies: list[tuple[int, ...]]) -> dict[str, object]:
     asked = make_task({"id": "t", "epsilon": "1", **document_of})
-    given = estimate(asked, moments(asked.randomizer, np.array(bodies, dtype=np.int64)), 0.95)
+    given = estimate(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)), 0.95)
     result = document(asked, 0, given, {}, confidence=0.95, updated_at=NOON)
     assert json.loads(encode(result)) == result
     assert None not in result.values()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.moments import LADDER, check, columns, moments, rung, split, threshold
+from hush_aggregator.fold import LADDER, check, columns, fold, rung, split, threshold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, SubsetSelection, perturb
 from hush_common.rng import SystemRng
@@ -56,8 +56,8 @@ def reports(asked: Task, value: object, count: int) -> NDArray[np.int64]:
 LAPLACE = TASKS["laplace"][0].randomizer
 
 
-def fold(reported: list[int]) -> Tally:
-    return moments(LAPLACE, np.array(reported, dtype=np.int64).reshape(-1, 1))
+def tally_of(reported: list[int]) -> Tally:
+    return fold(LAPLACE, np.array(reported, dtype=np.int64).reshape(-1, 1))
 
 
 @given(REPORTED)
@@ -68,13 +68,13 @@ def test_sums_are_exact_at_the_ends_of_64_bits(reported: list[int]) -> None:
         reach = threshold(LAPLACE, step)
         moved = [min(max(k, -reach), LAPLACE.steps + reach) for k in reported]
         expected += [sum(moved), sum(a != b for a, b in zip(moved, reported, strict=True))]
-    assert fold(reported) == (Tally(len(reported), tuple(expected)) if reported else Tally())
+    assert tally_of(reported) == (Tally(len(reported), tuple(expected)) if reported else Tally())
 
 
 @given(st.lists(REPORTED, min_size=3, max_size=3))
 def test_three_shards_in_every_order_merge_to_the_same_tally(shards: list[list[int]]) -> None:
-    together = fold([k for shard in shards for k in shard])
-    for first, second, third in permutations(map(fold, shards)):
+    together = tally_of([k for shard in shards for k in shard])
+    for first, second, third in permutations(map(tally_of, shards)):
         assert first.merge(second).merge(third) == first.merge(second.merge(third)) == together
 
 
@@ -82,8 +82,8 @@ def test_three_shards_in_every_order_merge_to_the_same_tally(shards: list[list[i
 def test_three_shards_of_any_mechanism_give_one_tally_and_one_estimate(name: str) -> None:
     asked, value = TASKS[name]
     bodies = reports(asked, value, 60)
-    shards = [moments(asked.randomizer, part) for part in (bodies[:7], bodies[7:40], bodies[40:])]
-    together = moments(asked.randomizer, bodies)
+    shards = [fold(asked.randomizer, part) for part in (bodies[:7], bodies[7:40], bodies[40:])]
+    together = fold(asked.randomizer, bodies)
     assert len(together.moments) == columns(asked.randomizer)
     check(asked.randomizer, together)
     expected = estimate(asked, together, 0.9)
@@ -101,24 +101,24 @@ def test_counts_are_those_of_a_plain_loop() -> None:
     for body in bodies.tolist():
         for c in range(40):
             named[c] += body[c // 32] >> c % 32 & 1
-    assert moments(asked.randomizer, bodies).moments == tuple(named)
+    assert fold(asked.randomizer, bodies).moments == tuple(named)
     asked, value = TASKS["vector"]
     bodies = reports(asked, value, 50)
     cells = {(c, z): 0 for c in range(3) for z in range(2)}
     for a, x, b, y in bodies.tolist():
         cells[a, x] += 1
         cells[b, y] += 1
-    assert moments(asked.randomizer, bodies).moments == tuple(cells.values())
+    assert fold(asked.randomizer, bodies).moments == tuple(cells.values())
 
 
 def test_each_offer_has_its_own_tally() -> None:
     asked, value = TASKS["multilevel, two epsilons"]
     assert isinstance(asked.randomizer, Offers)
     bodies = reports(asked, value, 21)
-    parts = split(asked.randomizer, moments(asked.randomizer, bodies))
+    parts = split(asked.randomizer, fold(asked.randomizer, bodies))
     assert [part.n for part in parts] == [11, 10]
     for offer, (part, mechanism) in enumerate(zip(parts, asked.randomizer.parts, strict=True)):
-        assert part == moments(mechanism, bodies[bodies[:, 0] == offer, 1:])
+        assert part == fold(mechanism, bodies[bodies[:, 0] == offer, 1:])
     assert split(asked.randomizer, Tally()) == [Tally(), Tally()]
 
 
@@ -131,7 +131,7 @@ def test_an_empty_tally_is_neutral_and_one_of_another_task_is_refused() -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_no_other_tally_is_estimated(name: str) -> None:
     asked, value = TASKS[name]
-    right = moments(asked.randomizer, reports(asked, value, 5))
+    right = fold(asked.randomizer, reports(asked, value, 5))
     for wrong in (
         Tally(5, right.moments[:-1]),
         Tally(5, (*right.moments, 0)),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hush_aggregator.meaning import alternatives, expected_error, meaning, text, warning
-from hush_aggregator.task_cli import app
+from hush_aggregator.commands.task import app
+from hush_aggregator.explain_task import alternatives, expected_error, meaning, text, warning
 from hush_common.epsilon import posterior
 from hush_common.errors import TaskError
 from hush_common.task_file import make_task
@@ -100,7 +100,7 @@ def test_a_wrong_file_is_an_error_of_its_own(tmp_path: Path) -> None:
 
 def test_check_does_not_load_numpy_or_mqtt(tmp_path: Path) -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from hush_aggregator.task_cli import app\n"
+        "import sys; from typer.testing import CliRunner; from hush_aggregator.commands.task import app\n"
         f"assert CliRunner().invoke(app, ['check', {file_of(tmp_path, HEIGHTS)!r}]).exit_code == 0\n"
         "print(sorted({'numpy', 'aiomqtt', 'sqlite3'} & sys.modules.keys()))"
     )

@@ -125,7 +125,7 @@ def watched(source: Source, directory: Path) -> dict[str, object]:
         loop.run_until_complete(asyncio.sleep(300))
         loop.close()
     sizes = [(topic, len(payload)) for topic, payload in broker.attempts]
-    return seen | {"moments": moments, "sizes": sizes, "log": lines.lines}
+    return seen | {"fold": moments, "sizes": sizes, "log": lines.lines}
 
 
 def rows(directory: Path) -> list[object]:
@@ -149,7 +149,7 @@ def the_same_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path: Path) -> None:
     seen = {source.__name__: watched(source, tmp_path / source.__name__) for source in SOURCES}
     first = seen["at_once"]
-    assert first["moments"] == [SECONDS + DELAY / 1000]
+    assert first["fold"] == [SECONDS + DELAY / 1000]
     assert first["early"] != first["state"], "nothing is stored before the time of the source is over"
     for name, one in seen.items():
         assert one == first, name

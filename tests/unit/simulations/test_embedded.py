@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import pytest
 
-from hush_aggregator.intake import MqttBus, Session
+from hush_aggregator.mqtt import MqttBus, Session
 from hush_client.transport import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
-from hush_simulations.embedded import embedded_broker
+from hush_simulations.brokers.embedded import embedded_broker
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x"
 DISCONNECT = b"\xe0\x00"

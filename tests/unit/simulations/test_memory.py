@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from hush_aggregator.intake import Bus, Session
+from hush_aggregator.mqtt import Bus, Session
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_common.errors import BrokerError
 from hush_common.task_file import make_task
-from hush_simulations.memory import MemoryBroker, matches
+from hush_simulations.brokers.memory import MemoryBroker, matches
 
 TASK = make_task({"id": "survey", "epsilon": "1", "domain": {"kind": "bit"}})
 

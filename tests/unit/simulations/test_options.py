@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from hush_common.errors import HushError, OptionError, TaskError
-from hush_simulations import brokers
-from hush_simulations.brokers import mosquitto_broker, parse_broker
-from hush_simulations.keep import prepare
-from hush_simulations.options import (
+from hush_simulations.brokers import choice
+from hush_simulations.brokers.choice import mosquitto_broker, parse_broker
+from hush_simulations.commands.options import (
     parse_confidence,
     parse_connections,
     parse_count,
@@ -18,11 +17,12 @@ from hush_simulations.options import (
     parse_rounds,
     parse_seed,
 )
-from hush_simulations.plan import Plan
-from hush_simulations.population import Observed
-from hush_simulations.request import Request, plan_of
-from hush_simulations.scenario import SCENARIOS
-from hush_simulations.scenario_file import find_scenario, read_scenario
+from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.files import prepare
+from hush_simulations.engines.experiment import Experiment
+from hush_simulations.scenarios.population import Observed
+from hush_simulations.scenarios.scenario import SCENARIOS
+from hush_simulations.scenarios.scenario_file import find_scenario, read_scenario
 
 SCENARIO = """
 clients = 30
@@ -48,7 +48,7 @@ def request(**options: Any) -> Request:  # noqa: ANN401 - any option
 
 def complaint(**options: Any) -> str:  # noqa: ANN401 - any option
     with pytest.raises(HushError) as caught:
-        plan_of(request(**options))
+        experiment_of(request(**options))
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -99,29 +99,29 @@ def test_a_password_in_an_address_is_not_repeated() -> None:
 
 
 def test_the_default_is_the_experiment_of_the_notebook() -> None:
-    plan, seed = plan_of(request(seed=7))
-    task = plan.scenario.task()
-    assert (len(plan.values), seed, plan.noise_seed) == (500, 7, None)
+    experiment, seed = experiment_of(request(seed=7))
+    task = experiment.scenario.task()
+    assert (len(experiment.values), seed, experiment.noise_seed) == (500, 7, None)
     assert (task.id, task.mechanism, task.unit) == ("heights", "laplace", "cm")
     assert task.epsilon == 1
-    assert "171" not in repr(plan)
+    assert "171" not in repr(experiment)
 
 
 def test_the_seed_fixes_the_people_and_a_missing_seed_is_made_up_and_told() -> None:
-    (first, _), (second, _) = plan_of(request(seed=7)), plan_of(request(seed=7))
+    (first, _), (second, _) = experiment_of(request(seed=7)), experiment_of(request(seed=7))
     assert first.values == second.values
-    plan, seed = plan_of(request())
+    experiment, seed = experiment_of(request())
     assert seed is not None
-    assert plan.values == plan.scenario.population.draw(500, np.random.default_rng(seed))
+    assert experiment.values == experiment.scenario.population.draw(500, np.random.default_rng(seed))
 
 
 def test_only_deterministic_noise_ties_the_noise_to_the_seed() -> None:
-    assert plan_of(request(seed=7, deterministic_noise=True))[0].noise_seed == 7
-    assert plan_of(request(seed=7))[0].noise_seed is None
+    assert experiment_of(request(seed=7, deterministic_noise=True))[0].noise_seed == 7
+    assert experiment_of(request(seed=7))[0].noise_seed is None
 
 
 def test_epsilon_is_exact_and_split_over_rounds() -> None:
-    task = plan_of(request(epsilon="0.3", rounds=3))[0].scenario.task()
+    task = experiment_of(request(epsilon="0.3", rounds=3))[0].scenario.task()
     assert (task.rounds, str(task.epsilon_per_round)) == (3, "1/10")
 
 
@@ -153,14 +153,14 @@ def test_own_data_need_bounds_from_public_knowledge(tmp_path: Path) -> None:
     assert "not finite" in complaint(csv=path, lower="0", upper="inf")
     assert "overflows" in complaint(csv=path, lower="-1e308", upper="1e308")
     assert "one client" in complaint(csv=path, lower="0", upper="250", clients=2)
-    plan, seed = plan_of(request(csv=path, lower="0", upper="250", unit="cm", column="h"))
-    assert (plan.values, seed, plan.scenario.task().title) == ((170.0, 180.0), None, "Mean of h")
+    experiment, seed = experiment_of(request(csv=path, lower="0", upper="250", unit="cm", column="h"))
+    assert (experiment.values, seed, experiment.scenario.task().title) == ((170.0, 180.0), None, "Mean of h")
 
 
 def test_answers_of_ones_own_go_with_the_survey(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("q\nyes\nno\n", encoding="utf-8")
-    assert plan_of(request(scenario="survey", csv=path))[0].values == (1, 0)
+    assert experiment_of(request(scenario="survey", csv=path))[0].values == (1, 0)
     assert "leave it out to use --csv" in complaint(scenario="heights", csv=path)
 
 
@@ -172,10 +172,10 @@ def test_options_that_say_nothing_are_refused() -> None:
 def test_a_scenario_may_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "weights.toml"
     path.write_text(SCENARIO, encoding="utf-8")
-    plan, _ = plan_of(request(scenario=str(path), seed=1))
-    assert len(plan.values) == 30
-    assert plan.scenario.population.mean == pytest.approx(70.0)
-    assert plan.scenario.task().unit == "kg"
+    experiment, _ = experiment_of(request(scenario=str(path), seed=1))
+    assert len(experiment.values) == 30
+    assert experiment.scenario.population.mean == pytest.approx(70.0)
+    assert experiment.scenario.task().unit == "kg"
 
 
 def test_the_data_of_a_scenario_lie_beside_its_file(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_missing_scenario_file_is_told() -> None:
 
 def test_gateways_never_outnumber_devices() -> None:
     def gateways(devices: int, connections: int | None) -> int:
-        return Plan(scenario=SCENARIOS["heights"], values=[170.0] * devices, connections=connections).gateways
+        return Experiment(scenario=SCENARIOS["heights"], values=[170.0] * devices, connections=connections).gateways
 
     assert [gateways(5, None), gateways(500, None), gateways(500, 3), gateways(2, 50)] == [5, 20, 3, 2]
 
@@ -230,7 +230,7 @@ def test_a_directory_for_results_is_made_and_tried_first(tmp_path: Path) -> None
 
 
 async def test_a_missing_mosquitto_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brokers, "installed_mosquitto", lambda: None)
+    monkeypatch.setattr(choice, "installed_mosquitto", lambda: None)
     with pytest.raises(HushError, match="not installed; run for example: apt install mosquitto") as caught:
         async with mosquitto_broker(tmp_path):
             pass
@@ -238,7 +238,7 @@ async def test_a_missing_mosquitto_says_how_to_get_it(tmp_path: Path, monkeypatc
 
 
 async def test_a_mosquitto_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brokers, "installed_mosquitto", lambda: "/bin/false")
+    monkeypatch.setattr(choice, "installed_mosquitto", lambda: "/bin/false")
     with pytest.raises(HushError, match="does not start"):
         async with mosquitto_broker(tmp_path):
             pass

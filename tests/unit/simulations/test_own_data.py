@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from hush_common.errors import OptionError
-from hush_simulations import own_data
-from hush_simulations.own_data import read_column, read_columns
+from hush_simulations.scenarios import csv_file
+from hush_simulations.scenarios.csv_file import read_column, read_columns
 
 
 def write(directory: Path, text: str | bytes) -> Path:
@@ -92,7 +92,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 
 
 def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_data, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(csv_file, "MOST_CLIENTS", 3)
     assert len(read_column(write(tmp_path, "h\n" + "1\n" * 3), "h").values) == 3
     assert "more than 3 rows; take a sample" in complaint(write(tmp_path, "h\n" + "1\n" * 4))
 

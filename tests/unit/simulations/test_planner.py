@@ -9,7 +9,9 @@ from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, Nu
 from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.tables import choose, shipped_at
-from hush_simulations.planner import (
+from hush_simulations.planning.answer import Question, answer
+from hush_simulations.planning.costs import MechanismCost, central, offered, references
+from hush_simulations.planning.precision import (
     LARGEST_PLANNED,
     TARGETS,
     Target,
@@ -18,8 +20,6 @@ from hush_simulations.planner import (
     people_for,
     sampling_error,
 )
-from hush_simulations.planner_lines import Line, central, offered, references
-from hush_simulations.planner_result import Question, answer
 
 NUMBER = NumberDomain(0.0, 1.0)
 BIT = BitDomain()
@@ -28,13 +28,13 @@ VECTOR = VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in r
 DOMAINS = (NUMBER, BIT, CATEGORY, VECTOR)
 
 
-def line(domain: Domain, name: str, epsilon: str) -> Line:
+def line(domain: Domain, name: str, epsilon: str) -> MechanismCost:
     found = (offered(domain) | references(domain))[name](Fraction(epsilon))
     assert found is not None
     return found
 
 
-def trusted(domain: Domain, epsilon: str) -> Line:
+def trusted(domain: Domain, epsilon: str) -> MechanismCost:
     found = central(domain)(Fraction(epsilon))
     assert found is not None
     return found

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hush_common.errors import OptionError
-from hush_simulations.noise import SeededRng
-from hush_simulations.population import Bernoulli, Frequencies, Independent, Mixture, Normal, Observed
-from hush_simulations.scenario import SCENARIOS
+from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.scenarios.population import Bernoulli, Frequencies, Independent, Mixture, Normal, Observed
+from hush_simulations.scenarios.scenario import SCENARIOS
 
 HEIGHTS = SCENARIOS["heights"].population
 

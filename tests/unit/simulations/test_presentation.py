@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hush_simulations.document import document, lost
-from hush_simulations.keep import keep, to_json
-from hush_simulations.noise import NOT_PRIVATE
-from hush_simulations.plan import Outcome, Plan, Round
-from hush_simulations.population import Value
-from hush_simulations.received import Received
-from hush_simulations.scenario import SCENARIOS
-from hush_simulations.table import print_table
-from hush_simulations.wording import Wording
+from hush_simulations.display.files import to_json, write_files
+from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.display.table import print_table
+from hush_simulations.engines.experiment import Experiment, Outcome, Round
+from hush_simulations.engines.reports import Received
+from hush_simulations.engines.seeded_rng import NOT_PRIVATE
+from hush_simulations.results.result import document, lost
+from hush_simulations.scenarios.population import Value
+from hush_simulations.scenarios.scenario import SCENARIOS
 
 
 def made_up(
@@ -33,10 +33,10 @@ def made_up(
     declined: dict[str, int] | None = None,
     clamped: int = 0,
     seed: int | None = None,
-) -> tuple[Plan, Outcome]:
+) -> tuple[Experiment, Outcome]:
     scenario = SCENARIOS[name]
     task = scenario.task()
-    plan = Plan(scenario=scenario, values=values, noise_seed=seed)
+    experiment = Experiment(scenario=scenario, values=values, noise_seed=seed)
     result: dict[str, Any] = {
         "mechanism": task.mechanism,
         "epsilon": "1",
@@ -60,12 +60,12 @@ def made_up(
         Round({**result, "round": number}, reporters, clamped, declined or {}, 0.5, received)
         for number in range(rounds)
     ]
-    return plan, Outcome(task, tuple(done))
+    return experiment, Outcome(task, tuple(done))
 
 
-def table(plan: Plan, outcome: Outcome, seed: int | None = 7) -> str:
+def table(experiment: Experiment, outcome: Outcome, seed: int | None = 7) -> str:
     stream = io.StringIO()
-    print_table(document(plan, outcome, seed), outcome, Console(file=stream, width=100))
+    print_table(document(experiment, outcome, seed), outcome, Console(file=stream, width=100))
     return stream.getvalue()
 
 
@@ -118,9 +118,9 @@ def test_no_report_is_no_estimate() -> None:
 
 
 def test_noise_that_is_not_private_is_named_in_table_and_object() -> None:
-    plan, outcome = made_up(seed=3)
-    assert NOT_PRIVATE in row(table(plan, outcome), "noise")
-    assert "NOT private" in document(plan, outcome, 3)["noise"]
+    experiment, outcome = made_up(seed=3)
+    assert NOT_PRIVATE in row(table(experiment, outcome), "noise")
+    assert "NOT private" in document(experiment, outcome, 3)["noise"]
 
 
 def test_the_object_has_the_fields_of_the_design() -> None:
@@ -153,14 +153,14 @@ def test_a_report_that_never_arrived_is_lost_and_a_refused_one_is_not() -> None:
 
 @pytest.mark.parametrize("error", [0.00042, 0.42, 4.2, 42.0, 4.2e7])
 def test_a_number_has_three_digits_of_its_error(error: float) -> None:
-    wording = Wording.of({"mechanism": "laplace", "stderr": {"reporters": error}})
+    wording = NumberFormat.of({"mechanism": "laplace", "stderr": {"reporters": error}})
     shown = float(wording.number(error).replace(" ", ""))
     assert shown == pytest.approx(error, rel=0.013)
     assert len(wording.number(error).replace(".", "").replace(" ", "").lstrip("0")) <= 8
 
 
 def test_a_huge_number_stays_short() -> None:
-    wording = Wording.of({"mechanism": "laplace", "stderr": {"reporters": 1e300}, "unit": "kg"})
+    wording = NumberFormat.of({"mechanism": "laplace", "stderr": {"reporters": 1e300}, "unit": "kg"})
     assert wording.value(1.23456789e300) == "1.23457e+300 kg"
 
 
@@ -180,8 +180,8 @@ def test_a_huge_number_stays_short() -> None:
 def test_files_hold_a_picture_the_reports_and_the_object(
     tmp_path: Path, name: str, values: tuple[Value, ...], options: dict[str, Any]
 ) -> None:
-    plan, outcome = made_up(name, values, **options)
-    result, reports, picture = keep(tmp_path, document(plan, outcome, 7), plan, outcome)
+    experiment, outcome = made_up(name, values, **options)
+    result, reports, picture = write_files(tmp_path, document(experiment, outcome, 7), experiment, outcome)
     assert json.loads(result.read_text(encoding="utf-8"))["clients"] == len(values)
     header = picture.read_bytes()[:24]
     assert header.startswith(b"\x89PNG")
@@ -191,8 +191,8 @@ def test_files_hold_a_picture_the_reports_and_the_object(
 
 
 def test_reports_are_kept_as_received_and_without_true_values(tmp_path: Path) -> None:
-    plan, outcome = made_up(values=(171.25, 181.5))
-    keep(tmp_path, document(plan, outcome, 7), plan, outcome)
+    experiment, outcome = made_up(values=(171.25, 181.5))
+    write_files(tmp_path, document(experiment, outcome, 7), experiment, outcome)
     text = (tmp_path / "reports.csv").read_text(encoding="utf-8")
     assert text.splitlines()[:2] == ["round,report_id,epsilon,body,decoded", f"0,{0:032x},1,0,120.0"]
     assert "171.25" not in text
@@ -207,22 +207,22 @@ def changed(outcome: Outcome, **facts: object) -> Outcome:
 
 
 def test_an_interval_that_could_not_be_made_is_named_and_the_others_stay(tmp_path: Path) -> None:
-    plan, outcome = made_up()
+    experiment, outcome = made_up()
     sound = {"population": outcome.rounds[0].result["intervals"]["population"]}
     outcome = changed(outcome, intervals=sound, failures={"reporters": "not_finite"})
-    text = table(plan, outcome)
+    text = table(experiment, outcome)
     assert "reporters (not_finite)" in row(text, "could not be made")
     assert "164.00 to 184.00 cm" in row(text, "95 % interval, population")
-    keep(tmp_path, document(plan, outcome, 7), plan, outcome)
-    text = table(plan, changed(outcome, intervals={}, stderr={}))
+    write_files(tmp_path, document(experiment, outcome, 7), experiment, outcome)
+    text = table(experiment, changed(outcome, intervals={}, stderr={}))
     assert "174.00 cm" in row(text, "estimate")
 
 
 def test_further_intervals_are_named_by_what_they_are_about() -> None:
-    plan, outcome = made_up()
+    experiment, outcome = made_up()
     intervals = outcome.rounds[0].result["intervals"]
     wider = {"anytime_population": [150.0, 200.0], "enrolled": [160.0, 190.0]}
-    text = table(plan, changed(outcome, intervals=intervals | wider))
+    text = table(experiment, changed(outcome, intervals=intervals | wider))
     assert "150.00 to 200.00 cm" in row(text, "95 % band, watched, population")
     assert "covers the truth" in row(text, "95 % band, watched, population")
     assert "truth unknown" in row(text, "95 % interval, enrolled")
@@ -231,9 +231,9 @@ def test_further_intervals_are_named_by_what_they_are_about() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     stream = io.StringIO()
-    plan, outcome = made_up(clamped=1, rounds=1)
+    experiment, outcome = made_up(clamped=1, rounds=1)
     print_table(
-        document(plan, outcome, 7), outcome, Console(file=stream, width=width, force_terminal=True, no_color=True)
+        document(experiment, outcome, 7), outcome, Console(file=stream, width=width, force_terminal=True, no_color=True)
     )
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in stream.getvalue().splitlines()]
     assert max(map(len, lines)) <= width

@@ -14,14 +14,14 @@ from hush_aggregator import estimating
 from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
-from hush_simulations.document import document
-from hush_simulations.plan import Outcome, Plan
-from hush_simulations.plots import draw
-from hush_simulations.progress import bands
-from hush_simulations.runner import simulate
-from hush_simulations.scenario import SCENARIOS
-from hush_simulations.score import score
-from hush_simulations.table import print_table
+from hush_simulations.display.figure import draw
+from hush_simulations.display.progress import bands
+from hush_simulations.display.table import print_table
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.live import simulate
+from hush_simulations.results.result import document
+from hush_simulations.results.score import score
+from hush_simulations.scenarios.scenario import SCENARIOS
 
 EVERYTHING = "everything"
 
@@ -47,18 +47,20 @@ def plant(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
         )
 
     monkeypatch.setattr(estimating, "estimate", planted)
-    monkeypatch.setattr("hush_simulations.plots._DPI", 20)
+    monkeypatch.setattr("hush_simulations.display.figure._DPI", 20)
 
 
-async def run(name: str, rounds: int) -> tuple[dict[str, Any], Plan, Outcome]:
+async def run(name: str, rounds: int) -> tuple[dict[str, Any], Experiment, Outcome]:
     scenario = SCENARIOS[name]
     values = tuple(scenario.population.draw(12, np.random.default_rng(1)))
     choices = [number % len(scenario.task().offers) for number in range(12)] if scenario.task().offers else []
     if rounds > 1:
         scenario = scenario.asking(rounds=rounds, round_every="1d", opens="2026-01-01T00:00:00Z")
-    plan = Plan(scenario=scenario, values=values, choices=choices, engine="memory", connections=2, noise_seed=1)
-    outcome = await simulate(plan)
-    return document(plan, outcome, 1), plan, outcome
+    experiment = Experiment(
+        scenario=scenario, values=values, choices=choices, engine="memory", connections=2, noise_seed=1
+    )
+    outcome = await simulate(experiment)
+    return document(experiment, outcome, 1), experiment, outcome
 
 
 def table(found: dict[str, Any], outcome: Outcome) -> str:
@@ -82,9 +84,9 @@ async def test_what_is_there_is_shown_and_what_failed_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, rounds: int, failing: str
 ) -> None:
     plant(monkeypatch, failing)
-    found, plan, outcome = await run(name, rounds)
+    found, experiment, outcome = await run(name, rounds)
     text = table(found, outcome)
-    draw(tmp_path / "result.png", found, plan, outcome)
+    draw(tmp_path / "result.png", found, experiment, outcome)
     assert bool(bands(found["result"])) == (failing == "reporters")
     assert found["result"]["n"] == 12
     if (name, rounds) == ("heights", 1):
@@ -102,9 +104,9 @@ async def test_a_band_that_failed_is_not_seen_live(monkeypatch: pytest.MonkeyPat
 
 
 async def test_joint_intervals_are_judged_where_every_category_has_them() -> None:
-    found, plan, outcome = await run("commute", 1)
+    found, experiment, outcome = await run("commute", 1)
     result = dict(outcome.rounds[0].result)
     result["categories"] = [without(result["categories"][0], "reporters"), *result["categories"][1:]]
-    judged = score(plan.scenario.task().domain, result, plan.values, plan.scenario.population.mean)
+    judged = score(experiment.scenario.task().domain, result, experiment.values, experiment.scenario.population.mean)
     assert judged.covered["joint"].keys() == found["covered"]["joint"].keys() - {"reporters"}
     assert "reporters" in found["covered"]["joint"]

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hush_simulations.document import document
-from hush_simulations.keep import keep
-from hush_simulations.plan import Outcome, Plan
-from hush_simulations.population import Frequencies, Value
-from hush_simulations.progress import bands, caption, following
-from hush_simulations.runner import simulate
-from hush_simulations.scenario import SCENARIOS, Scenario
-from hush_simulations.table import print_table
+from hush_simulations.display.files import write_files
+from hush_simulations.display.progress import bands, caption, following
+from hush_simulations.display.table import print_table
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.live import simulate
+from hush_simulations.results.result import document
+from hush_simulations.scenarios.population import Frequencies, Value
+from hush_simulations.scenarios.scenario import SCENARIOS, Scenario
 
 
 def with_labels(count: int) -> Scenario:
@@ -27,15 +27,17 @@ def with_labels(count: int) -> Scenario:
     return Scenario(document_, Frequencies(tuple(labels), tuple(range(count, 0, -1))))
 
 
-async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> tuple[dict[str, Any], Plan, Outcome]:
+async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> tuple[dict[str, Any], Experiment, Outcome]:
     values: tuple[Value, ...] = tuple(scenario.population.draw(count, np.random.default_rng(1)))
     offers = len(scenario.task().offers)
     choices = [number % offers for number in range(count)] if offers else []
     if rounds > 1:
         scenario = scenario.asking(rounds=rounds, round_every="1d", opens="2026-01-01T00:00:00Z")
-    plan = Plan(scenario=scenario, values=values, choices=choices, engine="memory", connections=2, noise_seed=1)
-    outcome = await simulate(plan)
-    return document(plan, outcome, 1), plan, outcome
+    experiment = Experiment(
+        scenario=scenario, values=values, choices=choices, engine="memory", connections=2, noise_seed=1
+    )
+    outcome = await simulate(experiment)
+    return document(experiment, outcome, 1), experiment, outcome
 
 
 def table(found: dict[str, Any], outcome: Outcome, width: int = 80) -> str:
@@ -103,8 +105,8 @@ async def test_a_choice_of_epsilon_is_told() -> None:
 @pytest.mark.parametrize("name", ["commute", "offices", "sleep", "thirty", "hundred", "rounds"])
 async def test_files_hold_a_picture_and_the_reports_and_the_object(tmp_path: Path, name: str) -> None:
     several = {"thirty": with_labels(30), "hundred": with_labels(100), "rounds": with_labels(4)}
-    found, plan, outcome = await run(several.get(name) or SCENARIOS[name], rounds=2 if name == "rounds" else 1)
-    result, reports, picture = keep(tmp_path, found, plan, outcome)
+    found, experiment, outcome = await run(several.get(name) or SCENARIOS[name], rounds=2 if name == "rounds" else 1)
+    result, reports, picture = write_files(tmp_path, found, experiment, outcome)
     assert json.loads(result.read_text(encoding="utf-8"))["clients"] == 60
     assert struct.unpack(">II", picture.read_bytes()[16:24]) == (1440, 1280)
     lines = reports.read_text(encoding="utf-8").splitlines()

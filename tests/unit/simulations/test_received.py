@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush_aggregator.estimate.finite import finite
+from hush_aggregator.estimate.finite_channel import finite
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse
 from hush_common.task_file import make_task
-from hush_simulations.received import decoded, in_words, named, offers_of
+from hush_simulations.engines.reports import decoded, in_words, named, offers_of
 
 NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0}
 BIT = {"kind": "bit"}

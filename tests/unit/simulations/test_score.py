@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from hush_common.domain import CategoryDomain, Coordinate, VectorDomain
-from hush_simulations.score import covered, errors, judged, score, truth
+from hush_simulations.engines.experiment import judged
+from hush_simulations.results.score import covered, errors, score, truth
 
 RESULT: dict[str, Any] = {"intervals": {"reporters": [10.0, 12.0], "population": [9.0, 13.0]}}
 

@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hush_aggregator.meaning import meaning, text
+from hush_aggregator.explain_task import meaning, text
 from hush_common.cli import main
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task_file import read_task
-from hush_simulations.document import document
-from hush_simulations.plan import Outcome, Plan
-from hush_simulations.planner_result import Question, answer
-from hush_simulations.planner_table import print_plan
-from hush_simulations.runner import simulate
-from hush_simulations.scenario import SCENARIOS
-from hush_simulations.table import print_table
-from hush_simulations.table_of_parts import kind_of
+from hush_simulations.display.parts_table import kind_of
+from hush_simulations.display.plan_table import print_plan
+from hush_simulations.display.table import print_table
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.live import simulate
+from hush_simulations.planning.answer import Question, answer
+from hush_simulations.results.result import document
+from hush_simulations.scenarios.scenario import SCENARIOS
 
 FIGURE = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:\.\d+)?(?!\d)|[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?")
 WIDTHS = (60, 80, 120)
@@ -89,7 +89,7 @@ def error_in_words(found: dict[str, Any], value: float) -> list[float | Fraction
 
 
 def expected(found: dict[str, Any], *, wide: bool) -> Iterator[float | Fraction]:
-    """All figures of a plan."""
+    """All figures of an experiment."""
     domain = found["domain"]
     if domain["kind"] in {"category", "vector"}:
         yield domain.get("categories", domain.get("coordinates"))
@@ -212,9 +212,9 @@ def of_parts(found: dict[str, Any], kind: str, scale: int, *, wide: bool) -> Ite
 def simulated(name: str) -> tuple[dict[str, Any], Outcome]:
     scenario = SCENARIOS[name]
     values = tuple(scenario.population.draw(150, np.random.default_rng(4)))
-    plan = Plan(scenario=scenario, values=values, noise_seed=4, engine="memory")
-    outcome = asyncio.run(simulate(plan))
-    return json.loads(json.dumps(document(plan, outcome, 4))), outcome
+    experiment = Experiment(scenario=scenario, values=values, noise_seed=4, engine="memory")
+    outcome = asyncio.run(simulate(experiment))
+    return json.loads(json.dumps(document(experiment, outcome, 4))), outcome
 
 
 @pytest.mark.parametrize("width", WIDTHS)

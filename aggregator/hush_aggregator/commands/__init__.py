@@ -1,0 +1,3 @@
+"""The command line of the aggregator."""
+
+__all__: list[str] = []

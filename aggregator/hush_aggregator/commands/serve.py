@@ -1,0 +1,122 @@
+"""`hush serve`: the aggregator as a service."""
+
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_aggregator.bus import Bus
+from hush_aggregator.clock import CheckedClock
+from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.moving import MovingBus
+from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.processes import InProcesses
+from hush_aggregator.progress import Progress
+from hush_aggregator.store import SqliteStore
+from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
+from hush_common.task import Task
+from hush_common.task_file import read_task
+from hush_common.topics import status_topic
+
+__all__ = ["app"]
+
+_LOG = logging.getLogger("hush.aggregator")
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def serve(
+    *,
+    broker: Annotated[
+        str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
+    ],
+    store: Annotated[Path, typer.Option(envvar="HUSH_STORE", help="SQLite file of what is counted; made if missing.")],
+    task: Annotated[
+        list[Path] | None, typer.Option(envvar="HUSH_TASK", help="Task file to publish and count; may be repeated.")
+    ] = None,
+    name: Annotated[
+        str, typer.Option(envvar="HUSH_NAME", help="Name at the broker; keep it: reports wait under it.")
+    ] = "aggregator",
+    confidence: Annotated[
+        float, typer.Option(envvar="HUSH_CONFIDENCE", help="Coverage of the intervals, inside (0, 1).")
+    ] = 0.95,
+    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
+    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+    accept_clock: Annotated[
+        bool, typer.Option("--accept-clock", help="Take the clock for right, whatever this store has seen before.")
+    ] = False,
+) -> None:
+    """Count the reports of every task published at a broker, and publish estimates with error bars.
+
+    Runs until Ctrl-C or SIGTERM. Started again with the same store and name, it continues where it stopped.
+    """
+    where = address(broker, {"user": user}, password_file)
+    settings = Settings.read(
+        {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
+    )
+    tasks = [read_task(path, legacy=True) for path in settings.tasks]
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
+    with SqliteStore(settings.store) as opened, InProcesses() as estimator:
+        clock = CheckedClock(opened, accept=accept_clock)
+        asyncio.run(_serve(settings, _bus(settings, opened), tasks, (opened, clock), estimator))
+        clock.note()
+    _LOG.info("stopped")
+
+
+def _bus(settings: Settings, store: SqliteStore) -> Bus:
+    """The broker under a client id that nobody can guess: whoever knows it can take what waits for it."""
+    status = status_topic(settings.name)
+    guessable = f"hush-aggregator-{settings.name}"
+    bus = MqttBus(settings.broker, f"{guessable}-{store.identity}", status=status)
+    if not store.has_former_session:
+        return bus
+    return MovingBus(
+        bus,
+        MqttBus(settings.broker, guessable, kept=True),
+        MqttBus(settings.broker, guessable),
+        status=status,
+        ended=store.former_session_ended,
+    )
+
+
+async def _serve(
+    settings: Settings,
+    bus: Bus,
+    tasks: list[Task],
+    kept: tuple[SqliteStore, CheckedClock],
+    estimator: InProcesses,
+) -> None:
+    progress = Progress()
+    store, clock = kept
+    aggregator = Aggregator(
+        bus,
+        store,
+        tasks=tasks,
+        name=settings.name,
+        confidence=settings.confidence,
+        estimator=estimator,
+        on_commit=progress.add,
+        ready=clock.right,
+    )
+    running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
+            loop.add_signal_handler(number, running.cancel)
+    beside = [asyncio.create_task(work, name="hush-beside") for work in (progress.run(), clock.run())]
+    try:
+        with suppress(asyncio.CancelledError):
+            await running
+    finally:
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
+        progress.stop()

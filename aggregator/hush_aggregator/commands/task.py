@@ -1,0 +1,108 @@
+"""`hush task`: say what a task means, and publish it."""
+
+import asyncio
+import json
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hush_aggregator.explain_task import meaning, text, warning
+from hush_common.errors import BrokerError, TaskError
+from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
+from hush_common.task import Task
+from hush_common.task_file import read_task, settled
+from hush_common.topics import task_topic
+
+if TYPE_CHECKING:
+    from hush_aggregator.bus import Bus
+
+__all__ = ["app"]
+
+_RETAINED_WITHIN_S = 1.0
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Check a task file, or publish it to a broker.",
+)
+
+_File = Annotated[Path, typer.Argument(help="The task, as TOML or JSON.", show_default=False)]
+
+
+@app.command()
+def check(
+    file: _File, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False
+) -> None:
+    """Say what a task costs those who answer it, and what can be learned from them."""
+    task = read_task(file)
+    print(json.dumps(meaning(task), indent=2, ensure_ascii=False) if as_json else text(task))
+    if weak := warning(task):
+        print(f"hush: {weak}", file=sys.stderr)
+
+
+@app.command()
+def publish(
+    file: _File,
+    broker: Annotated[
+        str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
+    ],
+    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
+    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+) -> None:
+    """Publish a task to a broker, unless another one has its id."""
+    from hush_aggregator.mqtt import MqttBus  # noqa: PLC0415 - `check` needs no MQTT
+
+    where = address(broker, {"user": user}, password_file)
+    task = read_task(file)
+    if weak := warning(task):
+        print(f"hush: {weak}", file=sys.stderr)
+    bus = MqttBus(where, identifier=f"hush-task-{secrets.token_hex(6)}")
+    there = asyncio.run(_publish(task, bus))
+    if there is not None and there is not task:
+        print(
+            f"hush: the draft leaves the mechanism open; it stays what it was published as, {there.mechanism}",
+            file=sys.stderr,
+        )
+    done, task = ("published", task) if there is None else ("already published", there)
+    print(f"{done}: {task.id}, digest {task.digest.hex()}, at {bus.name}")
+
+
+async def _publish(task: Task, bus: "Bus") -> Task | None:
+    """Publish `task` retained, unless the same question is there already: then return it as it is there.
+
+    Raises:
+        TaskError: another task is published under its id.
+        BrokerError: the broker is not there, or does not keep the message.
+    """
+    there = await _retained(task, bus)
+    if there:
+        if (kept := settled(task, there)) is not None:
+            return kept
+        raise TaskError(
+            "id", f"another task is published as {task.id!r} at {bus.name}, and tasks never change; choose another id"
+        )
+    topic = task_topic(task.id)
+    async with bus.connect(()) as session:
+        await session.publish(topic, task.payload, retain=True)
+    if await _retained(task, bus) != task.payload:
+        raise BrokerError(bus.name, f"did not keep {topic}; allow this user to write it, and retained messages")
+    return None
+
+
+async def _retained(task: Task, bus: "Bus") -> bytes | None:
+    """The payload that the broker keeps under the id of `task`. A new subscription asks for it, so it is no echo."""
+    topic = task_topic(task.id)
+    async with bus.connect((topic,)) as session:
+        try:
+            async with asyncio.timeout(_RETAINED_WITHIN_S):
+                while True:
+                    for delivery in await session.batch():
+                        if delivery.topic == topic:
+                            return delivery.payload
+        except TimeoutError:
+            return None

@@ -1,0 +1,265 @@
+"""Estimates from bounded reports: `multilevel`, `table`, and whatever comes under several epsilons.
+
+Reports are grouped by channel (`finite`); group c has n_c of N reports. Every report decodes to a position a with
+mean x, its value.
+
+Mean. Σ a/N over all groups: every person weighs the same. Unbiased for both targets whoever chose which epsilon.
+
+Intervals. Let reach be the largest error of a report, and V the variance of one (given its value). "Normal" means
+Σ n_c·min V_c ≥ `enough(confidence)`·reach^2: the rule knows n, the channels and the confidence, and never looks at the
+reports. Those of the first kind hold at every n and confidence, whatever the values are; none of them collapses when
+all reports are equal.
+
+One group with two outputs (two levels):
+- "clopper-pearson" (population). The number of upper outputs is binomial.
+- "clopper-pearson-hoeffding" (reporters). That number is a sum of unequal coins with mean n·c; its tail at k is at most
+  the binomial tail where k ≥ n·c + 1 (Hoeffding 1956). So the limits of Clopper and Pearson hold if they are at least
+  one report away from k, and are moved there if they are nearer.
+One group with more outputs:
+- "betting" (population, not normal): `betting`. It adapts to the variance of the reports.
+- "chernoff-betting" (reporters, not normal): what Chernoff's bound of the noise (`chernoff`) and the betting interval,
+  each at alpha/2, have in common. The one leaves out the spread of the values, the other adapts to the noise there is.
+- "student-score" (population, normal): `score`. "student-score-capped" (reporters, normal): the same with s^2 not above
+  the largest V. The sample variance estimates an upper bound of the mean V, because it has the spread of the values in
+  it besides.
+Several groups:
+- "chernoff-berry-esseen" (both targets, not normal, all of two outputs): `tilted`.
+- "betting" (population) and "chernoff-betting" (reporters): not normal, and any of more outputs.
+- "student-t" (population, normal): t·s/sqrt(N), s^2 the sample variance of all reports, not below the mean of the
+  smallest V. "student-t-capped" (reporters, normal): the same with s^2 not above the mean of the largest V.
+These four are approximate; at such sizes the mean of bounded reports is close to normal whatever the values are
+(docs/statistics.md has the coverage).
+
+`enrolled`, the mean of N' devices of which a random subset answered (g = 1 - N/N'): what holds at every n for the
+population holds for a random subset too, and is taken as it is ("clopper-pearson-hoeffding" for Clopper and Pearson's);
+the normal ones take s^2 less (1 - g)·(s^2 - max V)_+, for at most max V of s^2 is noise: "student-score-enrolled",
+"student-t-enrolled".
+
+Bands that may be watched: `anytime` with the noise exponents G_c, for the reporters ("chernoff-mixture"); and with
+l^2/8 for the values (Hoeffding 1963), for the population ("chernoff-hoeffding-mixture").
+
+Standard errors. Reporters: by the largest V, an upper bound. Population: of the sample where it is normal at 95 %, else
+of the largest variance there can be. `stderr_plug_in` has the deviation of the reports for the population, and the same
+with s^2 not above the largest V for the reporters: too small at small n.
+
+Intervals are clipped to the domain, where the targets lie; around an estimate outside it they keep their inner arm
+(`Units.around`).
+
+A coordinate of a vector is seen by a random subset of the devices (`sampled`): then both targets take the bound for
+the population. In Clopper-Pearson's case the count is again a sum of independent coins, because a symmetric
+multiaffine function of stable linear factors is real-rooted (Grace, Walsh and Szegő), and the -hoeffding form holds.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from math import sqrt
+
+import numpy as np
+
+from hush_aggregator.estimate.batches import Batches
+from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.intervals.score import score_ends
+from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.numerics.guard import attempt
+from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.sample import Group, Sample, is_normal
+from hush_aggregator.estimate.units import Units
+
+__all__ = ["Group", "Intervals", "around", "ends", "estimate", "intervals"]
+
+Intervals = tuple[dict[str, tuple[float, float]], dict[str, str], dict[str, str]]
+"""Intervals by target, their methods, and why others could not be made."""
+
+_Ends = tuple[float | Fraction, float | Fraction]
+_Made = tuple[str, Callable[[], _Ends]]
+
+
+def estimate(
+    groups: Sequence[Group],
+    units: Units,
+    confidence: float,
+    *,
+    sampled: bool = False,
+    enrolled: int | None = None,
+) -> Estimate:
+    """The mean and its error bars of at least one report; this module's docstring specifies them.
+
+    Args:
+        groups: the reports of each channel; empty groups are left out.
+        units: the domain.
+        confidence: of each interval.
+        sampled: whether the reports are those of a random subset of the reporters.
+        enrolled: devices asked, of which those who reported are a random subset; at least as many as reports.
+    """
+    sample = Sample(tuple(group for group in groups if group.n))
+    asked = intervals(sample, units, confidence, Batches(), sampled=sampled, enrolled=enrolled)
+    return around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
+
+
+def around(sample: Sample, units: Units, made: Intervals, *, sampled: bool, enrolled: int | None) -> Estimate:
+    """The estimate that has these intervals."""
+    found, methods, failures = made
+    deviation, reach = sample.deviation(), max(channel.reach for channel, _ in sample.sizes)
+    stderr = {REPORTERS: deviation if sampled else sqrt(sample.noise[1] / sample.n), POPULATION: deviation}
+    plug_in = {
+        REPORTERS: sqrt(sample.without(0.0 if sampled else 1.0) / sample.n),
+        POPULATION: sqrt(sample.variance / sample.n),
+    }
+    if enrolled is not None:
+        answered = sample.n / enrolled
+        stderr[ENROLLED] = sqrt(answered * stderr[REPORTERS] ** 2 + (1 - answered) * stderr[POPULATION] ** 2)
+        plug_in[ENROLLED] = sqrt(sample.without(answered) / sample.n)
+    return Estimate(
+        n=sample.n,
+        mean=units.value(sample.center),
+        stderr={target: units.length(error) for target, error in stderr.items()},
+        stderr_plug_in={target: units.length(error) for target, error in plug_in.items()},
+        intervals=found,
+        methods=methods,
+        worst_case_bias=worst_case_bias(sample.n, units.length(reach)),
+        monitor=worst_verdict(finite_monitor(group.channel, group.counts) for group in sample.groups),
+        failures=failures,
+    )
+
+
+def intervals(
+    sample: Sample, units: Units, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
+) -> Callable[[], Intervals]:
+    """What makes the intervals of `estimate`, once those of all samples that share `batches` are asked for."""
+    made = _fixed(sample, confidence, batches, sampled=sampled, enrolled=enrolled)
+    center = sample.center
+
+    def watched(*, sampling: bool) -> Callable[[], _Ends]:
+        reach = batches.band.ask((sample.sizes, confidence, sampling))
+
+        def make() -> _Ends:
+            down, up = reach()
+            return center - Fraction(down), center + Fraction(up)
+
+        return make
+
+    name = "chernoff-hoeffding-mixture"
+    if sampled:
+        made[ANYTIME] = f"{POPULATION}-{name}", watched(sampling=True)
+    else:
+        made[ANYTIME] = f"{REPORTERS}-chernoff-mixture", watched(sampling=False)
+        made[ANYTIME_POPULATION] = f"{POPULATION}-{name}", watched(sampling=True)
+    return partial(_made, made, units, center)
+
+
+def _made(made: dict[str, _Made], units: Units, center: Fraction) -> Intervals:
+    failures: dict[str, str] = {}
+    found: dict[str, tuple[float, float]] = {}
+    shared: dict[int, tuple[float, float]] = {}  # several targets may have one interval
+    for target, (_, make) in made.items():
+        ends = shared.get(id(make)) or attempt(failures, target, partial(_around, units, center, make), tuple)
+        if ends is not None:
+            found[target] = shared[id(make)] = ends
+    return found, {target: made[target][0] for target in found}, failures
+
+
+def _around(units: Units, center: Fraction, make: Callable[[], _Ends]) -> tuple[float, float]:
+    return units.around(center, *make())
+
+
+def ends(
+    groups: Sequence[Group], confidence: float, target: str, *, enrolled: int | None = None
+) -> tuple[float, float]:
+    """The interval for one target, neither clipped nor widened by the rounding of values to a grid.
+
+    Raises:
+        KeyError: no interval for one look at n is about this target.
+    """
+    sample = Sample(tuple(groups))
+    low, high = _fixed(sample, confidence, Batches(), sampled=False, enrolled=enrolled)[target][1]()
+    return float(low), float(high)
+
+
+def _fixed(
+    sample: Sample, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
+) -> dict[str, _Made]:
+    """Of each target the method for one look at n, and what makes the ends."""
+    coins = all(len(channel.used) == 2 for channel, _ in sample.sizes)  # noqa: PLR2004 - two outputs are a coin
+    several = len(sample.groups) > 1
+    if is_normal(sample.sizes, confidence) and (several or not coins or enrolled is not None):
+        t = batches.student.ask((sample.n - 1, confidence))
+        made = {
+            REPORTERS: _normal(sample, t, 0.0 if sampled else 1.0),
+            POPULATION: _normal(sample, t, 0.0),
+        }
+        if enrolled is not None:
+            made[ENROLLED] = _normal(sample, t, sample.n / enrolled, "-enrolled")
+        if several or not coins:
+            return made
+        coin = _coin(sample.groups[0], confidence, batches)
+        return made | {target: coin[target] for target in (REPORTERS, POPULATION)}
+    if coins and not several:
+        made = _coin(sample.groups[0], confidence, batches)
+    elif coins:
+        made = dict.fromkeys(
+            (REPORTERS, POPULATION, ENROLLED), ("chernoff-berry-esseen", lambda: _tilted(sample, confidence))
+        )
+    else:
+        betting = batches.betting.ask((sample.reports, confidence))
+        made = dict.fromkeys((REPORTERS, POPULATION, ENROLLED), ("betting", betting))
+        if not sampled:
+            made[REPORTERS] = "chernoff-betting", _both(sample, confidence, batches)
+    if enrolled is None:
+        del made[ENROLLED]
+    return made
+
+
+def _normal(sample: Sample, t: Callable[[], float], answered: float, suffix: str = "") -> _Made:
+    """Student's, where the spread of the values counts but for the share of the devices that answered."""
+    suffix = suffix or "-capped" * (answered == 1)
+    variance = sample.without(answered)
+
+    def pooled() -> _Ends:
+        half = Fraction(t() * sqrt(variance / sample.n))
+        return sample.center - half, sample.center + half
+
+    def score() -> _Ends:
+        channel, center = sample.groups[0].channel, float(sample.center)
+        return score_ends(channel, sample.n, center, variance, t(), sampling=1 - answered)
+
+    return ("student-t" + suffix, pooled) if len(sample.groups) > 1 else ("student-score" + suffix, score)
+
+
+def _both(sample: Sample, confidence: float, batches: Batches) -> Callable[[], _Ends]:
+    """What two intervals have in common that are each wrong half as often."""
+    sure = 1 - (1 - confidence) / 2
+    betting = batches.betting.ask((sample.reports, sure))
+    noise = batches.chernoff.ask((sample.sizes, sure))
+
+    def make() -> _Ends:
+        (low, high), (above, below), center = betting(), noise(), sample.center
+        low, high = max(low, float(center) - above), min(high, float(center) + below)
+        return min(center, Fraction(low)), max(center, Fraction(high))
+
+    return make
+
+
+def _tilted(sample: Sample, confidence: float) -> _Ends:
+    low, high = tilted_limits(sample.sizes, np.array([float(sample.center)]), [confidence], whole=False)
+    return float(low[0, 0]), float(high[0, 0])
+
+
+def _coin(group: Group, confidence: float, batches: Batches) -> dict[str, _Made]:
+    """Clopper and Pearson's limits: apart from the count by at least one report, or for the population as they are."""
+    high = group.channel.used[1]
+    p = (group.channel.rows[0][high], group.channel.rows[-1][high])
+    n, k = group.n, group.counts[high]
+    share = batches.clopper_pearson.ask((n, k, confidence))
+
+    def exact() -> _Ends:
+        least, most = map(Fraction, share())
+        return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
+
+    def apart() -> _Ends:
+        least, most = map(Fraction, share())
+        least, most = min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))
+        return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
+
+    hoeffding = "clopper-pearson-hoeffding", apart
+    return {REPORTERS: hoeffding, POPULATION: ("clopper-pearson", exact), ENROLLED: hoeffding}

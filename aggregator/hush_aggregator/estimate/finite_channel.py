@@ -1,0 +1,213 @@
+"""Finite channels: whatever a bounded mechanism reports, as decoded positions and their probabilities.
+
+A value x in [0, 1] becomes output y with probability P(y | x), linear in x between nodes 0 = x_0 < … < x_L = 1, and
+output y stands for position a_y with E[a_y | x] = x. `multilevel`, `table`, a bit (L = 1) and one category of a
+subset (named or not) are all of this kind. From it come, exactly or as certified bounds:
+
+- the variance of one report V(x) = E[a^2 | x] - x^2, on each cell a concave parabola;
+- `noise_exponent`, G(l) = max_x (log E[e^(l·a) | x] - l·x): on a cell the first term is the logarithm of something
+  linear, so the whole is concave and its vertex is known;
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import lcm
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate.intervals.anytime import RATES
+from hush_aggregator.estimate.numerics.guard import underflow
+from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse, Single, SubsetSelection
+
+__all__ = ["FiniteChannel", "finite"]
+
+Array = NDArray[np.float64]
+
+_LEAST = 1e-300
+_FASTEST = 4.0  # largest rate of the anytime mixture, over the reach of an error
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteChannel:
+    """A finite channel. Compared by identity: `finite` makes one for each mechanism.
+
+    Args:
+        positions: a_y of each output, exact.
+        rows: P(y | x_j), one row for each of L + 1 evenly spaced nodes, exact.
+    """
+
+    positions: tuple[Fraction, ...]
+    rows: tuple[tuple[Fraction, ...], ...]
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """Outputs that occur at all, by ascending position."""
+        some = [y for y in range(len(self.positions)) if any(row[y] for row in self.rows)]
+        return tuple(sorted(some, key=lambda y: self.positions[y]))
+
+    @cached_property
+    def scaled(self) -> tuple[tuple[int, ...], int]:
+        """The positions as integers over one unit: sums of many are made of these."""
+        unit = lcm(*(a.denominator for a in self.positions))
+        return tuple(int(a * unit) for a in self.positions), unit
+
+    @cached_property
+    def a(self) -> Array:
+        return np.array([float(self.positions[y]) for y in self.used])
+
+    @cached_property
+    def p(self) -> Array:
+        """Probabilities, shape (nodes, outputs used)."""
+        return np.array([[float(row[y]) for y in self.used] for row in self.rows])
+
+    @cached_property
+    def nodes(self) -> Array:
+        return np.linspace(0, 1, len(self.rows))
+
+    @cached_property
+    def reach(self) -> float:
+        """The largest error of one report: max |a_y - x|."""
+        return float(max(self.a[-1], 1 - self.a[0]))
+
+    @cached_property
+    def noise(self) -> Array:
+        """V(x_j) at each node, by squares of differences: at large epsilon it is far below the rounding of E[a^2]."""
+        return np.asarray((self.p * (self.a - self.nodes[:, None]) ** 2).sum(axis=1))
+
+    @cached_property
+    def variances(self) -> tuple[float, float]:
+        """The smallest and the largest V(x). On a cell it is the chord of `noise` plus (x - x_j)(x_(j+1) - x)."""
+        x, noise = self.nodes, self.noise
+        vertex = np.clip((x[:-1] + x[1:]) / 2 + np.diff(noise) / np.diff(x) / 2, x[:-1], x[1:])
+        chord = noise[:-1] + np.diff(noise) / np.diff(x) * (vertex - x[:-1])
+        return float(noise.min()), float((chord + (vertex - x[:-1]) * (x[1:] - vertex)).max())
+
+    @cached_property
+    def second_moment(self) -> float:
+        """The largest E[(a - 1/2)^2 | x]: no distribution of values gives a report a larger variance."""
+        return float((self.p @ (self.a - 0.5) ** 2).max())
+
+    @cached_property
+    def extremes(self) -> tuple[Array, Array]:
+        """The smallest and the largest probability of each output used, over all values."""
+        return self.p.min(axis=0), self.p.max(axis=0)
+
+    @cached_property
+    def extreme_deviations(self) -> tuple[Array, Array]:
+        """The standard deviations of one indicator of each output at its `extremes`."""
+        least, most = self.extremes
+        return np.sqrt(least * (1 - least)), np.sqrt(most * (1 - most))
+
+    def transform(self, rates: Array) -> tuple[Array, Array]:
+        """E[e^(l·(a - c)) | x_j], shape (rates, nodes), and l·c, c such that nothing overflows."""
+        exponents = np.outer(rates, self.a)
+        shift = exponents.max(axis=1)
+        with underflow("the transform of a channel"):
+            return np.exp(exponents - shift[:, None]) @ self.p.T, shift
+
+    def noise_exponent(self, rates: Array) -> Array:
+        """G(l) for each rate l ≠ 0 of either sign."""
+        at_nodes, shift = self.transform(rates)
+        x = self.nodes
+        slope = np.diff(at_nodes, axis=1) * (len(x) - 1)
+        bent = np.abs(slope) > _LEAST  # elsewhere an end of the cell is the top: the left one where l > 0
+        vertex = x[:-1] + 1 / rates[:, None] - at_nodes[:, :-1] / np.where(bent, slope, 1.0)
+        vertex = np.clip(np.where(bent, vertex, rates[:, None] < 0), x[:-1], x[1:])
+        chord = at_nodes[:, :-1] + (vertex - x[:-1]) * slope
+        least = np.minimum(at_nodes[:, :-1], at_nodes[:, 1:])  # where digits cancel
+        peaks = np.log(np.maximum(chord, least)) - rates[:, None] * vertex
+        return np.asarray(peaks.max(axis=1) + shift)
+
+    @cached_property
+    def fastest(self) -> float:
+        """The largest rate of the anytime mixture."""
+        return _FASTEST / self.reach
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether 1 - a has at 1 - x the law that a has at x: then G(-l) is G(l)."""
+        pairs = zip(self.used, reversed(self.used), strict=True)
+        mirrored = all(self.positions[y] + self.positions[z] == 1 for y, z in pairs)
+        return mirrored and np.array_equal(self.p, self.p[::-1, ::-1])
+
+    @lru_cache(maxsize=16)  # noqa: B019 - a handful of channels live as long as the process
+    def mixture_exponents(self, fastest: float) -> tuple[Array, Array]:
+        """G at the rates of the anytime mixture, and at their negatives."""
+        rates = fastest * RATES
+        above = self.noise_exponent(rates)
+        return above, above if self.symmetric else self.noise_exponent(-rates)
+
+
+class _Levels(FiniteChannel):
+    """The channel of `multilevel`: at node j output j is the truth, and all others are equal lies.
+
+    With up to 1025 nodes and outputs a table of a million is not made of what two numbers say.
+    """
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        return tuple(range(len(self.positions)))
+
+    @cached_property
+    def symmetric(self) -> bool:
+        return True  # evenly spaced levels
+
+    @cached_property
+    def _chances(self) -> tuple[float, float]:
+        """Of the truth beyond that of a lie, and of a lie."""
+        return float(self.rows[0][0] - self.rows[0][1]), float(self.rows[0][1])
+
+    @cached_property
+    def p(self) -> Array:
+        _, lie = self._chances
+        table = np.full((len(self.nodes), len(self.nodes)), lie)
+        np.fill_diagonal(table, float(self.rows[0][0]))
+        return table
+
+    @cached_property
+    def noise(self) -> Array:
+        more, lie = self._chances
+        away = self.a - self.nodes
+        total = (self.a**2).sum() - 2 * self.nodes * self.a.sum() + len(self.a) * self.nodes**2
+        return np.asarray(lie * total + more * away**2)
+
+    @cached_property
+    def second_moment(self) -> float:
+        more, lie = self._chances
+        squares = (self.a - 0.5) ** 2
+        return float(lie * squares.sum() + more * squares.max())
+
+    @cached_property
+    def extremes(self) -> tuple[Array, Array]:
+        return np.full(len(self.a), self._chances[1]), np.full(len(self.a), float(self.rows[0][0]))
+
+    def transform(self, rates: Array) -> tuple[Array, Array]:
+        more, lie = self._chances
+        exponents = np.outer(rates, self.a)
+        shift = exponents.max(axis=1)
+        with underflow("the transform of a channel"):
+            terms = np.exp(exponents - shift[:, None])
+            return lie * terms.sum(axis=1)[:, None] + more * terms, shift
+
+
+@lru_cache(maxsize=256)
+def finite(mechanism: Single) -> FiniteChannel:
+    """The channel of a bounded mechanism; for `subset_selection` that of one category, 0 unnamed and 1 named."""
+    match mechanism:
+        case Multilevel(levels=levels):
+            lie, total = mechanism.lie, mechanism.total
+            truth, other = Fraction(total - levels * lie, total), Fraction(lie, total)
+            many = [(other,) * j + (truth,) + (other,) * (levels - j) for j in range(levels + 1)]
+            return _Levels(tuple(mechanism.unit_value(Fraction(z)) for z in range(levels + 1)), tuple(many))
+        case Channel():
+            rows = [[Fraction(w, mechanism.total) for w in row] for row in mechanism.weights]
+            positions = [Fraction(a, mechanism.unit) for a in mechanism.positions]
+        case RandomizedResponse() | SubsetSelection():
+            p = mechanism.probability_of_one if isinstance(mechanism, RandomizedResponse) else mechanism.support
+            rows = [[1 - p[0], p[0]], [1 - p[1], p[1]]]
+            positions = [-p[0] / (p[1] - p[0]), (1 - p[0]) / (p[1] - p[0])]
+        case _:
+            raise TypeError(f"{mechanism.name} is no finite channel of one value")
+    return FiniteChannel(tuple(positions), tuple(tuple(row) for row in rows))

@@ -1,0 +1,3 @@
+"""Intervals and confidence sequences, each from one theorem."""
+
+__all__: list[str] = []

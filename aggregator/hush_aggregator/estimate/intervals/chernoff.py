@@ -1,0 +1,106 @@
+"""Bounds of the noise of a mean that are uniform in the values: Chernoff's at one n, and its mixture at all n.
+
+P(error ≥ d) ≤ exp(Σ n_c·G_c(l) - l·N·d) for every l > 0, with G the noise exponent of group c: the least d over a fixed
+grid of l. Both are known before anyone has reported.
+"""
+
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate.finite_channel import FiniteChannel
+from hush_aggregator.estimate.intervals.anytime import RATES, mixture_deviations
+from hush_aggregator.estimate.numerics.guard import underflow
+
+__all__ = ["Sizes", "band", "bands", "chernoff", "chernoffs"]
+
+Sizes = tuple[tuple[FiniteChannel, int], ...]
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_GRID = 2.0 ** (np.arange(-24, 33) / 4)
+_COARSE = np.arange(0, len(_GRID), 8)
+_FINER = np.array([-6, -4, -2, 2, 4, 6]), np.array([-1, 1])
+
+
+def chernoff(sizes: Sizes, confidence: float) -> tuple[float, float]:
+    """How far the mean error can lie above 0, and below: each bound fails with probability at most alpha/2."""
+    return chernoffs([(sizes, confidence)])[0]
+
+
+def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]:
+    """The same for several groups of reports, each at a confidence of its own.
+
+    (Σ G + needed)/l has one valley, for G is convex: of the grid every eighth rate is tried, then every second one
+    around the best of them, and then its neighbours.
+    """
+    totals = np.array([sum(size for _, size in sizes) for sizes, _ in asked], dtype=float)
+    needed = np.array([log(2 / (1 - one)) for _, one in asked]) / totals
+    variances = [sum(size * channel.variances[1] for channel, size in sizes) for sizes, _ in asked]
+    scale = np.sqrt(2 * needed * totals / variances)
+    shares = _shares([sizes for sizes, _ in asked], totals)
+
+    def bounds(sign: int, places: Places) -> Array:
+        rates = scale[:, None] * _GRID[places]  # around the best for normal errors; large ones for few
+        total = np.broadcast_to(needed[:, None], rates.shape)
+        for channel, share in shares:
+            total = total + share * channel.noise_exponent(sign * rates.ravel()).reshape(rates.shape)
+        return np.asarray(total / rates)
+
+    def least(sign: int) -> list[float]:
+        places = np.broadcast_to(_COARSE, (len(asked), len(_COARSE)))
+        found, every = bounds(sign, places), np.arange(len(asked))
+        for around in _FINER:
+            best = found.argmin(axis=1)
+            near = np.clip(places[every, best][:, None] + around, 0, len(_GRID) - 1)
+            found = np.concatenate((found[every, best][:, None], bounds(sign, near)), axis=1)
+            places = np.concatenate((places[every, best][:, None], near), axis=1)
+        return [float(one) for one in found.min(axis=1)]
+
+    above = least(1)
+    mirrored = all(channel.symmetric for channel, _ in shares)
+    return list(zip(above, above if mirrored else least(-1), strict=True))
+
+
+def _shares(asked: Sequence[Sizes], totals: Array) -> list[tuple[FiniteChannel, Array]]:
+    """Of each channel the share of the reports that it has, in each question: a column."""
+    found: dict[FiniteChannel, Array] = {}
+    for place, sizes in enumerate(asked):
+        for channel, size in sizes:
+            found.setdefault(channel, np.zeros((len(asked), 1)))[place] += size / totals[place]
+    return list(found.items())
+
+
+def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, float]:
+    """How far the mean may lie below and above the estimate, at all times at once.
+
+    Args:
+        sizes: channels, and their reports so far.
+        confidence: that it is never wrong.
+        sampling: whether the values are those of a random sample, whose mean is meant.
+    """
+    return bands([(sizes, confidence, sampling)])[0]
+
+
+def bands(asked: Sequence[tuple[Sizes, float, bool]]) -> list[tuple[float, float]]:
+    """`band` for many arguments."""
+    totals = np.array([sum(size for _, size in sizes) for sizes, _, _ in asked], dtype=float)
+    fastest = [min(channel.fastest for channel, _ in sizes) for sizes, _, _ in asked]
+    columns: dict[tuple[FiniteChannel, float], Array] = {}
+    for place, (sizes, _, _) in enumerate(asked):
+        for channel, size in sizes:
+            columns.setdefault((channel, fastest[place]), np.zeros((len(asked), 1)))[place] += size
+    confidences = [one for _, one, _ in asked]
+    rates = np.multiply.outer(fastest, RATES)
+    values = (totals * [sampling for _, _, sampling in asked])[:, None] * rates**2 / 8
+    exponents = [(channel.mixture_exponents(rate), sizes) for (channel, rate), sizes in columns.items()]
+
+    def ends(side: int) -> list[float]:
+        total = values + sum(sizes * pair[side] for pair, sizes in exponents)
+        with underflow("the mixture of a band"):
+            return [float(one) for one in mixture_deviations(rates, total, confidences) / totals]
+
+    below = ends(0)
+    return list(zip(below, below if all(channel.symmetric for channel, _ in columns) else ends(1), strict=True))

@@ -1,0 +1,95 @@
+"""The score interval: Student's, with the variance that a candidate mean makes certain.
+
+A t-interval believes the sample variance. With few reports of a bounded mechanism it must not: equal reports have
+none. But a mean mu is possible only together with some variance, at least
+
+- of a report: h(mu) - mu^2, h the lower convex hull of (x, E[a^2 | x]), for the distribution of values of mean mu that
+  varies least;
+- of the noise alone: the lower convex hull of (x, V(x)) at mu, for the n values of mean mu that are noisiest least.
+
+So mu is kept if (center - mu)^2 ≤ t^2·max(s^2, that)/n, as Wilson (1927) did for coins. Both functions are linear
+between nodes (V is concave there, so that the nodes alone decide), but for the term mu^2: the limits are roots of
+quadratics. What is kept may have gaps; the interval spans them.
+
+Where a random n of N people report, the sampling part of the variance counts g = 1 - n/N: h is the hull of V + g·x^2,
+less g·mu^2. g = 1 is the population, and g = 0 the noise alone.
+
+The interval is approximate. The tail of a mean of n reports of skewness up to gamma differs from the normal one by the
+factor 1 + O(gamma·z^3/sqrt(n)), and gamma is at most reach/sqrt(V): so `enough` grows as z^6.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import sqrt
+
+from hush_aggregator.estimate.finite_channel import FiniteChannel
+from hush_aggregator.estimate.numerics.quantiles import normal_quantile, student_quantile
+
+__all__ = ["enough", "score_ends", "score_interval"]
+
+_ENOUGH = 12.0
+_USUAL = 1.96
+
+_Points = tuple[tuple[float, float], ...]
+
+
+@lru_cache(maxsize=256)
+def enough(confidence: float) -> float:
+    """From which n·V/reach^2 on a mean of n reports of least variance V is close enough to normal."""
+    return _ENOUGH * max(1.0, normal_quantile(confidence) / _USUAL) ** 6
+
+
+def score_interval(
+    channel: FiniteChannel, n: int, center: float, variance: float, confidence: float, *, sampling: float
+) -> tuple[float, float]:
+    """All means that their distance from `center` does not refuse.
+
+    Args:
+        channel: of the reports.
+        n: reports, at least 2.
+        center: their mean.
+        variance: their sample variance; for the noise alone, an estimate of its variance.
+        confidence: in (0, 1).
+        sampling: by how much the spread of the values counts: 1 for the population, 0 for those who reported.
+    """
+    return score_ends(channel, n, center, variance, student_quantile(n - 1, confidence), sampling=sampling)
+
+
+def score_ends(
+    channel: FiniteChannel, n: int, center: float, variance: float, t: float, *, sampling: float
+) -> tuple[float, float]:
+    """`score_interval` at Student's quantile t of n - 1 degrees of freedom."""
+    half = t * sqrt(max(variance, channel.variances[0]) / n)  # some length also where no mean inside is kept
+    low, high = center - half, center + half
+    k, hull = t**2 / n, _hull(channel, sampling)
+    for (x0, y0), (x1, y1) in pairwise(hull):
+        slope = (y1 - y0) / (x1 - x0)
+        # (center - mu)^2 ≤ k·(y0 + slope·(mu - x0) - sampling·mu^2)
+        square, middle = 1 + k * sampling, center + k * slope / 2
+        inside = middle**2 - square * (center**2 - k * (y0 - slope * x0))
+        if inside < 0:
+            continue
+        first, last = (middle - sqrt(inside)) / square, (middle + sqrt(inside)) / square
+        if first <= x1 and last >= x0:
+            low, high = min(low, max(first, x0)), max(high, min(last, x1))
+    return low, high
+
+
+@lru_cache(maxsize=256)
+def _hull(channel: FiniteChannel, sampling: float) -> _Points:
+    spread = channel.noise + sampling * channel.nodes**2
+    return _lower_hull([(float(x), float(y)) for x, y in zip(channel.nodes, spread, strict=True)])
+
+
+def _lower_hull(points: Sequence[tuple[float, float]]) -> _Points:
+    """The corners of the largest convex function below points of ascending x (Andrew 1979)."""
+    hull: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(hull) > 1:
+            (x0, y0), (x1, y1) = hull[-2:]
+            if (x1 - x0) * (y - y0) > (y1 - y0) * (x - x0):
+                break
+            hull.pop()
+        hull.append((x, y))
+    return tuple(hull)

@@ -1,0 +1,3 @@
+"""Special functions, quantiles and guarded arithmetic, none of which knows a mechanism."""
+
+__all__: list[str] = []

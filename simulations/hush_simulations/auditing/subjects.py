@@ -1,0 +1,175 @@
+"""What `hush audit` can audit: the mechanisms of hush by name, those of a task, and a person's own function.
+
+The reports of hush's own mechanisms come from `hush_common.mechanisms.perturb`, which every device calls. The inputs
+are two values as different as can be: both bounds, no and yes, the first and the last category, all coordinates low and
+all high.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, Index, NumberDomain, VectorDomain
+from hush_common.epsilon import decimal_text
+from hush_common.errors import HushError, OptionError
+from hush_common.figures import exact
+from hush_common.mechanisms import Offers, Single, perturb
+from hush_common.mechanisms.build import assemble, complete
+from hush_common.mechanisms.parameters import MechanismName, Parameters
+from hush_common.mechanisms.tables import grid, shipped_at
+from hush_common.rng import Rng
+from hush_common.task import Task
+from hush_simulations.auditing.views import View, views_of_mechanism, views_of_reports
+
+__all__ = ["NAMES", "Subject", "mechanism_subject", "own_subject", "task_subjects"]
+
+NAMES: tuple[MechanismName, ...] = (
+    "laplace",
+    "multilevel",
+    "table",
+    "randomized_response",
+    "subset_selection",
+    "vector",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Something that turns a value into a report.
+
+    Args:
+        name: in words.
+        declared: the epsilon that it claims; None if it claims none.
+        inputs: the two values, in words.
+        draw: a fresh report of input 0 or 1.
+        views: how to look at the reports.
+    """
+
+    name: str
+    declared: Fraction | None
+    inputs: tuple[str, str]
+    draw: Callable[[int], object]
+    views: Callable[[Sequence[object]], list[View]]
+
+
+def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates: int, rng: Rng) -> Subject:
+    """A mechanism of hush by name, with the parameters that a task would get.
+
+    Raises:
+        OptionError: there is no such mechanism, or no table for this epsilon.
+    """
+    chosen = next((known for known in NAMES if known == name), None)
+    if chosen is None:
+        known = ", ".join(NAMES)
+        raise OptionError("MECHANISM", f"{name[:60]!r} is none; there are {known}, or write module:function")
+    domain = _domain(chosen, categories, coordinates)
+    if chosen == "table" and epsilon < grid()[0]:
+        raise OptionError(
+            "--epsilon", f"no table is shipped for {decimal_text(epsilon)}, below {decimal_text(grid()[0])}"
+        )
+    parameters = complete(
+        chosen, domain, [epsilon], Parameters(table=shipped_at(epsilon) if chosen == "table" else None)
+    )
+    return _of_hush(chosen, domain, assemble(chosen, domain, [epsilon], parameters), 0, rng)
+
+
+def _domain(name: MechanismName, categories: int, coordinates: int) -> Domain:
+    match name:
+        case "randomized_response":
+            return BitDomain()
+        case "subset_selection":
+            return CategoryDomain(tuple(map(str, range(categories))))
+        case "vector":
+            return VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in range(coordinates)))
+        case _:
+            return NumberDomain(0.0, 1.0)
+
+
+def task_subjects(task: Task, rng: Rng) -> list[Subject]:
+    """The mechanism of a task, once for each epsilon it offers."""
+    randomizer = task.randomizer
+    offers = len(randomizer.parts) if isinstance(randomizer, Offers) else 1
+    return [_of_hush(task.id, task.domain, randomizer, offer, rng) for offer in range(offers)]
+
+
+def _of_hush(name: str, domain: Domain, randomizer: Single | Offers, offer: int, rng: Rng) -> Subject:
+    part = randomizer.parts[offer] if isinstance(randomizer, Offers) else randomizer
+    texts, indices = zip(*(_extreme(domain, side) for side in (0, 1)), strict=True)
+    skip = int(isinstance(randomizer, Offers))
+
+    def draw(side: int) -> object:
+        return perturb(randomizer, indices[side], rng, offer)[skip:]
+
+    parameters = ", ".join(
+        f"{field} {getattr(part, field)}"
+        for field in ("categories", "coordinates", "sampled", "size", "levels")
+        if part.name != "table" and hasattr(part, field)
+    )
+    title = name if name == part.name else f"{name} ({part.name})"
+    return Subject(
+        name=f"{title}, {parameters}" if parameters else title,
+        declared=part.epsilon,
+        inputs=(texts[0], texts[1]),
+        draw=draw,
+        views=lambda _: views_of_mechanism(part, domain),
+    )
+
+
+def _extreme(domain: Domain, side: int) -> tuple[str, Index]:
+    match domain:
+        case BitDomain():
+            return ("no", "yes")[side], domain.index(side)
+        case CategoryDomain(labels=labels):
+            label = labels[-side]
+            return repr(label), domain.index(label)
+        case NumberDomain(lower=lower, upper=upper, unit=unit):
+            value = (lower, upper)[side]
+            return f"{exact(value)} {unit}".rstrip(), domain.index(value)
+        case VectorDomain(coordinates=coordinates):
+            values = [(part.lower, part.upper)[side] for part in coordinates]
+            return ("all at lower", "all at upper")[side], domain.index(values)
+
+
+def own_subject(path: str, inputs: tuple[object, object], declared: Fraction | None) -> Subject:
+    """A person's own function from a value to a report: a number, a bool, a text, or a tuple of them.
+
+    Raises:
+        HushError: it cannot be imported, is no function, or raised an exception; the message says which.
+    """
+    function = _load(path)
+
+    def draw(side: int) -> object:
+        try:
+            return function(inputs[side])
+        except Exception as error:
+            raise HushError(f"{path}: raised {type(error).__name__} on {inputs[side]!r}: {_line(error)}") from error
+
+    def views(reports: Sequence[object]) -> list[View]:
+        try:
+            return views_of_reports(reports)
+        except TypeError:
+            kind = type(reports[0]).__name__
+            raise HushError(f"{path}: its reports are of type {kind}; return a number, bool, text or tuple") from None
+
+    return Subject(path, declared, (repr(inputs[0]), repr(inputs[1])), draw, views)
+
+
+def _load(path: str) -> Callable[[object], object]:
+    module_name, _, function_name = path.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the file that a person has just written lies here
+    try:
+        found: object = importlib.import_module(module_name)
+        for part in function_name.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise HushError(f"{path}: cannot be imported, {type(error).__name__}: {_line(error)}") from error
+    if not callable(found):
+        raise HushError(f"{path}: is no function; name one that takes a value and returns its report")
+    return found
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0][:200]

@@ -1,0 +1,166 @@
+"""A broker for a simulation: embedded, the installed mosquitto, or one that runs already."""
+
+import asyncio
+import os
+import shutil
+import socket
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError, OptionError
+
+__all__ = ["BROKERS", "installed_mosquitto", "is_external", "mosquitto_broker", "open_broker", "parse_broker"]
+
+BROKERS = ("embedded", "mosquitto")
+"""Brokers that a simulation starts by itself."""
+
+_START_SECONDS = 10.0
+_TRIES = 3
+
+# Nothing may be dropped: mosquitto forgets what exceeds 1000 messages for a client that is away or slow, and holds
+# back what exceeds 20 that are not acknowledged, unless it is told otherwise.
+_CONFIGURATION = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+set_tcp_nodelay true
+max_queued_messages 0
+max_inflight_messages 4000
+persistence true
+persistence_location {directory}/
+log_dest file {directory}/mosquitto.log
+"""
+
+
+def parse_broker(text: str) -> str:
+    """The broker of `--broker`: `embedded`, `mosquitto`, or the address of one that runs.
+
+    Raises:
+        OptionError: none of these.
+    """
+    if text in BROKERS:
+        return text
+    if "://" not in text:
+        raise OptionError("--broker", "is not a broker; write embedded, mosquitto or mqtt://host:port")
+    try:
+        BrokerUrl.parse(text)
+    except BrokerError as error:
+        raise OptionError("--broker", str(error)) from None
+    return text
+
+
+def is_external(choice: str) -> bool:
+    """Whether `choice` is a broker that others may use as well."""
+    return choice not in BROKERS
+
+
+@asynccontextmanager
+async def open_broker(choice: str, directory: Path) -> AsyncIterator[BrokerUrl]:
+    """A broker while the context is open; one that was started here is stopped at its end.
+
+    Args:
+        choice: as `parse_broker` returns it.
+        directory: where a started server may keep its files.
+
+    Raises:
+        BrokerError: it cannot be started.
+    """
+    if choice == "embedded":
+        from hush_simulations.brokers.embedded import embedded_broker  # noqa: PLC0415 - amqtt takes a quarter of a second
+
+        async with embedded_broker() as url:
+            yield BrokerUrl.parse(url)
+    elif choice == "mosquitto":
+        async with mosquitto_broker(directory) as url:
+            yield BrokerUrl.parse(url)
+    else:
+        yield BrokerUrl.parse(choice)
+
+
+def installed_mosquitto() -> str | None:
+    """The path of the mosquitto server, also where Debian puts it, outside the path of most users."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
+
+
+@asynccontextmanager
+async def mosquitto_broker(directory: Path) -> AsyncIterator[str]:
+    """Run the installed mosquitto on a free loopback port; its files go to `directory`.
+
+    Raises:
+        BrokerError: it is not installed, or does not come up.
+    """
+    program = installed_mosquitto()
+    if program is None:
+        raise BrokerError(
+            "mosquitto", "is not installed; run for example: apt install mosquitto (or use --broker embedded)"
+        )
+    process, port = await _start(program, directory)
+    try:
+        yield f"mqtt://127.0.0.1:{port}"
+    finally:
+        await _stop(process)
+
+
+async def _start(program: str, directory: Path) -> tuple[Process, int]:
+    """Start it, on another port if somebody takes the free one first."""
+    configuration = directory / "mosquitto.conf"
+    for _ in range(_TRIES):
+        port = _free_port()
+        text = _CONFIGURATION.format(port=port, directory=directory)
+        if os.geteuid() == 0:
+            text += "user root\n"  # it would change to a user who may not write to our directory
+        configuration.write_text(text, encoding="utf-8")
+        # A session of its own: Ctrl-C reaches us alone, and we stop it last.
+        process = await asyncio.create_subprocess_exec(
+            program, "-c", str(configuration), stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+        )
+        try:
+            if await _comes_up(process, port):
+                return process, port
+        except BaseException:
+            await _stop(process)
+            raise
+        await _stop(process)
+    raise BrokerError("mosquitto", f"does not start ({_last_line(directory)}); use --broker embedded")
+
+
+async def _comes_up(process: Process, port: int) -> bool:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _START_SECONDS
+    while process.returncode is None and loop.time() < deadline:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.02)
+            continue
+        writer.close()
+        await asyncio.sleep(0)
+        return process.returncode is None
+    return False
+
+
+async def _stop(process: Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), 5)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _last_line(directory: Path) -> str:
+    try:
+        lines = (directory / "mosquitto.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return lines[-1].strip() if lines else "it says nothing"

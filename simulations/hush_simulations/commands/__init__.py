@@ -1,0 +1,3 @@
+"""The command line of the laboratory."""
+
+__all__: list[str] = []

@@ -1,0 +1,197 @@
+"""`hush audit`: how much a mechanism gives away, measured on samples of the code that runs on a device."""
+
+import json
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hush_common.epsilon import decimal_text, parse_epsilon, posterior
+from hush_common.errors import HushError, OptionError
+from hush_common.figures import at_least, significant, whole
+from hush_common.rng import Rng, SystemRng
+from hush_common.task_file import read_task
+from hush_simulations.auditing.bound import audit, default_samples, highest_bound
+from hush_simulations.auditing.subjects import NAMES, Subject, mechanism_subject, own_subject, task_subjects
+from hush_simulations.commands.options import parse_confidence, parse_seed
+from hush_simulations.engines.seeded_rng import SeededRng
+
+__all__ = ["ViolationError", "app"]
+
+_FEWEST, _MOST = 100, 100_000_000
+_BLOCK = 2000
+_COINS = 1  # the stream of a seed that tosses the coins; the mechanism draws from another
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+class ViolationError(HushError):
+    """A mechanism gives away more than it declares."""
+
+
+@app.command()
+def run(
+    mechanism: Annotated[
+        str | None, typer.Argument(metavar="[MECHANISM|module:function]", help="All mechanisms of hush if left out.")
+    ] = None,
+    *,
+    task: Annotated[Path | None, typer.Option(metavar="FILE", help="The mechanism of a task file instead.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="EPS", help="Declared loss of one report; 1 for hush's.")
+    ] = None,
+    inputs: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="A B", help="Two values for your own function, as JSON or text.")
+    ] = None,
+    categories: Annotated[int, typer.Option(metavar="K", min=2, max=1024, help="Of subset_selection.")] = 8,
+    coordinates: Annotated[int, typer.Option(metavar="D", min=1, max=1024, help="Of vector.")] = 4,
+    samples: Annotated[
+        int | None, typer.Option(metavar="N", help="Reports of each of the two inputs; by epsilon if not given.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(parser=parse_confidence, help="An honest mechanism is accused less often than 1 - P.")
+    ] = 0.99,
+    seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Repeatable draws of hush's mechanisms.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Measure a lower bound of epsilon on real reports, and compare it with what is declared. Exit 1: violation."""
+    if samples is not None and not _FEWEST <= samples <= _MOST:
+        raise OptionError("--samples", f"{samples} is outside {_FEWEST} to {_MOST}; {default_samples(1)} is usual")
+    rng, coins = (SystemRng(), SystemRng()) if seed is None else (SeededRng(seed), SeededRng(seed, _COINS))
+    subjects = _subjects(mechanism, task=task, epsilon=epsilon, inputs=inputs, sizes=(categories, coordinates), rng=rng)
+    single = 1 - (1 - confidence) / len(subjects)  # Bonferroni: all verdicts together hold at `confidence`
+    found: dict[str, Any] = {
+        "confidence": confidence,
+        "audits": [_audited(subject, samples or _usual(subject), single, coins) for subject in subjects],
+    }
+    print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _text(found))
+    guilty = [one["name"] for one in found["audits"] if one.get("verdict") == "violation"]
+    if guilty:
+        raise ViolationError(f"VIOLATION: more is given away than declared by {'; '.join(guilty)}")
+
+
+def _subjects(
+    mechanism: str | None,
+    *,
+    task: Path | None,
+    epsilon: str | None,
+    inputs: tuple[str, str] | None,
+    sizes: tuple[int, int],
+    rng: Rng,
+) -> list[Subject]:
+    own = mechanism is not None and ":" in mechanism
+    if own and inputs is None:
+        raise OptionError("--inputs", f"is missing; write two values for {mechanism}, as in --inputs 0 1")
+    if inputs is not None and not own:
+        raise OptionError(
+            "--inputs", "is for your own module:function; hush's mechanisms are audited at their extremes"
+        )
+    if task is not None:
+        if mechanism is not None or epsilon is not None:
+            raise OptionError("--task", "says mechanism and epsilon itself; leave out MECHANISM and --epsilon")
+        return task_subjects(read_task(task), rng)
+    declared = None if epsilon is None else parse_epsilon(epsilon, field="--epsilon")
+    if mechanism is not None and inputs is not None:
+        return [own_subject(mechanism, (_value(inputs[0]), _value(inputs[1])), declared)]
+    names = NAMES if mechanism is None else (mechanism,)
+    return list(_by_name(names, declared or Fraction(1), sizes, rng))
+
+
+def _by_name(names: Sequence[str], epsilon: Fraction, sizes: tuple[int, int], rng: Rng) -> Iterator[Subject]:
+    for name in names:
+        try:
+            yield mechanism_subject(name, epsilon, *sizes, rng)
+        except OptionError:
+            if len(names) == 1:
+                raise  # among all, one that there is not at this epsilon is left out
+
+
+def _value(text: str) -> object:
+    """A JSON value, a list as a tuple; what is no JSON is text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _usual(subject: Subject) -> int:
+    return default_samples(1.0 if subject.declared is None else float(subject.declared))
+
+
+def _audited(subject: Subject, samples: int, confidence: float, coins: Rng) -> dict[str, Any]:
+    sides, reports = _draw(subject, samples, coins)
+    measured = audit(sides, reports, subject.views(reports), confidence)
+    found: dict[str, Any] = {"name": subject.name, "samples": samples, "epsilon_at_least": measured.bound}
+    if subject.declared is not None:
+        violated = measured.bound > float(subject.declared)
+        found |= {"declared": decimal_text(subject.declared), "verdict": "violation" if violated else "consistent"}
+    return found | {
+        "highest_bound": highest_bound(samples, confidence),
+        "rule": [
+            {"guess": value, "if": words} for value, words in zip(subject.inputs, measured.rule, strict=True) if words
+        ],
+        "shown": measured.samples,
+        "guesses": measured.guesses,
+        "right": measured.right,
+    }
+
+
+def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[object]]:
+    """Twice `samples` reports, each of the input that a fair coin chose, and the coins."""
+    sides: list[int] = []
+    reports: list[object] = []
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(subject.name, total=2 * samples)
+        for start in range(0, 2 * samples, _BLOCK):
+            count = min(_BLOCK, 2 * samples - start)
+            tossed = coins.randbelow(1 << count)
+            block = [tossed >> place & 1 for place in range(count)]
+            reports.extend(map(subject.draw, block))
+            sides += block
+            progress.advance(bar, count)
+    return sides, reports
+
+
+def _text(found: dict[str, Any]) -> str:
+    chance = f"{significant(1 - Decimal(repr(found['confidence'])), 2, scale=100)} %"
+    remarks = (
+        f"The honest are accused with a probability of at most {chance}. Consistent is no proof: it means that these\n"
+        f"reports show no more than what is declared."
+    )
+    return "\n\n".join([*("\n".join(_lines(one)) for one in found["audits"]), remarks])
+
+
+def _lines(one: dict[str, Any]) -> Iterator[str]:
+    yield one["name"]
+    if "declared" in one:
+        yield f"  declared    epsilon {one['declared']}"
+    measured, most = at_least(one["epsilon_at_least"], 4), at_least(one["highest_bound"], 2)
+    yield f"  measured    epsilon ≥ {measured}   (so many reports show at most {most})"
+    if "verdict" in one:
+        yield f"  verdict     {one['verdict'].upper() if one['verdict'] == 'violation' else one['verdict']}"
+    yield from _because(one)
+
+
+def _because(one: dict[str, Any]) -> Iterator[str]:
+    """The rule and its success: what an observer who guesses by it may be right at most is the meaning of epsilon."""
+    if not one["guesses"]:
+        yield "  because     no report says anything"
+        return
+    label = "because"
+    for rule in one["rule"]:
+        yield f"  {label:<12}guess {rule['guess']} if {rule['if']}"
+        label = ""
+    share = significant(Fraction(one["right"], one["guesses"]), 6, scale=100)
+    allowed = ""
+    if "declared" in one:
+        most = significant(posterior(Fraction(one["declared"])), 6, scale=100)
+        allowed = f"; epsilon {one['declared']} allows {most} %"
+    of = f"{whole(one['guesses'])} guesses on {whole(one['shown'])} reports"
+    yield f"              {share} % of {of} are right{allowed}"

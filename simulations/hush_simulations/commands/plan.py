@@ -1,0 +1,177 @@
+"""`hush plan`: of people, epsilon and error, any two give the third."""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
+from hush_common.epsilon import parse_epsilon
+from hush_common.errors import OptionError
+from hush_common.figures import significant
+from hush_simulations.commands.options import parse_bound, parse_confidence
+from hush_simulations.display.plan_table import print_plan
+from hush_simulations.planning.answer import Question, answer
+from hush_simulations.planning.precision import MOST_PEOPLE
+
+__all__ = ["app"]
+
+_PEOPLE = re.compile(r"[0-9][0-9 _]*([eE][0-9]{1,2})?")
+_ERROR = re.compile(r"(?P<number>[0-9.]+([eE]-?[0-9]+)?)\s*(?P<percent>%?)")
+_CONFIDENCE = 0.95
+_MOST_PARTS = 1024
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What the options say about the value."""
+
+    name: str
+    lower: str | None
+    upper: str | None
+    unit: str
+    categories: int | None
+    coordinates: int | None
+
+
+@app.command()
+def run(
+    *,
+    people: Annotated[str | None, typer.Option(metavar="N", help="How many people answer.")] = None,
+    epsilon: Annotated[str | None, typer.Option(metavar="EPS", help="Privacy loss of one answer.")] = None,
+    error: Annotated[
+        str | None,
+        typer.Option(metavar="E|P%", help="Half-width of the error bar: in the unit, or as 5% of the range."),
+    ] = None,
+    confidence: Annotated[str | None, typer.Option(metavar="P", help="Of the error bar; 0.95 if not given.")] = None,
+    rms: Annotated[bool, typer.Option("--rms", help="The error is a root mean square, not an error bar.")] = False,
+    domain: Annotated[str, typer.Option(metavar="KIND", help="number, bit, category or vector.")] = "number",
+    lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value of a number.")] = None,
+    upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value of a number.")] = None,
+    unit: Annotated[str, typer.Option(metavar="TEXT", help="What the numbers count, as cm.")] = "",
+    categories: Annotated[int | None, typer.Option(metavar="K", help="How many categories; 2 to 1024.")] = None,
+    coordinates: Annotated[int | None, typer.Option(metavar="D", help="How many numbers; 1 to 1024.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """How many people, which epsilon, what error? Give two of them; the third follows, for every mechanism."""
+    if sum(given is not None for given in (people, epsilon, error)) != 2:  # noqa: PLR2004 - of the three
+        raise _not_two(people=people, epsilon=epsilon, error=error)
+    if rms and confidence is not None:
+        raise OptionError("--rms", f"a root mean square has no confidence; leave out --confidence {confidence}")
+    asked = _domain(_Kind(domain, lower, upper, unit, categories, coordinates))
+    found = answer(
+        Question(
+            domain=asked,
+            people=None if people is None else _people(people),
+            epsilon=None if epsilon is None else parse_epsilon(epsilon, field="--epsilon"),
+            error=None if error is None else _error(error, asked, bounded=lower is not None),
+            confidence=None if rms else parse_confidence(confidence or str(_CONFIDENCE)),
+        )
+    )
+    _print(found, as_json=as_json)
+
+
+def _print(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        print_plan(found, Console(highlight=False))
+
+
+def _not_two(**given: str | None) -> OptionError:
+    names = [f"--{name}" for name, value in given.items() if value is not None]
+    if len(names) == len(given):
+        return OptionError("--people, --epsilon, --error", "two of them give the third; leave one out")
+    missing = " or ".join(f"--{name}" for name, value in given.items() if value is None)
+    if not names:
+        return OptionError("hush plan", "give two of --people, --epsilon and --error, as in --epsilon 1 --error 5%")
+    return OptionError(names[0], f"alone gives nothing; add {missing}")
+
+
+def _people(text: str) -> int:
+    if not _PEOPLE.fullmatch(text.strip()):
+        raise OptionError("--people", f"{text[:40]!r} is no number of people; write for example --people 5000")
+    count = int(Fraction(text.strip().replace("_", "").replace(" ", "")))
+    if not 1 <= count <= MOST_PEOPLE:
+        raise OptionError(
+            "--people", f"{text[:40]} is outside 1 to {significant(MOST_PEOPLE, 1)}; write how many people answer"
+        )
+    return count
+
+
+def _error(text: str, domain: Domain, *, bounded: bool) -> float:
+    """The error as a share of the range."""
+    match = _ERROR.fullmatch(text.strip())
+    try:
+        value = math.nan if match is None else float(match["number"])
+    except ValueError:
+        value = math.nan
+    if match is None or not 0 < value < math.inf:
+        raise OptionError("--error", f"{text[:40]!r} is no positive error; write --error 5%, or 2.5 in the unit")
+    if match["percent"]:
+        return value / 100
+    if isinstance(domain, BitDomain | CategoryDomain):
+        if value >= 1:
+            raise OptionError(
+                "--error", f"{text} is no error of a share; write {text}%, or {significant(Fraction(value) / 100, 12)}"
+            )
+        return value
+    if not bounded:
+        raise OptionError("--error", f"{text} is in the unit of the value: add --lower and --upper, or write it as 5%")
+    part = domain.coordinates[0] if isinstance(domain, VectorDomain) else domain
+    return value / (part.upper - part.lower)
+
+
+def _domain(kind: _Kind) -> Domain:
+    _check_superfluous(kind)
+    match kind.name:
+        case "number":
+            return NumberDomain(*_bounds(kind), kind.unit)
+        case "bit":
+            return BitDomain()
+        case "category":
+            return CategoryDomain(tuple(map(str, range(_parts("--categories", kind.categories, 2)))))
+        case "vector":
+            bounds, count = _bounds(kind), _parts("--coordinates", kind.coordinates, 1)
+            return VectorDomain(tuple(Coordinate(*bounds, kind.unit, name=str(place)) for place in range(count)))
+    raise OptionError("--domain", f"{kind.name[:40]!r} is no kind of value; write number, bit, category or vector")
+
+
+def _check_superfluous(kind: _Kind) -> None:
+    for option, value, names in (
+        ("--lower", kind.lower, ("number", "vector")),
+        ("--upper", kind.upper, ("number", "vector")),
+        ("--unit", kind.unit or None, ("number", "vector")),
+        ("--categories", kind.categories, ("category",)),
+        ("--coordinates", kind.coordinates, ("vector",)),
+    ):
+        if value is not None and kind.name not in names:
+            raise OptionError(option, f"is for --domain {' or '.join(names)}; leave it out, or change --domain")
+
+
+def _bounds(kind: _Kind) -> tuple[float, float]:
+    """The bounds; 0 and 1 where neither is given, since only shares of the range matter then."""
+    if kind.lower is None and kind.upper is None:
+        return 0.0, 1.0
+    if kind.lower is None or kind.upper is None:
+        missing = "--lower" if kind.lower is None else "--upper"
+        raise OptionError(missing, "is missing; give both bounds of a legal value, or neither")
+    lower, upper = parse_bound("--lower", kind.lower), parse_bound("--upper", kind.upper)
+    if not lower < upper:
+        raise OptionError("--lower", f"{kind.lower} is not below --upper {kind.upper}; swap or widen the bounds")
+    return lower, upper
+
+
+def _parts(option: str, count: int | None, fewest: int) -> int:
+    if count is None:
+        raise OptionError(option, f"is missing; write how many, as in {option} 8")
+    if not fewest <= count <= _MOST_PARTS:
+        raise OptionError(option, f"{count} is outside {fewest} to {_MOST_PARTS}")
+    return count

@@ -1,0 +1,137 @@
+"""From the options of `hush simulate` to an experiment: what goes together, and what is missing."""
+
+import secrets
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from hush_common.epsilon import decimal_text, parse_epsilon
+from hush_common.errors import OptionError
+from hush_simulations.commands.options import parse_bound
+from hush_simulations.engines.experiment import Engine, Experiment
+from hush_simulations.scenarios.csv_file import read_column
+from hush_simulations.scenarios.population import Observed
+from hush_simulations.scenarios.scenario import SCENARIOS, Scenario, scenario_of_column, scenario_of_labels
+from hush_simulations.scenarios.scenario_file import check_shares, find_scenario
+
+__all__ = ["Request", "experiment_of"]
+
+_CHOICES = 1  # the stream of a seed that chooses epsilons; the values come from another
+_PUBLIC = (
+    "from public knowledge (a scale, a law, a data sheet), never from the data: a bound read off the data betrays it"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The options as given; None where one was left out."""
+
+    scenario: str | None
+    clients: int | None
+    epsilon: str | None
+    mechanism: str | None
+    rounds: int | None
+    seed: int | None
+    connections: int | None
+    confidence: float
+    broker: str | None
+    engine: Engine
+    csv: Path | None
+    column: str | None
+    lower: str | None
+    upper: str | None
+    unit: str | None
+    labels: str | None
+    shares: tuple[float, ...]
+    deterministic_noise: bool
+
+
+def experiment_of(request: Request) -> tuple[Experiment, int | None]:
+    """The experiment, and the seed of its population (None if nothing depends on one).
+
+    Raises:
+        OptionError: an option that is missing, superfluous or illegal.
+        TaskError: the question is no legal task.
+    """
+    if request.engine == "memory" and request.broker is not None:
+        raise OptionError("--broker", "a broker is not used with --engine memory; leave one of them out")
+    scenario = _changed(_scenario(request), request)
+    task = scenario.task()  # its mistakes come before the work of drawing a population
+    shares = check_shares("--shares", request.shares, task) or scenario.shares
+    observed = isinstance(scenario.population, Observed)
+    if observed and request.clients is not None:
+        raise OptionError("--clients", f"{request.clients} cannot be chosen: every row of the file is one client")
+    choosing = bool(task.offers)
+    seed = None if observed and not request.deterministic_noise and not choosing else _seed(request)
+    values = scenario.population.draw(scenario.clients, np.random.default_rng(seed))
+    experiment = Experiment(
+        scenario=scenario,
+        values=values,
+        choices=_choices(len(values), len(task.offers), shares, seed) if choosing else (),
+        engine=request.engine,
+        broker=request.broker or "embedded",
+        connections=request.connections,
+        confidence=request.confidence,
+        noise_seed=seed if request.deterministic_noise else None,
+    )
+    return experiment, seed
+
+
+def _choices(count: int, offers: int, shares: tuple[float, ...], seed: int | None) -> tuple[int, ...]:
+    """Which epsilon each device takes, from a stream of its own: no device looks at its value."""
+    weights = np.array(shares or (1.0,) * offers)
+    rng = np.random.default_rng([0 if seed is None else seed, _CHOICES])
+    return tuple(rng.choice(offers, size=count, p=weights / weights.sum()).tolist())
+
+
+def _seed(request: Request) -> int:
+    """The seed that was asked for, or a fresh one that is short enough to be typed again."""
+    return secrets.randbelow(1 << 32) if request.seed is None else request.seed
+
+
+def _changed(scenario: Scenario, request: Request) -> Scenario:
+    epsilon = None if request.epsilon is None else decimal_text(parse_epsilon(request.epsilon, field="--epsilon"))
+    scenario = scenario.asking(epsilon=epsilon, mechanism=request.mechanism)
+    if request.rounds is not None and request.rounds > 1:
+        scenario = scenario.repeated(request.rounds, datetime.now(UTC))
+    return scenario if request.clients is None else replace(scenario, clients=request.clients)
+
+
+def _scenario(request: Request) -> Scenario:
+    if request.csv is None:
+        for option in ("column", "lower", "upper", "unit", "labels"):
+            if getattr(request, option) is not None:
+                raise OptionError(f"--{option}", "describes a person's own data; name the file with --csv FILE as well")
+        return find_scenario(request.scenario or "heights")
+    scenario = None if request.scenario is None else find_scenario(request.scenario)
+    if scenario is None:
+        return _own_labels(request, request.csv) if request.labels else _own_numbers(request, request.csv)
+    if scenario.document["domain"] != SCENARIOS["survey"].document["domain"]:
+        raise OptionError("SCENARIO", f"{request.scenario} has people of its own; leave it out to use --csv")
+    data = read_column(request.csv, request.column, bits=True)
+    return replace(scenario, population=data, clients=len(data.values))
+
+
+def _own_labels(request: Request, file: Path) -> Scenario:
+    for option in ("lower", "upper", "unit"):
+        if getattr(request, option) is not None:
+            raise OptionError(f"--{option}", "is for numbers, and --labels for categories; leave one of them out")
+    labels = tuple(label.strip() for label in (request.labels or "").split(","))
+    return scenario_of_labels(read_column(file, request.column, labels=labels), labels)
+
+
+def _own_numbers(request: Request, file: Path) -> Scenario:
+    lower, upper = (_bound(option, getattr(request, option)) for option in ("lower", "upper"))
+    if not lower < upper:
+        raise OptionError("--lower", f"{request.lower} is not below --upper {request.upper}; swap or widen the bounds")
+    data = read_column(file, request.column)
+    return scenario_of_column(data, lower, upper, request.unit or "")
+
+
+def _bound(option: str, text: str | None) -> float:
+    if text is None:
+        side = "smallest" if option == "lower" else "largest"
+        raise OptionError(f"--{option}", f"is missing; state the {side} legal value {_PUBLIC}")
+    return parse_bound(f"--{option}", text)

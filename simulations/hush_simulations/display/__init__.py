@@ -1,0 +1,3 @@
+"""For eyes and files: tables, pictures, progress."""
+
+__all__: list[str] = []

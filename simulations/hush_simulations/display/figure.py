@@ -1,0 +1,244 @@
+"""The picture of a simulation: the true values, the noisy reports on their own scale, and what follows from them.
+
+matplotlib without pyplot: figures are objects, drawn by Agg, so that no display and no global state is involved.
+"""
+
+from collections.abc import Mapping
+from math import isqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
+from hush_common.epsilon import decimal_text
+from hush_common.figures import exact, whole
+from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.display.parts_figure import FAINT, INK, NOISY, TRUE, draw_parts
+from hush_simulations.display.parts_table import kind_of
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.reports import decoded, offers_of
+from hush_simulations.engines.seeded_rng import NOT_PRIVATE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw"]
+
+_DPI = 160
+_BARS = {
+    "reporters": "of the reporters",
+    "population": "of the population",
+    "anytime": "watched live",
+    "anytime_population": "watched, population",
+    "enrolled": "of all enrolled",
+}
+_TAIL = 0.5  # per cent of the reports on each side that may lie outside the picture of the reports
+_BAR: dict[str, Any] = {"alpha": 0.85, "edgecolor": "white", "linewidth": 0.6}
+_STYLE: dict[Any, Any] = {
+    "font.size": 11.5,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 12,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlepad": 8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def draw(path: Path, found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> None:
+    """Write the picture as PNG.
+
+    Args:
+        path: where to.
+        found: the object of `hush_simulations.results.result`.
+        experiment: what was run; its true values are drawn as a histogram, or as one bar for yes and one for no.
+        outcome: what came of it; of several rounds the reports of the last are drawn.
+    """
+    from matplotlib import rc_context  # noqa: PLC0415 - matplotlib takes a second to import
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
+
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(9, 8), layout=ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1))
+        FigureCanvasAgg(figure)
+        _compose(figure, found, experiment, outcome)
+        figure.savefig(path, dpi=_DPI)
+
+
+def _compose(figure: "Figure", found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> None:
+    wording = NumberFormat.of(found["result"])
+    figure.text(0.025, 0.975, _finding(found, wording), va="top", fontsize=14.5, fontweight="bold")
+    figure.text(0.025, 0.935, _subtitle(found, outcome), va="top", color=FAINT)
+    domain = outcome.task.domain
+    if isinstance(domain, CategoryDomain | VectorDomain):
+        draw_parts(figure, found, experiment, outcome, domain)
+        return
+    top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 2))
+    top.set_title("What the devices keep to themselves")
+    middle.set_title("What the aggregator receives")
+    done = outcome.rounds[-1]
+    values = np.array([experiment.values[device] for device in done.reporters], dtype=np.float64)
+    if isinstance(domain, NumberDomain):
+        _values(top, values, domain, found, wording)
+        _reports(middle, decoded(outcome.task, done.received.bodies), domain, wording)
+    else:
+        _answers(top, values, TRUE, wording)
+        _answers(middle, offers_of(outcome.task, done.received.bodies)[2][:, 0].astype(np.float64), NOISY, wording)
+    if "rounds" in found:
+        _estimate_of_rounds(bottom, found, wording)
+    else:
+        _estimate(bottom, found, wording)
+        bottom.set_xlim(top.get_xlim())
+
+
+def _finding(found: Mapping[str, Any], wording: NumberFormat) -> str:
+    result, truths = found["result"], found["truth"]
+    kind = kind_of(found)
+    if result["n"] == 0 or (kind is None and "reporters" not in truths):
+        return "No report was counted"
+    reports = "One noisy report" if result["n"] == 1 else f"{whole(result['n'])} noisy reports"
+    if kind is not None:
+        judged = [fact.get("intervals", {}) for fact in found["covered"][kind]]
+        singles = [single["reporters"] for single in judged if "reporters" in single]
+        return f"{reports}: {sum(singles)} of {len(singles)} error bars cover the truth"
+    if "mean" not in result:
+        return f"{reports}, of which no estimate could be made"
+    off = wording.distance(result["mean"], truths["reporters"])
+    if "reporters" not in found["covered"]:
+        return f"{reports}: {off} off, without an error bar"
+    verdict = "covers" if found["covered"].get("reporters") else "misses"
+    return f"{reports}: {off} off, the error bar {verdict} the truth"
+
+
+def _subtitle(found: Mapping[str, Any], outcome: Outcome) -> str:
+    result, task = found["result"], outcome.task
+    mechanism = str(result["mechanism"]).replace("_", " ")
+    *others, last = [decimal_text(epsilon) for epsilon in task.offers] or [result["epsilon"]]
+    epsilon = f"{', '.join(others)} or {last}" if others else last
+    text = f"{task.title or task.id}   ({mechanism}, epsilon {epsilon}"
+    text += f" over {len(outcome.rounds)} rounds, the last one shown)" if len(outcome.rounds) > 1 else ")"
+    return text + (f"   noise {NOT_PRIVATE}" if found["noise"] == NOT_PRIVATE else "")
+
+
+def _histogram(axes: "Axes", data: NDArray[np.float64], colour: str, domain: NumberDomain) -> None:
+    if len(data) == 0:
+        return
+    low, high = float(data.min()), float(data.max())
+    bins = min(40, max(8, isqrt(len(data))))
+    if low == high:  # one bar that can be seen
+        margin = (domain.upper - domain.lower) / 100
+        low, high, bins = low - margin, high + margin, 1
+    axes.hist(data, bins=bins, range=(low, high), color=colour, **_BAR)
+    axes.locator_params(axis="y", integer=True)
+
+
+def _legend(axes: "Axes", columns: int = 1) -> None:
+    """A legend in the row of the title, where it covers nothing; each label once."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    axes.legend(
+        once.values(),
+        once.keys(),
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=columns,
+        frameon=False,
+        borderpad=0.1,
+    )
+
+
+def _values(
+    axes: "Axes", values: NDArray[np.float64], domain: NumberDomain, found: Mapping[str, Any], wording: NumberFormat
+) -> None:
+    """The true values, on an axis that holds the error bars as well."""
+    _histogram(axes, values, TRUE, domain)
+    axes.set_ylabel("devices")
+    ends = [*axes.get_xlim(), found["result"].get("mean", axes.get_xlim()[0])]
+    ends += [end for interval in found["result"].get("intervals", {}).values() for end in interval]
+    margin = 0.02 * (max(ends) - min(ends))
+    axes.set_xlim(min(ends) - margin, max(ends) + margin)
+    if "reporters" in found["truth"]:
+        mean = found["truth"]["reporters"]
+        axes.axvline(mean, color=INK, lw=1.2, ls=(0, (4, 3)), label=f"their mean, {wording.value(mean)}")
+        _legend(axes)
+
+
+def _reports(axes: "Axes", reports: NDArray[np.float64], domain: NumberDomain, wording: NumberFormat) -> None:
+    """The reports, on their own scale; the shaded band is all that the axis above could show."""
+    reports = reports[np.isfinite(reports)]
+    if len(reports):
+        low, high = np.percentile(reports, (_TAIL, 100 - _TAIL))
+        inside = reports[(reports >= low) & (reports <= high)]
+        _histogram(axes, inside, NOISY, domain)
+    unit = f" {wording.unit}" if wording.unit else ""
+    label = f"legal values, {exact(domain.lower)} to {exact(domain.upper)}{unit}"
+    axes.axvspan(domain.lower, domain.upper, color=TRUE, alpha=0.2, lw=0, label=label, zorder=0)
+    _legend(axes)
+    axes.set_ylabel("reports")
+    axes.set_xlabel(f"report, decoded{_of_unit(wording)}; mind the scale")
+
+
+def _answers(axes: "Axes", ones: NDArray[np.float64], colour: str, wording: NumberFormat) -> None:
+    share = float(ones.mean()) if len(ones) else 0.0
+    bars = axes.barh(["no", "yes"], [100 * (1 - share), 100 * share], color=colour, height=0.6, alpha=0.85)
+    axes.bar_label(bars, [wording.value(1 - share), wording.value(share)], padding=6)
+    axes.set_xlim(0, 108)
+    axes.set_xticks(range(0, 101, 20))
+
+
+def _estimate(axes: "Axes", found: Mapping[str, Any], wording: NumberFormat) -> None:
+    """One error bar for each target, with the truth beside the estimate."""
+    result, factor = found["result"], wording.factor
+    targets = list(reversed(result.get("intervals", {})))
+    for row, target in enumerate(targets):
+        low, high = (factor * end for end in result["intervals"][target])
+        axes.plot((low, high), (row, row), "|-", color=INK, lw=2.2, ms=13, mew=2.2)
+        mean = result["pooled"]["mean"] if target == "population" and "pooled" in result else result["mean"]
+        axes.plot(factor * mean, row, "o", color=NOISY, ms=10, mec=INK, label="estimate")
+        if target in found["truth"]:
+            axes.plot(factor * found["truth"][target], row, "D", color=TRUE, ms=8, mec="white", label="truth")
+    axes.set_yticks(range(len(targets)), [_BARS.get(name, name) for name in targets])
+    axes.set_ylim(-0.6, max(len(targets), 1) - 0.4)
+    axes.set_xlabel(f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)")
+    if targets:
+        _title_and_legend(axes, found, wording)
+
+
+def _estimate_of_rounds(axes: "Axes", found: Mapping[str, Any], wording: NumberFormat) -> None:
+    """One error bar for each round, about the devices that reported in it."""
+    for done in found["rounds"]:
+        result, number = done["result"], done["result"]["round"]
+        if "mean" not in result:
+            continue
+        ends = [wording.factor * end for end in result.get("intervals", {}).get("reporters", ())]
+        axes.plot([number] * len(ends), ends, "_-", color=INK, lw=1.8, ms=9, mew=2)
+        axes.plot(number, wording.factor * result["mean"], "o", color=NOISY, ms=7, mec=INK, label="estimate")
+        axes.plot(
+            number, wording.factor * done["truth"]["reporters"], "D", color=TRUE, ms=6, mec="white", label="truth"
+        )
+    axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel("round")
+    axes.set_ylabel(wording.unit)
+    if "mean" in found["result"]:
+        _title_and_legend(axes, found, wording)
+
+
+def _title_and_legend(axes: "Axes", found: Mapping[str, Any], wording: NumberFormat) -> None:
+    result = found["result"]
+    axes.set_title(
+        f"What follows: {wording.value(result['mean'])}, with {exact(result['confidence'], scale=100)} % error bars"
+    )
+    _legend(axes, columns=2)
+
+
+def _of_unit(wording: NumberFormat) -> str:
+    return f" ({wording.unit})" if wording.unit else ""

@@ -1,0 +1,74 @@
+"""What a simulation leaves in a directory: `result.json`, `reports.csv` and `result.png`.
+
+`reports.csv` holds what an aggregator sees, and never the true value beside a report: such a table would undo the
+privacy of every row, and a file that looks like the output of a private system must be one. The reports are in the
+order of their random ids, so that their position says nothing about a row of the input either. For the same reason
+neither the ledgers of the devices nor the aggregator's store are kept.
+"""
+
+import csv
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hush_common.epsilon import decimal_text
+from hush_common.errors import OptionError
+from hush_simulations.display.figure import draw
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.reports import in_words, offers_of
+
+__all__ = ["prepare", "to_json", "write_files"]
+
+
+def prepare(directory: Path) -> Path:
+    """Make the directory and see that it can be written, before a long run is spent.
+
+    Raises:
+        OptionError: it is a file, or cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except FileExistsError:
+        raise OptionError("--out", f"{directory} is a file; name a directory") from None
+    except OSError as error:
+        remedy = "name a directory that you may write to"
+        raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); {remedy}") from error
+    return directory
+
+
+def write_files(directory: Path, found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> list[Path]:
+    """Write the files, and return their paths.
+
+    Raises:
+        OptionError: the directory cannot be written any more.
+    """
+    paths = [directory / name for name in ("result.json", "reports.csv", "result.png")]
+    try:
+        paths[0].write_text(to_json(found) + "\n", encoding="utf-8")
+        _write_reports(paths[1], outcome)
+        draw(paths[2], found, experiment, outcome)
+    except OSError as error:
+        raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); make room there") from error
+    return paths
+
+
+def to_json(found: Mapping[str, Any]) -> str:
+    """The object as text for people and programs; never NaN, which is no JSON."""
+    return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _write_reports(path: Path, outcome: Outcome) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("round", "report_id", "epsilon", "body", "decoded"))
+        task = outcome.task
+        for number, done in enumerate(outcome.rounds):
+            parts, offers, rest = offers_of(task, done.received.bodies)
+            epsilons = [decimal_text(parts[offer].epsilon) for offer in offers.tolist()]
+            bodies = [" ".join(map(str, body)) for body in rest.tolist()]
+            words = in_words(task, done.received.bodies)
+            writer.writerows((number, *row) for row in zip(done.received.ids, epsilons, bodies, words, strict=True))

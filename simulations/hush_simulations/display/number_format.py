@@ -1,0 +1,88 @@
+"""Numbers for people: as many digits as their error bar deserves, with the unit."""
+
+import math
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hush_common.figures import fixed, significant
+
+__all__ = ["NumberFormat", "say"]
+
+_MOST_DECIMALS = 12
+_LARGEST_PLAIN, _DIGITS = 1e9, 6
+_GROUPS, _TIE = re.compile(r"(?<=\d) (?=\d{3}\b)"), "\N{NO-BREAK SPACE}"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """How the values of one task are written.
+
+    Args:
+        unit: what follows a number, `"cm"` or `"%"`; may be empty.
+        factor: what a value is multiplied with first (100 for a share in per cent).
+        decimals: digits after the point.
+    """
+
+    unit: str
+    factor: int
+    decimals: int
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> "NumberFormat":
+        """The wording of a result document: as many decimals as show three digits of its standard error."""
+        share = result["mechanism"] in {"randomized_response", "subset_selection"}
+        error = max(result.get("stderr", {}).values(), default=None)
+        return cls.share(error) if share else cls.measured(result.get("unit", ""), error)
+
+    @classmethod
+    def share(cls, error: float | None, digits: int = 3) -> "NumberFormat":
+        """Of a share, in per cent, with so many digits of its standard error."""
+        return cls("%", 100, _decimals(1.0 if error is None else 100 * error, digits))
+
+    @classmethod
+    def measured(cls, unit: str, error: float | None, digits: int = 3) -> "NumberFormat":
+        """Of a number with a unit, likewise."""
+        return cls(unit, 1, _decimals(1.0 if error is None else error, digits))
+
+    def number(self, value: float) -> str:
+        """The bare number."""
+        if abs(value * self.factor) >= _LARGEST_PLAIN:
+            return significant(value, _DIGITS, scale=self.factor)
+        return fixed(value, self.decimals, scale=self.factor)
+
+    def off(self, value: float) -> str:
+        """How far off an estimate is, with its sign."""
+        return fixed(value, self.decimals, scale=self.factor, sign=True)
+
+    def value(self, value: float) -> str:
+        """The number with its unit."""
+        return f"{self.number(value)} {self.unit}".rstrip()
+
+    def distance(self, one: float, other: float) -> str:
+        """How far apart two values are; shares are points apart, not per cent."""
+        return f"{self.number(abs(one - other))} {'points' if self.unit == '%' else self.unit}".rstrip()
+
+    def interval(self, lower: float, upper: float) -> str:
+        """Both ends with one unit."""
+        return f"{self.number(lower)} to {self.value(upper)}"
+
+
+def say(console: Console, words: str, style: str = "") -> None:
+    """Print a sentence: in a pipe on one line, on a terminal broken between words and never inside a number."""
+    lines = [words]
+    if console.is_terminal:
+        whole = _GROUPS.sub(_TIE, words)
+        lines = [line.replace(_TIE, " ") for line in textwrap.wrap(whole, console.width - 4, break_on_hyphens=False)]
+    for line in lines:
+        console.print(Text(f"  {line}", style=style), soft_wrap=True)
+
+
+def _decimals(error: float, digits: int) -> int:
+    decimals = digits - 1 - math.floor(math.log10(error)) if error > 0 else digits - 1
+    return min(max(decimals, 0), _MOST_DECIMALS)

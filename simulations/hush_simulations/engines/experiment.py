@@ -1,0 +1,85 @@
+"""What a simulation is told, and what it finds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hush_common.refusal import Refusal
+from hush_common.task import Task
+from hush_simulations.engines.reports import Received
+from hush_simulations.scenarios.population import Value
+from hush_simulations.scenarios.scenario import Scenario
+
+__all__ = ["Engine", "Experiment", "Outcome", "Round", "judged"]
+
+Engine = Literal["mqtt", "memory"]
+_DEFAULT_CONNECTIONS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """What to simulate.
+
+    Args:
+        scenario: the question; on a broker of others its task gets an id of its own.
+        values: the true values, one device each. Never part of a representation: they may be somebody's data.
+        choices: for each device the number of the epsilon that it takes of those offered, chosen without looking at
+            its value; empty where the task offers one.
+        engine: `"mqtt"` (real sockets) or `"memory"`.
+        broker: `"embedded"`, `"mosquitto"`, or an address; of no effect on the engine `"memory"`.
+        connections: gateways that share the devices; None for as many as work best.
+        confidence: coverage of the error bars, in (0, 1).
+        noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
+            operating system.
+    """
+
+    scenario: Scenario
+    values: Sequence[Value] = field(repr=False)
+    choices: Sequence[int] = field(default=(), repr=False)
+    engine: Engine = "mqtt"
+    broker: str = "embedded"
+    connections: int | None = None
+    confidence: float = 0.95
+    noise_seed: int | None = None
+
+    @property
+    def gateways(self) -> int:
+        """How many gateways there are: never more than devices."""
+        return max(1, min(self.connections or _DEFAULT_CONNECTIONS, len(self.values)))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a simulation.
+
+    Args:
+        result: the result document of the aggregator.
+        reporters: positions, in `Experiment.values`, of the devices that sent a report.
+        clamped: how many of them had to move their value into the domain.
+        declined: devices that sent nothing, by their reason.
+        elapsed: seconds from the first answer to the last commit.
+        received: what the aggregator counted.
+    """
+
+    result: Mapping[str, Any]
+    reporters: tuple[int, ...] = field(repr=False)
+    clamped: int
+    declined: Mapping[str, int]
+    elapsed: float
+    received: Received = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished simulation: the task as it was published, and its rounds."""
+
+    task: Task
+    rounds: tuple[Round, ...]
+
+
+def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:
+    """How many different reports were accepted or refused.
+
+    A redelivery is refused as a duplicate, but it is no further report: counted in, it would hide one that was lost.
+    """
+    return accepted + sum(count for reason, count in refused.items() if reason != Refusal.DUPLICATE)

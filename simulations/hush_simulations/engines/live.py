@@ -1,0 +1,269 @@
+"""Runner: real gateways, a real aggregator and a broker, on one question, until every report is counted.
+
+Nothing is shortened: each device charges its ledger and stores its report before the first byte leaves, every report
+is one MQTT message, and the aggregator commits it to SQLite before it is acknowledged. The `memory` engine leaves out
+the sockets alone.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.store.base import CommitOutcome
+from hush_aggregator.store.sqlite import SqliteStore
+from hush_client.gateway import Gateway
+from hush_client.policy import Policy
+from hush_common.errors import BrokerError, HushError
+from hush_simulations.engines.experiment import Experiment, Outcome, Round, judged
+from hush_simulations.engines.network import Network, open_network
+from hush_simulations.engines.reports import read_received
+from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.virtual_clock import VirtualClock
+
+__all__ = ["Progress", "Watch", "simulate"]
+
+Progress = Callable[[int], None]
+"""Called with the number of answers that are counted, refused or declined so far, whenever it changes."""
+
+Watch = Callable[[Mapping[str, Any]], None]
+"""Called with the aggregator's result document a few times per second while reports arrive: its `anytime` intervals may
+be watched, and no others."""
+
+_FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
+_LOOK_SHARE = 0.2  # of the time, at most, for looking: a look at many categories takes long
+_CONCURRENT = 1000  # answers under way at once, from the first draw to the commit: bounds queues at every station
+_GRACE_SECONDS = 5.0  # a connection may be away that long before the run is given up
+_STALL_SECONDS = 15.0  # no report counted for that long: what is missing is lost
+
+
+async def simulate(
+    experiment: Experiment, on_progress: Progress | None = None, on_look: Watch | None = None
+) -> Outcome:
+    """Run an experiment to its end.
+
+    Raises:
+        TaskError: the question is no legal task.
+        BrokerError: no broker, a login refused, or a connection that stays lost.
+        StateError: a device cannot keep its state (a full disk).
+        StoreError: the aggregator cannot keep its store.
+    """
+    with tempfile.TemporaryDirectory(prefix="hush-simulation-", ignore_cleanup_errors=True) as directory:
+        try:
+            async with open_network(experiment, Path(directory)) as network:
+                return await _Run(experiment, network, Path(directory), on_progress or _ignore, on_look).run()
+        except BaseExceptionGroup as errors:
+            raise _reason(errors) from errors
+
+
+class _Run:
+    """One run: who answers, what is counted, and when to give up."""
+
+    def __init__(
+        self, experiment: Experiment, network: Network, directory: Path, on_progress: Progress, on_look: Watch | None
+    ) -> None:
+        self._experiment = experiment
+        self._network = network
+        self._directory = directory
+        self._store = directory / "aggregator.sqlite"
+        self._on_progress = on_progress
+        self._on_look = on_look
+        self._clock = VirtualClock(network.task.opens)
+        self._counted = 0  # reports that the aggregator judged, a redelivery not counted again
+        self._settled = 0  # those, and answers that their devices declined
+        self._moved = asyncio.Event()
+        self._places = asyncio.Semaphore(_CONCURRENT)
+
+    async def run(self) -> Outcome:
+        store = await asyncio.to_thread(SqliteStore, self._store)
+        try:
+            rounds = await self._with_aggregator(store)
+        finally:
+            await asyncio.to_thread(store.close)
+        return Outcome(self._network.task, tuple(rounds))
+
+    async def _with_aggregator(self, store: SqliteStore) -> list[Round]:
+        aggregator = Aggregator(
+            self._network.bus,
+            store,
+            tasks=(self._network.task,),
+            name=self._network.aggregator,
+            confidence=self._experiment.confidence,
+            clock=self._clock,
+            on_commit=self._commit,
+        )
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(aggregator.run(), name="hush-aggregator")
+            watching = group.create_task(self._watch_connection(), name="hush-watch-connection")
+            async with AsyncExitStack() as stack:
+                gateways = [await stack.enter_async_context(self._gateway(number)) for number in self._numbers()]
+                rounds = [
+                    await self._round(number, gateways, aggregator) for number in range(self._network.task.rounds)
+                ]
+            watching.cancel()
+            running.cancel()
+        return rounds
+
+    def _numbers(self) -> range:
+        return range(self._experiment.gateways)
+
+    def _gateway(self, number: int) -> Gateway:
+        seed = self._experiment.noise_seed
+        limit = max(Policy().max_epsilon, self._network.task.epsilon)
+        return Gateway(
+            self._network.transport(number),
+            name=self._network.sender(number),
+            state=self._directory / f"gateway-{number}",
+            # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
+            policy=Policy(max_epsilon=limit, lifetime=limit, sticky=True),
+            spread=0,  # nobody watches the time of sending here
+            rng=None if seed is None else SeededRng(seed, number),
+            clock=self._clock,
+        )
+
+    async def _round(self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator) -> Round:
+        if (opens := self._network.task.round_opens(number)) is not None:
+            self._clock.turn_to(opens)
+        before, began = self._counted, time.perf_counter()
+        answers = _Answers()
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(self._look(aggregator, number), name="hush-look")
+            async with asyncio.TaskGroup() as answering:
+                watching = answering.create_task(self._watch_progress(), name="hush-watch-progress")
+                await self._answer_all(gateways, answers)
+                watching.cancel()
+            await self._count(before + len(answers.reporters))
+            looking.cancel()
+        elapsed = time.perf_counter() - began
+        result = await aggregator.estimate(self._network.task.id, number)
+        received = await asyncio.to_thread(read_received, self._store, self._network.task, number)
+        reporters = tuple(sorted(answers.reporters))
+        return Round(result, reporters, answers.clamped, answers.declined, elapsed, received)
+
+    async def _answer_all(self, gateways: Sequence[Gateway], answers: "_Answers") -> None:
+        async with asyncio.TaskGroup() as group:
+            for position, gateway in enumerate(gateways):
+                devices = range(position, len(self._experiment.values), len(gateways))
+                queue = iter(devices)
+                for worker in range(min(len(devices), -(-_CONCURRENT // len(gateways)))):
+                    group.create_task(self._answer(gateway, queue, answers), name=f"hush-devices-{position}-{worker}")
+
+    async def _answer(self, gateway: Gateway, devices: Iterator[int], answers: "_Answers") -> None:
+        """One device after the other, while others do the same: a gateway commits what waits together."""
+        for device in devices:
+            await self._places.acquire()
+            reason, clamped = await self._report(gateway, device)
+            if reason is None:
+                answers.reporters.append(device)
+                answers.clamped += clamped
+            else:
+                answers.declined[reason] += 1
+                self._settle(1)
+
+    async def _report(self, gateway: Gateway, device: int) -> tuple[str | None, bool]:
+        """Why the device sent nothing, if so, and whether it clamped its value."""
+        value = self._experiment.values[device]
+        receipt = await gateway.report(
+            f"device-{device}", self._network.task.id, value, timeout=None, epsilon=self._choice(device)
+        )
+        return receipt.reason, receipt.value == "moved"
+
+    def _choice(self, device: int) -> Fraction | None:
+        """Which of the epsilons the device takes, if there is a choice."""
+        return self._network.task.offers[self._experiment.choices[device]] if self._experiment.choices else None
+
+    async def _look(self, aggregator: Aggregator, number: int) -> None:
+        """Show the estimate again and again, seldom enough to slow nothing down."""
+        if self._on_look is None:
+            return
+        counted = -1
+        pause = _FIRST_LOOK_S
+        while True:
+            await asyncio.sleep(pause)
+            pause = _LOOK_EVERY_S
+            if self._counted == counted:
+                continue
+            counted, began = self._counted, time.perf_counter()
+            self._on_look(await aggregator.estimate(self._network.task.id, number))
+            pause = max(_LOOK_EVERY_S, (time.perf_counter() - began) / _LOOK_SHARE)
+
+    def _commit(self, outcome: CommitOutcome) -> None:
+        handled = judged(outcome.accepted, outcome.refused)
+        self._counted += handled
+        self._settle(handled)
+
+    def _settle(self, answers: int) -> None:
+        """So many answers need nothing more: make room for others."""
+        self._settled += answers
+        for _ in range(answers):
+            self._places.release()
+        self._moved.set()
+        self._on_progress(self._settled)
+
+    async def _count(self, expected: int) -> None:
+        """Wait until the aggregator has judged so many reports, or until nothing moves any more."""
+        while self._counted < expected:
+            if not await self._moves():
+                return
+
+    async def _moves(self) -> bool:
+        """Whether anything is settled before patience ends."""
+        before = self._settled
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STALL_SECONDS):
+                while self._settled == before:
+                    await self._moved.wait()
+                    self._moved.clear()
+        return self._settled > before
+
+    async def _watch_progress(self) -> None:
+        """Raise when devices wait for ever, as they would if the broker admitted the aggregator and not them."""
+        while await self._moves():
+            pass
+        raise BrokerError(
+            self._network.bus.name,
+            f"no report came through for {_STALL_SECONDS:.0f} s, {self._counted} were counted; see its log",
+        )
+
+    async def _watch_connection(self) -> None:
+        """Raise when the broker is not there, or went away for longer than a moment."""
+        bus = self._network.bus
+        await bus.attempted.wait()
+        if bus.trouble is not None:
+            raise bus.trouble
+        while True:
+            await bus.troubled.wait()
+            try:
+                async with asyncio.timeout(_GRACE_SECONDS):
+                    await bus.connected.wait()
+            except TimeoutError:
+                raise BrokerError(
+                    bus.name, f"vanished after {self._counted} reports were counted; start it, and run again"
+                ) from bus.trouble
+
+
+@dataclass(slots=True)
+class _Answers:
+    reporters: list[int] = field(default_factory=list)
+    clamped: int = 0
+    declined: Counter[str] = field(default_factory=Counter)
+
+
+def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error that is meant for a person; a group without one is a bug and stays as it is."""
+    for error in errors.exceptions:
+        found = _reason(error) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, HushError):
+            return found
+    return errors
+
+
+def _ignore(_: int) -> None:
+    """Show no progress."""

@@ -1,0 +1,3 @@
+"""An outcome judged against the truth."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""What is asked of whom: a task and the population that answers it."""
+
+__all__: list[str] = []

@@ -1,0 +1,194 @@
+"""A scenario by name, or from a TOML file: the edge where pydantic checks what a person wrote."""
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.errors import OptionError, TaskError
+from hush_common.task import Task
+from hush_common.task_file import make_task
+from hush_simulations.scenarios.csv_file import read_column, read_columns
+from hush_simulations.scenarios.population import (
+    MOST_CLIENTS,
+    Bernoulli,
+    Frequencies,
+    Independent,
+    Mixture,
+    Normal,
+    Observed,
+    Population,
+)
+from hush_simulations.scenarios.scenario import SCENARIOS, Scenario
+
+__all__ = ["check_shares", "find_scenario", "read_scenario"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Part(_Model):
+    weight: float = 1.0
+    mean: float
+    sd: float
+
+
+class _Mixture(_Model):
+    kind: Literal["mixture"]
+    parts: list[_Part]
+
+
+class _Bernoulli(_Model):
+    kind: Literal["bernoulli"]
+    proportion: float
+
+
+class _Frequencies(_Model):
+    kind: Literal["frequencies"]
+    frequencies: dict[str, float]
+
+
+class _Independent(_Model):
+    kind: Literal["independent"]
+    coordinates: dict[str, list[_Part]]
+
+
+class _Csv(_Model):
+    kind: Literal["csv"]
+    file: str
+    column: str | None = None
+
+
+_People = _Mixture | _Bernoulli | _Frequencies | _Independent | _Csv
+_KINDS = ("mixture", "bernoulli", "frequencies", "independent", "csv")
+_FITTING: dict[type[Domain], str] = {
+    NumberDomain: "mixture",
+    BitDomain: "bernoulli",
+    CategoryDomain: "frequencies",
+    VectorDomain: "independent",
+}
+
+
+class _File(_Model):
+    clients: int = Field(500, ge=1, le=MOST_CLIENTS)
+    shares: list[float] = []
+    task: dict[str, object]
+    population: Annotated[_People, Field(discriminator="kind")]
+
+
+def find_scenario(name: str) -> Scenario:
+    """The scenario of that name, or in the TOML file of that name.
+
+    Raises:
+        OptionError: neither a scenario nor a file; the message lists the scenarios.
+        TaskError: the file is not a legal scenario.
+    """
+    if name in SCENARIOS:
+        return SCENARIOS[name]
+    if name.endswith(".toml") or "/" in name:
+        return read_scenario(Path(name))
+    near = difflib.get_close_matches(name, SCENARIOS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "or name a TOML file"
+    raise OptionError("SCENARIO", f"{name[:60]!r} is not a scenario; there are {', '.join(SCENARIOS)}; {hint}")
+
+
+def read_scenario(path: Path) -> Scenario:
+    """A scenario from a TOML file with a `[task]` as in a task file and a `[population]`.
+
+    Raises:
+        TaskError: naming the field and the remedy.
+        OptionError: the CSV file that it names cannot be used.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        model = _File.model_validate(document)
+    except OSError as error:
+        raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a scenario") from error
+    except ValidationError as error:
+        raise _complaint(path, error) from error
+    except ValueError as error:  # not UTF-8, not TOML
+        raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
+    task = make_task(model.task)
+    population = _population(task.domain, model.population, path.parent)
+    clients = len(population.values) if isinstance(population, Observed) else model.clients
+    return Scenario(model.task, population, clients, check_shares("shares", model.shares, task))
+
+
+def check_shares(name: str, shares: "list[float] | tuple[float, ...]", task: Task) -> tuple[float, ...]:
+    """The shares of the devices that take each epsilon offered, if they fit the task.
+
+    Raises:
+        OptionError: there is nothing to choose, or not one share for each offer, or one that is none.
+    """
+    if not shares:
+        return ()
+    if len(shares) != len(task.offers):
+        offered = len(task.offers) or "one epsilon, so nothing to choose: drop them, or add offers to its"
+        raise OptionError(name, f"{len(shares)} shares, and the task has {offered} offers; write one for each")
+    if not all(0 <= share < float("inf") for share in shares) or sum(shares) <= 0:
+        raise OptionError(name, "a share is negative or not finite, or all are 0; write numbers as in 1, 1, 2")
+    return tuple(shares)
+
+
+def _population(domain: Domain, model: _People, folder: Path) -> Population:
+    """People who have the values that the task asks for."""
+    if model.kind not in {_FITTING[type(domain)], "csv"}:
+        raise TaskError(
+            "population.kind", f'"{model.kind}" draws no values of this domain; write "{_FITTING[type(domain)]}"'
+        )
+    match model:
+        case _Csv():
+            return _observed(domain, model, folder)
+        case _Bernoulli():
+            return Bernoulli(model.proportion)
+        case _Mixture():
+            return _mixture(model.parts)
+        case _Frequencies():
+            labels = domain.labels if isinstance(domain, CategoryDomain) else ()
+            _same_names("frequencies", set(model.frequencies) - set(labels), "the task has no such label")
+            return Frequencies(labels, tuple(model.frequencies.get(label, 0.0) for label in labels))
+        case _Independent():
+            names = [coordinate.name for coordinate in domain.coordinates] if isinstance(domain, VectorDomain) else []
+            _same_names("coordinates", set(model.coordinates) ^ set(names), "name each coordinate of the task once")
+            return Independent(tuple(_mixture(model.coordinates[name]) for name in names))
+
+
+def _observed(domain: Domain, model: _Csv, folder: Path) -> Observed:
+    match domain:
+        case VectorDomain(coordinates=coordinates):
+            if model.column is not None:
+                raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
+            return read_columns(folder / model.file, [coordinate.name for coordinate in coordinates])
+        case CategoryDomain(labels=labels):
+            return read_column(folder / model.file, model.column, labels=labels)
+        case _:
+            return read_column(folder / model.file, model.column, bits=isinstance(domain, BitDomain))
+
+
+def _mixture(parts: list[_Part]) -> Mixture:
+    return Mixture(tuple(Normal(part.weight, part.mean, part.sd) for part in parts))
+
+
+def _same_names(field: str, wrong: set[str], remedy: str) -> None:
+    if wrong:
+        raise TaskError(f"population.{field}", f"{min(wrong)[:40]!r} does not fit: {remedy}")
+
+
+def _complaint(path: Path, error: ValidationError) -> TaskError:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
+    match first["type"]:
+        case "missing":
+            message = f"is missing in {path}; a scenario has a [task] and a [population]"
+        case "extra_forbidden":
+            message = f"no scenario has this field; check its spelling in {path}"
+        case "union_tag_not_found" | "union_tag_invalid":
+            *others, last = (f'"{kind}"' for kind in _KINDS)
+            message = f"in {path} needs kind = {', '.join(others)} or {last}"
+        case _:
+            message = f"{str(first.get('input'))[:60]!r} in {path}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    return TaskError(field or "scenario", message)
