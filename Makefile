@@ -39,7 +39,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/dev
-	$(BIN)/python -m sphinx --quiet --builder html --fail-on-warning --keep-going docs $(CURDIR)/out/docs
+	$(BIN)/python -m sphinx --quiet --fresh-env --builder html --fail-on-warning --keep-going docs $(CURDIR)/out/docs
 	@echo 'open out/docs/index.html'
 
 clean:

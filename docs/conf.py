@@ -52,10 +52,8 @@ def _read(_: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _document(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
-    """An indented block after a blank line of a docstring is an example, and what is between backticks code or a name."""
-    lines[:] = [
-        QUOTED.sub(lambda quoted: quoted[0] if NAME.fullmatch(quoted[1]) else f"`{quoted[0]}`", x) for x in lines
-    ]
+    """What is between backticks is code or a name; an indented block after a blank line is an example."""
+    lines[:] = [QUOTED.sub(lambda text: text[0] if NAME.fullmatch(text[1]) else f"`{text[0]}`", line) for line in lines]
     for place in range(len(lines) - 1, 1, -1):
         if lines[place].startswith("    ") and not lines[place - 1] and lines[place - 2][:1].strip():
             lines[place:place] = ["::", ""]
