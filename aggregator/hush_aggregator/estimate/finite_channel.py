@@ -47,6 +47,11 @@ class FiniteChannel:
         some = [y for y in range(len(self.positions)) if any(row[y] for row in self.rows)]
         return tuple(sorted(some, key=lambda y: self.positions[y]))
 
+    @property
+    def of_yes(self) -> tuple[Fraction, Fraction]:
+        """Of a reported yes or no: the exact probability of a yes where it is false, and where it is true."""
+        return self.rows[0][1], self.rows[-1][1]
+
     @cached_property
     def scaled(self) -> tuple[tuple[int, ...], int]:
         """The positions as integers over one unit: sums of many are made of these."""

@@ -33,11 +33,11 @@ from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLE
 from hush_aggregator.estimate.sample import is_normal
 from hush_aggregator.estimate.units import around
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import RandomizedResponse
+from hush_common.mechanisms import Mechanism
 
 __all__ = ["Part", "estimate", "pooled_coins"]
 
-Part: TypeAlias = tuple[RandomizedResponse, Tally]
+Part: TypeAlias = tuple[Mechanism, Tally]
 
 _Array: TypeAlias = NDArray[np.float64]
 _Ends: TypeAlias = tuple[_Array, _Array]

@@ -73,6 +73,10 @@ class Laplace(Mechanism):
         return 0.5 / sinh(float(1 / self.scale) / 2) ** 2
 
     @property
+    def span(self) -> tuple[int, int]:
+        return -self.window, self.steps + self.window
+
+    @property
     def worst_variance(self) -> float:
         """Variance of one report on the unit interval, whatever the value is."""
         return self.variance / self.steps**2

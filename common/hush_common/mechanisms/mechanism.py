@@ -122,6 +122,11 @@ class Mechanism(ABC):
         """Integers in a body: public, so that the length of a report says nothing."""
 
     @property
+    def span(self) -> tuple[int, int] | None:
+        """Where a body is one integer, and every one from a least to a largest can be sent: these two."""
+        return None
+
+    @property
     @abstractmethod
     def worst_variance(self) -> float:
         """The largest variance of one decoded report over all values, on the unit interval, from the noise alone."""

@@ -77,6 +77,10 @@ class Multilevel(Levelled):
         return given if given.levels else replace(given, levels=(best_sticky_levels(total, rounds),))
 
     @property
+    def span(self) -> tuple[int, int]:
+        return 0, self.levels
+
+    @property
     def grid(self) -> tuple[int, int]:
         return self.steps, self.levels
 

@@ -52,6 +52,7 @@ class RandomizedResponse(Levelled):
     auto = True
     is_share = True
     width = 1
+    span = (0, 1)
     grid = (1, 1)
 
     @classmethod
