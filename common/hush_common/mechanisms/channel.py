@@ -89,7 +89,7 @@ class Channel(Mechanism):
     def chosen(self) -> dict[str, int]:
         return {"outputs": len(self.positions)}
 
-    @property
+    @cached_property
     def law(self) -> FiniteLaw:
         rows = tuple(tuple(Fraction(w, self.total) for w in row) for row in self.weights)
         return FiniteLaw(tuple(Fraction(a, self.unit) for a in self.positions), rows)

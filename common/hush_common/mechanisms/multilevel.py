@@ -88,7 +88,7 @@ class Multilevel(Levelled):
     def of_levels(self) -> "Multilevel":
         return Multilevel(self.epsilon, self.levels, self.levels)
 
-    @property
+    @cached_property
     def law(self) -> FiniteLaw:
         """At level j output j has the weight of the truth, and each other one that of a lie."""
         truth, lie = Fraction(self.total - self.levels * self.lie, self.total), Fraction(self.lie, self.total)

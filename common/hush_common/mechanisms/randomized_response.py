@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
 
 from hush_common.domain import BitDomain
@@ -77,7 +78,7 @@ class RandomizedResponse(Levelled):
     def of_levels(self) -> "RandomizedResponse":
         return self
 
-    @property
+    @cached_property
     def law(self) -> FiniteLaw:
         return FiniteLaw.of_coin(*self.probability_of_one)
 

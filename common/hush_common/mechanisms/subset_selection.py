@@ -77,7 +77,7 @@ class SubsetSelection(Mechanism):
         categories = len(domain.labels)
         return cls(epsilon, categories, within("size", parameters.size[offer], categories - 1))
 
-    @property
+    @cached_property
     def law(self) -> FiniteLaw:
         """That of one category, 0 unnamed and 1 named."""
         return FiniteLaw.of_coin(*self.support)

@@ -135,6 +135,8 @@ def _auto(question: Question, lines: list[dict[str, Any]]) -> dict[str, Any]:
 def _relative(question: Question, line: dict[str, Any], chosen: dict[str, Any]) -> dict[str, float]:
     if "reporters" not in line or "reporters" not in chosen:
         return {}
+    if not chosen["reporters"]:
+        return {}  # so large an epsilon that the interval is a point
     ratio = float(Fraction(line["reporters"]) / Fraction(chosen["reporters"]))
     if question.unknown != "error":
         return {"relative": ratio}

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import cast
 
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.worst_case import largest_variance
@@ -109,6 +110,7 @@ def _laplace(name: str, parts: int, epsilon: Fraction) -> MechanismCost | None:
     return None if cost is None else replace(cost, mechanism=name)
 
 
+@lru_cache(maxsize=256)
 def _one_category(name: str, domain: Domain, epsilon: Fraction) -> MechanismCost:
     cost = _cost(SubsetSelection, domain, epsilon, Parameters(size=(1,)))
     return replace(cost, mechanism=name)
@@ -128,10 +130,10 @@ def _family(kind: type[Mechanism], domain: Domain) -> Family:
 
 
 def _cost(kind: type[Mechanism], domain: Domain, epsilon: Fraction, parameters: Parameters) -> MechanismCost:
-    mechanism = kind.build(domain, epsilon, parameters, 0)
     task = None
     if epsilon >= SMALLEST:
         task = Task(id="plan", epsilon=epsilon, mechanism=kind.name, domain=domain, parameters=parameters)
+    mechanism = kind.build(domain, epsilon, parameters, 0) if task is None else cast("Mechanism", task.randomizer)
     return MechanismCost(kind.name, *_variances(mechanism), task, mechanism.chosen)
 
 
