@@ -51,8 +51,7 @@ class KaryResponse(Mechanism):
 
     @property
     def worst_variance(self) -> float:
-        q, p = self.support
-        return float(max(c * (1 - c) for c in (q, p)) / (p - q) ** 2)
+        return float(max(self.law.noise))
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
         if not 0 <= index < self.categories:

@@ -84,3 +84,42 @@ def test_a_name_in_code_is_found_and_one_in_a_docstring_is_not() -> None:
     found = {kind.name for kind in known() for name in names(source) if is_of(kind, name)}
     assert found == {"laplace", "multilevel", "vector", "table"}
     assert not any(is_of(kind, name) for kind in known() for name in names('x = "a tablet of vectors"'))
+
+
+def questions(source: str) -> set[str]:
+    """The mechanisms that a source asks for: by `isinstance`, in a `match`, or by comparing a name in a task."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, asked]):
+                parts = asked
+            case ast.MatchClass(cls=asked) | ast.MatchValue(value=asked):
+                parts = asked
+            case ast.Compare():
+                parts = node
+            case _:
+                continue
+        for part in ast.walk(parts):
+            match part:
+                case ast.Name(id=name):
+                    found.add(name)
+                case ast.Constant(value=str() as text):
+                    found.add(f'"{text}"')
+    return {kind.name for kind in known() if {kind.__name__, f'"{kind.name}"'} & found}
+
+
+def test_nothing_in_the_product_asks_which_mechanism_it_has() -> None:
+    asked = {
+        str(path.relative_to(ROOT)): some
+        for room in ("common", "client/hush_client", "aggregator", "simulations")
+        for path in (ROOT / room).rglob("*.py")
+        if (some := questions(path.read_text(encoding="utf-8")))
+    }
+    assert asked == {}
+
+
+def test_a_question_for_a_mechanism_is_seen() -> None:
+    assert questions("isinstance(x, Laplace | Offers)") == {"laplace"}
+    assert questions("match x:\n    case Vector(levels=g): pass\n    case 'table': pass") == {"vector", "table"}
+    assert questions("x in {'multilevel', 'sum'} or y == 'table'") == {"multilevel", "table"}
+    assert questions("x = Laplace(1, 2)\ny = isinstance(x, Offers)") == set()

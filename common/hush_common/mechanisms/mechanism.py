@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hush_common.domain import Domain
@@ -45,6 +46,13 @@ class FiniteLaw:
         """That of a reported yes or no, from the probability of a yes where it is false, and where it is true."""
         positions = -no / (yes - no), (1 - no) / (yes - no)
         return cls(positions, ((1 - no, no), (1 - yes, yes)))
+
+    @property
+    def noise(self) -> tuple[Fraction, ...]:
+        """The variance of one decoded report at each x."""
+        squares = [a * a for a in self.positions]
+        last = len(self.rows) - 1
+        return tuple(sum(map(mul, row, squares), -(Fraction(j, last) ** 2)) for j, row in enumerate(self.rows))
 
 
 class Mechanism(ABC):

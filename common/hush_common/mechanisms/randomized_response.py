@@ -103,8 +103,7 @@ class RandomizedResponse(Levelled):
     @property
     def worst_variance(self) -> float:
         """The larger variance of one decoded report: the same for both bits in the optimal form."""
-        zero, one = self.probability_of_one
-        return float(max(p * (1 - p) for p in (zero, one)) / (one - zero) ** 2)
+        return float(max(self.law.noise))
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
         """The body of a report: 0 or 1.

@@ -113,8 +113,7 @@ class SubsetSelection(Mechanism):
     @cached_property
     def worst_variance(self) -> float:
         """The largest variance of one decoded report, for any category: of those who have it, and who do not."""
-        q, p = self.support
-        return float(max(c * (1 - c) for c in (q, p)) / (p - q) ** 2)
+        return float(max(self.law.noise))
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
         """The body of a report: a set of w categories, as bits.
@@ -188,10 +187,5 @@ def best_size(epsilon: Fraction, categories: int) -> int:
     lie = weight_of_lie(epsilon)
     guess = categories * lie // (WEIGHT_OF_TRUTH + lie)
     candidates = {1, *range(max(1, guess - 1), min(categories - 1, guess + 2) + 1)}
-    best: int = min(sorted(candidates), key=lambda w: _variance_at_zero(SubsetSelection(epsilon, categories, w)))
+    best: int = min(sorted(candidates), key=lambda w: SubsetSelection(epsilon, categories, w).law.noise[0])
     return best
-
-
-def _variance_at_zero(mechanism: SubsetSelection) -> Fraction:
-    q, p = mechanism.support
-    return q * (1 - q) / (p - q) ** 2
