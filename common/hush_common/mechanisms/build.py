@@ -27,7 +27,7 @@ def complete(name: str, domain: Domain, epsilons: Sequence[Fraction], given: Par
         TaskError: what is given leaves no choice that is legal.
     """
     kind = named(name)
-    return given if kind is None or kind not in fitting(domain) else kind.complete(domain, epsilons, given)
+    return given if kind is None or not isinstance(domain, kind.fits) else kind.complete(domain, epsilons, given)
 
 
 def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters: Parameters) -> Mechanism | Offers:
@@ -43,7 +43,7 @@ def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters
         TaskError: the mechanism does not fit the domain, or a parameter is missing, out of range or superfluous.
     """
     kind = named(name)
-    if kind is None or kind not in fitting(domain):
+    if kind is None or not isinstance(domain, kind.fits):
         choices = " or ".join(repr(other.name) for other in fitting(domain))
         raise TaskError("mechanism", f"{name!r} does not fit {domain.in_words}; use {choices}")
     parameters.check(name, kind.takes, kind.optional, offers=len(epsilons))

@@ -91,16 +91,17 @@ class Parameters:
         Raises:
             TaskError: naming the field and the remedy.
         """
+        given = self.given
         for name in (field.name for field in fields(self)):
-            if name in self.given - takes:
+            if name in given and name not in takes:
                 raise TaskError(name, f"{mechanism!r} has no {name}; drop it, or choose another mechanism")
-            if name in takes - optional - self.given:
+            if name in takes and name not in given | optional:
                 raise TaskError(name, f"is missing; {mechanism!r} needs it")
         for name in _PER_OFFER:
             count = len(getattr(self, name))
             if count not in (0, offers):
                 raise TaskError(name, f"{count} numbers for {offers} epsilons; write one for each")
-        if offers > 1 and self.given.intersection(_FOR_ONE_OFFER):
+        if offers > 1 and given.intersection(_FOR_ONE_OFFER):
             raise TaskError("offers", "coins and tables have one epsilon, their own; offer one")
 
 
