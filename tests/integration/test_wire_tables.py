@@ -18,7 +18,7 @@ from servers import Mosquitto, need
 from hush_client import Client, transport
 from hush_common import epsilon, task_fields, topics
 from hush_common.errors import TaskError
-from hush_common.mechanisms.build import fitting
+from hush_common.mechanisms.registry import fitting
 from hush_common.task import Task
 from hush_common.task_file import decode_task
 
@@ -127,7 +127,7 @@ def test_what_becomes_of_a_task_without_a_field_is_what_the_table_says() -> None
 def test_the_mechanism_that_is_left_out_is_the_first_of_its_row(domain: dict[str, object]) -> None:
     assert left_out()["mechanism"] == "the first"
     task = decoded({"id": "a", "epsilon": "1", "domain": domain})
-    assert task.mechanism == fitting(task.domain)[0]
+    assert task.mechanism == fitting(task.domain)[0].name
     assert f"of a {domain['kind']} `{task.mechanism}`" in DOCUMENT
 
 
