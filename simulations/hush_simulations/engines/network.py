@@ -62,7 +62,7 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
             yield Network(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), _sender(url))
         finally:
             if is_external(experiment.broker):
-                await tidy(url, identifier, task.id, name)
+                await tidy(MqttBus(url, identifier), task.id, name)
 
 
 def _task(experiment: Experiment, name: str) -> Task:

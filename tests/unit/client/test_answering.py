@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from fake_transport import FakeTransport, Fate, make_heights
 
 from hush_client import Client, Gateway, Policy, Receipt
 from hush_client.answering import Answering
@@ -19,7 +19,7 @@ from hush_common.codec import Frame, decode
 from hush_common.errors import TaskError
 from hush_common.task import Task
 from hush_common.task_file import decode_task, make_task
-from hush_common.topics import task_topic
+from hush_common.topics import ALL_TASKS, task_topic
 
 if TYPE_CHECKING:
     from hush_client.desk import Desk
@@ -150,7 +150,7 @@ async def test_a_source_is_not_asked_for_what_would_be_refused(
 
 async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
     broker, source = FakeTransport(), Source(172.0)
-    broker.faults.append("never acknowledged")
+    broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=1, clock=clock) as g:
         await g.task("heights")
         assert (await g.report("first", "heights", 172.0, timeout=0)).status == "queued"
@@ -361,6 +361,7 @@ async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tm
         await client.task("heights")
         client.on_task(listen)
         assert told == [("heights", Fraction(1))]
+        await until(lambda: broker.subscribed(ALL_TASKS))
         broker.publish_task(task_topic("heights"), make_heights())  # as a new connection would bring it again
         broker.publish_task(task_topic("second"), make_heights(id="second"))
         broker.publish_task(task_topic("illegal"), b"{}")

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, RecordingRng
+from fake_transport import FakeTransport, Fate, RecordingRng
 
 from hush_client import Gateway, Policy, Reason, Receipt
 from hush_client.answer import FRAME_REPORTS
@@ -84,7 +84,7 @@ async def test_a_value_of_the_wrong_type_keeps_all_from_answering(tmp_path: Path
 
 async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(tmp_path: Path) -> None:
     broker, rng = FakeTransport(), RecordingRng()
-    broker.faults.extend(["lost before it arrives", "lost before the acknowledgement"])
+    broker.faults.extend([Fate.LOST, Fate.CUT])
     async with open_gateway(broker, tmp_path, rng=rng) as gateway:
         await gateway.task("heights")
         receipts = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
