@@ -12,7 +12,10 @@ from paho.mqtt.client import MQTTMessage
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Inbox, Session
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
+from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
 from hush_common.errors import BrokerError
+from hush_common.packets import limit_packets
+from hush_common.report import REPORT_ID_BYTES
 from hush_common.tls import remedy, tls_context
 from hush_common.topics import ALL_TASKS
 
@@ -20,6 +23,7 @@ __all__ = ["Bus", "Delivery", "MqttBus", "Session"]
 
 _INBOX_MESSAGES = 2 * BATCH_LIMIT
 _INBOX_BYTES = 32 * 1024 * 1024
+_LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _TIMEOUT_S = 10.0
 _READ_AT_ONCE = 64
 _SUBACK_FAILURE = 0x80
@@ -72,7 +76,7 @@ class MqttBus:
     def _client(self) -> "_Client":
         """A new client for every connection: nothing that paho remembers of the last one reaches this one."""
         will = None if self._status is None else aiomqtt.Will(self._status, b"offline", qos=1, retain=True)
-        return _Client(
+        client = _Client(
             self._url.host,
             self._url.port,
             username=self._url.user,
@@ -85,6 +89,8 @@ class MqttBus:
             transport="tcp" if self._url.path is None else "websockets",
             websocket_path=self._url.path,
         )
+        client.limit(_LONGEST_FRAME, self.name)
+        return client
 
     async def _login(self, client: "_Client") -> None:
         opening = asyncio.create_task(client.__aenter__(), name="hush-connect")
@@ -116,6 +122,10 @@ class _Client(aiomqtt.Client):
         self.wake = asyncio.Event()
         self._bounded = False
         self._paused = False
+
+    def limit(self, most: int, name: str) -> None:
+        """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
+        limit_packets(self._client, most, name)
 
     @property
     def is_up(self) -> bool:
