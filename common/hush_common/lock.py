@@ -45,8 +45,11 @@ class FileLock:
                 make_private_file(path)
                 connection = _locked(path)
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_BUSY:
                 return None
+            if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path)) from error
             raise OSError(errno.EIO, str(error), str(path)) from error
         return cls(connection)
 
@@ -58,8 +61,9 @@ class FileLock:
 def _locked(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode = MEMORY")  # nothing is written, so no side file is of use
+        connection.execute("PRAGMA journal_mode = MEMORY")  # nothing is committed, so no side file is of use
         connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("PRAGMA user_version = 1")  # of a file that may not be written, SQLite shares the lock
     except BaseException:
         connection.close()
         raise

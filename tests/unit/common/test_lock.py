@@ -100,6 +100,28 @@ def test_it_follows_no_link(tmp_path: Path, *, there: bool) -> None:
     assert (tmp_path / "elsewhere").exists() is there
 
 
+UNWRITABLE = """
+import os, sys
+from pathlib import Path
+from hush_common.lock import FileLock
+path = Path(sys.argv[1])
+path.parent.chmod(0o755)
+path.touch(0o444)
+if os.geteuid() == 0:  # who may write anywhere
+    os.setuid(65534)
+try:
+    FileLock.take(path)
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_file_that_may_not_be_written_is_no_lock_for_two_could_hold_it(memory_path: Path) -> None:
+    command = [sys.executable, "-c", UNWRITABLE, str(memory_path / "lock")]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert done.stdout == "Permission denied\n"
+
+
 def test_a_file_that_is_something_else_stays_as_it_is_and_is_no_lock(tmp_path: Path) -> None:
     (tmp_path / "lock").write_bytes(b"a letter" * 100)
     with pytest.raises(OSError, match="not a database"):
