@@ -51,7 +51,6 @@ async def simulate(
     """Run an experiment to its end.
 
     Raises:
-        TaskError: the question is no legal task.
         BrokerError: no broker, a login refused, or a connection that stays lost.
         StateError: a device cannot keep its state (a full disk).
         StoreError: the aggregator cannot keep its store.
