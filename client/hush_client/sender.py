@@ -14,7 +14,6 @@ from hush_client.schedule import Clock, Schedule, milliseconds
 from hush_client.state import State
 from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
-from hush_common.codec import Frame, decode
 from hush_common.errors import HushError
 from hush_common.exception_groups import leaves
 
@@ -61,7 +60,7 @@ class Sender:
         self._loaded = False
         self._acknowledged: set[int] = set()
         self._attempted: set[int] = set()
-        self._resent: Counter[bytes] = Counter()
+        self._resent: Counter[int] = Counter()
         self._deletable = asyncio.Event()
         self._deleted = asyncio.Event()
         self._waiters: dict[int, asyncio.Future[bool]] = {}
@@ -89,10 +88,8 @@ class Sender:
         """The time by which entries are due."""
         return self._schedule.now()
 
-    def stored(self, sequence: int | None, due: float) -> None:
-        """Take notice of a new entry of the outbox, if there is one, and send it from `due` on."""
-        if sequence is None:
-            return
+    def stored(self, sequence: int, due: float) -> None:
+        """Take notice of a new entry of the outbox, and send it from `due` on."""
         self._waiters[sequence] = asyncio.get_running_loop().create_future()
         self._schedule.add(sequence, due)
 
@@ -203,7 +200,7 @@ class Sender:
 
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
         if entry.sequence in self._attempted:
-            self._resent[entry.payload] += 1
+            self._resent[entry.sequence] += 1
         self._attempted.add(entry.sequence)
         await link.publish(entry.topic, entry.payload)
         window.release()
@@ -237,8 +234,7 @@ class Sender:
         self._deleted.set()
 
 
-def _settle(connection: sqlite3.Connection, *, sequences: Iterable[int], resent: Counter[bytes]) -> None:
+def _settle(connection: sqlite3.Connection, *, sequences: Iterable[int], resent: Counter[int]) -> None:
     """Delete what is acknowledged, and count what was sent again, in one transaction."""
     outbox.delete(connection, sequences)
-    frames = (decode(payload) for payload in resent.elements())
-    ledger.resent(connection, (report.id for frame in frames if isinstance(frame, Frame) for report in frame.reports))
+    ledger.resent(connection, resent)

@@ -94,7 +94,7 @@ async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(
     assert rng.draws == draws
     assert len(broker.attempts) == 3
     assert len(set(broker.attempts)) == 1
-    assert rows(tmp_path, "SELECT report_id, times FROM resend ORDER BY report_id") == [
+    assert rows(tmp_path, "SELECT report_id, resends FROM charge ORDER BY report_id") == [
         (bytes.fromhex(report), 2) for report in sorted(ids(receipts))
     ]
 
