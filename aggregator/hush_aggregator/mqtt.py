@@ -1,6 +1,6 @@
 """The way to the broker that aggregators use: MQTT, with what came acknowledged after the commit."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from hush_aggregator.bus import BATCH_LIMIT, Session
@@ -11,7 +11,7 @@ from hush_common.errors import BrokerError
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.report import REPORT_ID_BYTES
 from hush_common.tls import tls_context
-from hush_common.topics import ALL_TASKS
+from hush_common.topics import ALL_ESTIMATES, ALL_TASKS
 
 __all__ = ["MqttBus"]
 
@@ -20,6 +20,10 @@ _INBOX_BYTES = 32 * 1024 * 1024
 _LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _WINDOW = 20
 _PATIENCE_SECONDS = 10.0
+
+
+def _ignore(_: bytes) -> None:
+    """What becomes of an estimate unless somebody wants it."""
 
 
 class MqttBus:
@@ -32,15 +36,25 @@ class MqttBus:
         status: a topic that says `online` or `offline`, retained, the latter as the last will too; None for no such
             topic.
         kept: whether the broker keeps the session while nobody is connected; None keeps it where there is a status.
+        on_estimate: called, in the event loop, with each estimate that is retained when the first connection is made.
 
     Raises:
         BrokerError: a file that `url` names for TLS cannot be read.
     """
 
-    def __init__(self, url: BrokerUrl, identifier: str, *, status: str | None = None, kept: bool | None = None) -> None:
+    def __init__(
+        self,
+        url: BrokerUrl,
+        identifier: str,
+        *,
+        status: str | None = None,
+        kept: bool | None = None,
+        on_estimate: Callable[[bytes], object] | None = None,
+    ) -> None:
         tls_context(url)  # a mistake is told at once; each connection reads the files anew
         self._url = url
         self._status = status
+        self._on_estimate = on_estimate
         self._options = Options(
             identifier=identifier,
             persistent=kept if kept is not None else status is not None,
@@ -59,8 +73,12 @@ class MqttBus:
     @asynccontextmanager
     async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
         async with connect(self._url, self._options) as connection:
+            connection.set_aside(ALL_ESTIMATES, self._on_estimate or _ignore)  # also those of a glance that was cut off
             session = _MqttSession(connection)
             await session.subscribe(filters)
+            if self._on_estimate is not None:
+                self._on_estimate = None  # asked for once: some brokers hang up on whoever may not read them
+                await connection.glance(ALL_ESTIMATES)
             if self._status is not None:
                 await session.publish(self._status, b"online", retain=True)
             try:

@@ -9,6 +9,7 @@ hush/v1/status/{aggregator}         retained, with last will
 import re
 
 __all__ = [
+    "ALL_ESTIMATES",
     "ALL_REPORTS",
     "ALL_TASKS",
     "estimate_topic",
@@ -23,6 +24,7 @@ __all__ = [
 _ROOT = "hush/v1"
 ALL_TASKS = f"{_ROOT}/tasks/+"
 ALL_REPORTS = f"{_ROOT}/reports/+/+"
+ALL_ESTIMATES = f"{_ROOT}/estimates/+"
 
 _SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 

@@ -4,12 +4,13 @@ Those of paho are touched here and in `packets`. Neither library has public ways
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import MQTTMessage
+from paho.mqtt.client import MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -37,6 +38,7 @@ class Client(aiomqtt.Client):
         self._client.manual_ack_set(True)
         self._inbox = inbox
         self._wake = asyncio.Event()
+        self._aside: dict[str, Callable[[bytes], object]] = {}
         self._unacknowledged: dict[int, asyncio.Future[int]] = {}
         self._bounded = False
         self._paused = False
@@ -44,6 +46,10 @@ class Client(aiomqtt.Client):
     def limit(self, most: int, name: str) -> None:
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
         limit_packets(self._client, most, name)
+
+    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
+        """Give the payloads of messages that a filter matches to somebody at once: they never reach the inbox."""
+        self._aside[wanted] = to
 
     @property
     def lost(self) -> bool:
@@ -149,11 +155,14 @@ class Client(aiomqtt.Client):
             acknowledged.set_result(reason_code.value)
 
     def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
-        payload = bytes(message.payload)
-        if message.qos:
-            self._inbox.put(Delivery(_topic(message), payload, partial(self._client.ack, message.mid, message.qos)))
-        else:
-            self._inbox.put(Delivery(_topic(message), payload))
+        topic, payload = _topic(message), bytes(message.payload)
+        ack = partial(self._client.ack, message.mid, message.qos)  # which does nothing at QoS 0
+        for wanted, to in self._aside.items():
+            if topic and topic_matches_sub(wanted, topic):
+                to(payload)
+                ack()
+                return
+        self._inbox.put(Delivery(topic, payload, ack))
         self._wake.set()
         if self._bounded and self._inbox.full and not self._paused:
             self._pause()

@@ -1,8 +1,8 @@
 """One connection to a broker, and nothing that outlives it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import aiomqtt
@@ -116,6 +116,19 @@ class Connection:
                 raise SubscriptionRefusedError(
                     self._name, f"the broker refuses the subscription to {topic}; check its access rules"
                 )
+
+    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
+        """Give the payloads of messages that a filter matches to `to`, at once; they are never among the deliveries.
+
+        It must neither block nor raise.
+        """
+        self._client.set_aside(wanted, to)
+
+    async def glance(self, wanted: str) -> None:
+        """Ask for what is retained under a filter, and for nothing that comes later; nothing at all if that fails."""
+        with suppress(BrokerError, aiomqtt.MqttError):
+            await self.subscribe(wanted, qos=0)
+            await cancellable(self._client.unsubscribe(wanted))
 
     async def deliveries(self, most: int) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, in order, at most so many.
