@@ -26,7 +26,7 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, memory.BEFORE), (ledger.PIN, memory.SUBSTITUTE))
+_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, memory.BEFORE), (ledger.PIN, memory.SUBSTITUTE), ledger.SENT_AS)
 """What makes a state of version 1 one of version 2, and so on."""
 _VERSION = 1 + len(_MIGRATIONS)
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database

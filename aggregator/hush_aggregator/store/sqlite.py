@@ -15,9 +15,11 @@ import numpy as np
 
 from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
-from hush_aggregator.store.schema import damaged, make_private, prepare, seal
+from hush_aggregator.store.schema import damaged, prepare, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
+from hush_common.lock import FileLock
+from hush_common.private_file import make_private_file
 from hush_common.refusal import Refusal
 from hush_common.task import Task, digest_of
 
@@ -48,7 +50,7 @@ class SqliteStore:
         try:
             self._connection = self._open()
         except BaseException:
-            self._lock.close()
+            self._lock.release()
             raise
 
     def __enter__(self) -> Self:
@@ -62,7 +64,7 @@ class SqliteStore:
     def close(self) -> None:
         """Close the file and let go of the lock; calling it again does nothing."""
         self._connection.close()
-        self._lock.close()
+        self._lock.release()
 
     @property
     def identity(self) -> str:
@@ -145,31 +147,32 @@ class SqliteStore:
                 raise damaged("a reason of refusals")
             return {Refusal(reason): count for reason, count in found.items()}
 
-    def _take_lock(self) -> sqlite3.Connection:
-        """Hold an exclusive lock on a side file until closed. SQLite's own lock: it works on every platform."""
-        side = self._path.with_name(f"{self._path.name}.lock")
-        lock = self._connect(side, timeout=0)
+    def _take_lock(self) -> FileLock:
+        side = self._path.resolve()  # else a symbolic link to the store would be a second door
+        side = side.with_name(f"{side.name}.lock")
         try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            lock.close()
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-                raise StoreError(
-                    f"{self._path}: another aggregator uses this store; stop it, or give this one a store of its own"
-                ) from error
-            raise StoreError(f"{side}: {error}; remove the file if it is not needed, or move the store") from error
+            lock = FileLock.take(side)
+        except OSError as error:
+            raise StoreError(
+                f"{side}: cannot be locked ({error.strerror}); name a store in a directory that may be written, "
+                "or remove the file if no hush made it"
+            ) from error
+        if lock is None:
+            raise StoreError(
+                f"{self._path}: another aggregator uses this store; stop it, or give this one a store of its own"
+            )
         return lock
 
-    def _connect(self, path: Path, timeout: float) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         try:
-            make_private(path)
-            return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+            make_private_file(self._path)
+            return sqlite3.connect(self._path, timeout=10, isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise StoreError(f"{path}: {reason}; name a file in a directory that may be written") from error
+            raise StoreError(f"{self._path}: {reason}; name a file in a directory that may be written") from error
 
     def _open(self) -> sqlite3.Connection:
-        connection = self._connect(self._path, timeout=10)
+        connection = self._connect()
         try:
             with _translated(self._path):
                 prepare(self._path, connection)

@@ -31,6 +31,12 @@ class Experiment:
         confidence: coverage of the error bars, in (0, 1).
         noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
             operating system.
+
+    Attributes:
+        task: the task of the scenario.
+
+    Raises:
+        TaskError: the question is no legal task.
     """
 
     scenario: Scenario
@@ -41,6 +47,10 @@ class Experiment:
     connections: int | None = None
     confidence: float = 0.95
     noise_seed: int | None = None
+    task: Task = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task", self.scenario.task())
 
     @property
     def gateways(self) -> int:

@@ -63,7 +63,7 @@ def lost(outcome: Outcome) -> int:
 
 def _scored(experiment: Experiment, done: Round) -> dict[str, Any]:
     values = [experiment.values[device] for device in done.reporters]
-    found = score(experiment.scenario.task().domain, done.result, values, experiment.scenario.population.mean)
+    found = score(experiment.task.domain, done.result, values, experiment.scenario.population.mean)
     return {
         "result": dict(done.result),
         "truth": found.truth,

@@ -126,9 +126,11 @@ def test_what_is_kept_of_a_refusal_says_nothing_about_the_value(connection: sqli
 
 
 def test_reports_that_are_sent_again_are_counted_and_cost_nothing(connection: sqlite3.Connection) -> None:
-    ids = [bytes.fromhex(give(connection, ask(id=name)).report_id or "") for name in ("a", "b")]
-    ledger.resent(connection, ids)
-    ledger.resent(connection, ids[:1])
+    for name in ("a", "b"):
+        give(connection, ask(id=name))
+    sequences = {entry.task: entry.sequence or 0 for entry in ledger.charges(connection, "d", "workplaces")}
+    ledger.resent(connection, dict.fromkeys(sequences.values(), 1))
+    ledger.resent(connection, {sequences["a"]: 1})
     found = ledger.charges(connection, "d", "workplaces")
     assert {entry.task: entry.resends for entry in found} == {"a": 2, "b": 1}
     assert ledger.spent(connection, "d", "workplaces") == 2

@@ -96,9 +96,9 @@ def test_the_ledger_and_the_draws_are_the_same_whatever_the_values_are(connectio
             replace(give(connection, value, ask(day, device=device), rng), report_id=None)
             for day, value in enumerate(values)
         ]
-        charges = [
-            replace(charge, device="", report_id=b"") for charge in ledger.charges(connection, device, "workplaces")
-        ]
+        charges = ledger.charges(connection, device, "workplaces")
+        first = charges[0].sequence or 0
+        charges = [replace(c, device="", report_id=b"", sequence=(c.sequence or 0) - first) for c in charges]
         told.append((receipts, charges, rng.draws))
     assert told[0] == told[1]
 
