@@ -82,10 +82,8 @@ class Sender:
         """The time by which entries are due."""
         return self._schedule.now()
 
-    def stored(self, sequence: int | None, due: float) -> None:
-        """Take notice of a new entry of the outbox, if there is one, and send it from `due` on."""
-        if sequence is None:
-            return
+    def stored(self, sequence: int, due: float) -> None:
+        """Take notice of a new entry of the outbox, and send it from `due` on."""
         self._waiters[sequence] = asyncio.get_running_loop().create_future()
         self._schedule.add(sequence, due)
 
