@@ -73,7 +73,7 @@ def reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr("hush_common.rng.token_bytes", rng.token_bytes)
     reading = task.domain.read(None if case.value is None else parse_value(task.domain, case.value))
     try:
-        report = draw(Decision(task, round=0, offer=0, cost=task.epsilon), reading, rng).report
+        report = draw(Decision(task, round=0, offer=0, cost=task.epsilon, repeats=False), reading, rng).report
     except ScriptEndsError:
         return "random"
     facts = [report.digest.hex(), report.id.hex(), report.body[0], reading.became, len(rng.data)]

@@ -36,6 +36,7 @@ class Way:
     sends: bool = False
     acknowledges: bool = False
     name: str = "fake"
+    published: list[bytes] = field(default_factory=list)
     attempts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
 
@@ -69,7 +70,8 @@ class PoorLink:
         await asyncio.sleep(self.seconds)
         raise LOST
 
-    async def publish(self, _topic: str, _payload: bytes) -> None:
+    async def publish(self, _topic: str, payload: bytes) -> None:
+        self.way.published.append(payload)
         if not self.way.acknowledges:
             await asyncio.Event().wait()
 
@@ -138,6 +140,16 @@ def test_pauses_begin_anew_after_a_connection_that_was_good_for_something(
     send(way, tmp_path, Jitter(0), b"report")
     after = FIRST_PAUSES[:4] if again else FIRST_PAUSES[5:9]
     assert way.pauses()[5:9] == pytest.approx(after, abs=2e-3)
+
+
+def test_what_is_acknowledged_is_not_sent_again_over_the_next_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.sender._LINGER", 10.0)  # it is deleted from the outbox only later
+    way = Way([1.0, 1.0], acknowledges=True)
+    send(way, tmp_path, Jitter(0), b"report")
+    assert len(way.attempts) > 2
+    assert way.published == [b"report"]
 
 
 def test_a_mistake_of_ours_is_not_hidden_by_a_connection_that_is_lost_with_it(
