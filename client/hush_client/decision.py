@@ -29,6 +29,6 @@ class Decision:
     offer: int
     cost: Fraction
     repeats: bool
-    memory: Memory | None = field(default=None, repr=False)
-    not_before: int = 0
-    delay: int = 0
+    memory: Memory | None = field(repr=False)
+    not_before: int
+    delay: int

@@ -74,7 +74,7 @@ def test_the_first_answer_is_charged_in_full_and_the_others_come_from_memory(con
 
 def test_what_a_decision_shows_of_itself_is_nothing_of_a_memory() -> None:
     question, memory_ = ask(), Memory(77, (1, 0, 1, 2), 88)
-    decision = Decision(question.task, 0, 0, Fraction(1), repeats=True, memory=memory_)
+    decision = Decision(question.task, 0, 0, Fraction(1), repeats=True, memory=memory_, not_before=0, delay=0)
     assert "emory" not in repr(decision)
     assert "77" not in repr(memory_)
 
