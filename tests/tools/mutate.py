@@ -26,9 +26,10 @@ import sys
 import time
 import tomllib
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -117,16 +118,23 @@ class Known:
     seconds: dict[str, float]
 
     def tests(self, module: str, mutant: Mutant) -> dict[str, float]:
-        """Those that reach the changed statement; what runs at import is reached by whoever reaches the module."""
+        """Those that reach the changed statement; what runs at import is reached by whoever reaches the module.
+
+        So do tests whose file names it: it may be imported when they are collected, where nothing is recorded.
+        """
         first, last = mutant.span
-        found = {
+        return {
             test: self.seconds[test]
             for test, lines in self.lines.items()
             if any(mutant.at_import or first <= line <= last for line in lines.get(module, ()))
+            or (mutant.at_import and _names(test.partition("::")[0], module))
         }
-        if mutant.at_import and (not found or module.endswith("__init__")):  # which tests are collected by
-            return self.seconds
-        return found
+
+
+@cache
+def _names(file: str, module: str) -> bool:
+    name = module.removesuffix(".__init__").rpartition(".")[2]
+    return re.search(rf"\b{name}\b", (ROOT / file).read_text("utf-8")) is not None
 
 
 def main() -> None:
@@ -280,12 +288,18 @@ def _patience(reaching: dict[str, float]) -> float:
 
 
 def _mutation(module: str, mutant: Mutant, reaching: dict[str, float], killers: Counter[tuple[str, str]]) -> _Job:
-    """Run one file of tests after another, those first that have killed most of the module's mutants."""
+    """Run one file of tests after another, those first that have killed most of the module's mutants.
+
+    Then come those that are named after the module, and then whichever takes least time.
+    """
+    name = module.rpartition(".")[2]
 
     def run(copy: Path, last: Path) -> int:
         copy.joinpath(*module.split(".")).with_suffix(".py").write_text(mutant.source, "utf-8")
-        tests = Counter(test.partition("::")[0] for test in reaching)
-        for file in sorted(tests, key=lambda file: (-killers[module, file], -tests[file])):
+        files = defaultdict[str, float](float)
+        for test, seconds in reaching.items():
+            files[test.partition("::")[0]] += seconds
+        for file in sorted(files, key=lambda file: (-killers[module, file], name not in file, files[file])):
             last.write_text(file, "utf-8")
             code = int(pytest.main([*_QUIET, "-x", file], plugins=[Selection(reaching)]))
             if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:

@@ -147,6 +147,7 @@ def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after
     question, seconds, due = desk.ask_a_source(decode_task(make_heights()), "d", 2.5)
     assert (seconds, due) == (2.5, 102.5)
     assert (question.delay, question.not_before) == (2500, START.timestamp() * 1000 + 2500)
+    assert terms.question(question.task).delay == 0
 
 
 class Scripted:
