@@ -222,7 +222,7 @@ def refusals(connection: sqlite3.Connection) -> list[Refused]:
             reason,
             purpose,
             _amount(epsilon),
-            datetime.fromisoformat(refused_at),
+            _moment(refused_at),
         )
         for device, task, round_, reason, purpose, epsilon, refused_at in rows
     ]
@@ -270,12 +270,19 @@ _SELECT = (
 
 def _charge(row: tuple[str, str, int, bytes, str, str, str, bytes, str, Literal["draw", "memo"], int]) -> Charge:
     device, task, round_, digest, purpose, mechanism, epsilon, report_id, charged_at, kind, resends = row
-    moment = datetime.fromisoformat(charged_at)
-    return Charge(device, task, round_, digest, purpose, mechanism, _amount(epsilon), report_id, moment, kind, resends)
+    moment, amount = _moment(charged_at), _amount(epsilon)
+    return Charge(device, task, round_, digest, purpose, mechanism, amount, report_id, moment, kind, resends)
 
 
 def _text(amount: Fraction) -> str:
     return f"{amount.numerator}/{amount.denominator}"
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except (ValueError, TypeError) as error:
+        raise StateError(f"the ledger holds {text!r} for a time; {DAMAGED}") from error
 
 
 def _amount(text: str) -> Fraction:

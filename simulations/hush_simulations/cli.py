@@ -9,7 +9,7 @@ import typer
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_common.errors import BrokerError, OptionError
+from hush_common.errors import BrokerError, OptionError, printable
 from hush_simulations.brokers import is_external, parse_broker
 from hush_simulations.document import document, lost
 from hush_simulations.keep import keep, prepare, to_json
@@ -139,4 +139,4 @@ def _complain_of_losses(plan: Plan, outcome: Outcome) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"hush: {text}", file=sys.stderr)
+    print(f"hush: {printable(text)}", file=sys.stderr)

@@ -10,8 +10,9 @@ from hush_aggregator.intake import MqttBus
 from hush_client.link import Transport
 from hush_client.transport import MqttTransport
 from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError
 from hush_common.task import Task
-from hush_common.topics import status_topic
+from hush_common.topics import is_sender, status_topic
 from hush_simulations.brokers import is_external, open_broker
 from hush_simulations.memory import MemoryBroker
 from hush_simulations.plan import Plan
@@ -47,7 +48,7 @@ async def open_ways(plan: Plan, directory: Path) -> AsyncIterator[Ways]:
 
     Raises:
         TaskError: the question is no legal task.
-        BrokerError: the broker cannot be started.
+        BrokerError: the broker cannot be started, or its user cannot be part of a topic.
     """
     name = f"simulation-{secrets.token_hex(4)}"
     if plan.engine == "memory":
@@ -57,9 +58,9 @@ async def open_ways(plan: Plan, directory: Path) -> AsyncIterator[Ways]:
     task = _task(plan, name)
     identifier = f"hush-{name}"
     async with open_broker(plan.broker, directory) as url:
-        bus = WatchedBus(MqttBus(url, identifier, status=status_topic(name)), task.id)
+        bus, sender = WatchedBus(MqttBus(url, identifier, status=status_topic(name)), task.id), _sender(url)
         try:
-            yield Ways(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), _sender(url))
+            yield Ways(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), sender)
         finally:
             if is_external(plan.broker):
                 await tidy(url, identifier, task.id, name)
@@ -79,4 +80,6 @@ def _gateway(number: int) -> str:
 
 def _sender(url: BrokerUrl) -> Callable[[int], str]:
     user = url.user
+    if user is not None and not is_sender(user):
+        raise BrokerError(str(url), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
     return _gateway if user is None else lambda _: user

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush_common.errors import HushError, OptionError, TaskError
+from hush_common.errors import BrokerError, HushError, OptionError, TaskError
 from hush_simulations import brokers
 from hush_simulations.brokers import mosquitto_broker, parse_broker
 from hush_simulations.keep import prepare
@@ -23,6 +23,7 @@ from hush_simulations.population import Observed
 from hush_simulations.request import Request, plan_of
 from hush_simulations.scenario import SCENARIOS
 from hush_simulations.scenario_file import find_scenario, read_scenario
+from hush_simulations.ways import open_ways
 
 SCENARIO = """
 clients = 30
@@ -242,3 +243,11 @@ async def test_a_mosquitto_that_does_not_start_is_told(tmp_path: Path, monkeypat
     with pytest.raises(HushError, match="does not start"):
         async with mosquitto_broker(tmp_path):
             pass
+
+
+async def test_a_user_who_cannot_be_part_of_a_topic_is_told_before_anybody_connects(tmp_path: Path) -> None:
+    plan, _ = plan_of(request(broker="mqtt://al~ice:s3cret@127.0.0.1:9"))
+    with pytest.raises(BrokerError, match="this user cannot be part of a topic") as caught:
+        async with open_ways(plan, tmp_path):
+            pass
+    assert "s3cret" not in str(caught.value)
