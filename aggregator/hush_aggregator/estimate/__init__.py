@@ -11,18 +11,14 @@ it.
 """
 
 from dataclasses import replace
-from typing import cast
 
-from hush_aggregator.estimate import bounded_mean, categories, laplace, pooled, vectors
 from hush_aggregator.estimate.diagnostics import manski, replacement_bias
-from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.mechanisms import Asked, analysis_of
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
-from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import check, split
+from hush_aggregator.estimate.tallies import check, parts_of
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
-from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
+from hush_common.domain import Domain, NumberDomain, VectorDomain
 from hush_common.task import Task
 
 __all__ = ["ANYTIME", "ANYTIME_POPULATION", "ENROLLED", "POPULATION", "REPORTERS", "Estimate", "estimate"]
@@ -66,25 +62,8 @@ def _with_replacement(result: Estimate, domain: Domain) -> Estimate:
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
-    mechanism, domain = task.randomizer, task.domain
-    enrolled = task.enrolled if task.enrolled is not None and tally.n <= task.enrolled else None
-    parts: list[tuple[Single, Tally]] = [(mechanism, tally)] if not isinstance(mechanism, Offers) else []
-    if isinstance(mechanism, Offers):
-        parts = list(zip(mechanism.parts, split(mechanism, tally), strict=True))
-    match parts[0][0], domain:
-        case _, CategoryDomain(labels=labels):
-            return categories.estimate(
-                cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence, enrolled=enrolled
-            )
-        case _, VectorDomain():
-            return vectors.estimate(cast("list[tuple[Vector, Tally]]", parts), domain, confidence, task.enrolled)
-        case Laplace(), NumberDomain():
-            return laplace.estimate(cast("list[laplace.Part]", parts), domain, confidence, enrolled)
-        case RandomizedResponse(), _:
-            return pooled.estimate(cast("list[pooled.Part]", parts), confidence, enrolled=enrolled)
-    units = Units.of(domain) if isinstance(domain, NumberDomain) else Units()
-    groups = [bounded_mean.Group(finite(part), share.moments) for part, share in parts]
-    return bounded_mean.estimate(groups, units, confidence, enrolled=enrolled)
+    parts = parts_of(task.randomizer, tally)
+    return analysis_of(parts[0][0]).estimate(parts, Asked(task.domain, confidence, task.enrolled))
 
 
 def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:

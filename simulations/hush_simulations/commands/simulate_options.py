@@ -9,8 +9,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
+from hush_common.mechanisms.registry import known
 from hush_simulations.brokers.choice import parse_broker
 from hush_simulations.commands.options import (
     parse_bound,
@@ -31,6 +33,7 @@ from hush_simulations.scenarios.scenario_file import check_shares, find_scenario
 __all__ = ["Request", "experiment_of"]
 
 _CHOICES = 1  # the stream of a seed that chooses epsilons; the values come from another
+_OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDomain)
 _PUBLIC = (
     "from public knowledge (a scale, a law, a data sheet), never from the data: a bound read off the data betrays it"
 )
@@ -48,9 +51,7 @@ class Request:
     epsilon: Annotated[
         str | None, typer.Option(metavar="X", help="Privacy loss over all rounds, exact decimal text.")
     ] = None
-    mechanism: Annotated[
-        str | None, typer.Option(metavar="NAME", help="laplace, multilevel, table or auto for numbers.")
-    ] = None
+    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help=f"{_OF_NUMBERS} or auto for numbers.")] = None
     rounds: Annotated[int | None, typer.Option(metavar="N", parser=parse_rounds, help="Times everybody is asked.")] = (
         None
     )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hush_common.figures import fixed, significant
+from hush_common.mechanisms.registry import named
 
 __all__ = ["NumberFormat", "say"]
 
@@ -36,7 +37,8 @@ class NumberFormat:
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> "NumberFormat":
         """The wording of a result document: as many decimals as show three digits of its standard error."""
-        share = result["mechanism"] in {"randomized_response", "subset_selection"}
+        kind = named(result["mechanism"])
+        share = kind is not None and kind.is_share
         error = max(result.get("stderr", {}).values(), default=None)
         return cls.share(error) if share else cls.measured(result.get("unit", ""), error)
 

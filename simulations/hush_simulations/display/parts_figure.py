@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_common.domain import CategoryDomain, Coordinate, VectorDomain
-from hush_common.mechanisms import Vector
 from hush_simulations.engines.experiment import Experiment, Outcome
-from hush_simulations.engines.reports import named, offers_of
+from hush_simulations.engines.reports import said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,9 +77,8 @@ def _shares(
     truths = [100 * found["truth"]["categories"][place].get("reporters", 0.0) for place in chosen]
     panels[0].barh(rows, truths, color=TRUE, alpha=0.85, height=0.7)
     panels[0].set_xlabel("of the people, %")
-    done = outcome.rounds[-1]
-    said = named(outcome.task, done.received.bodies)
-    shares = 100 * said.mean(axis=0)[list(chosen)] if len(said) else np.zeros(len(chosen))
+    bodies = outcome.rounds[-1].received.bodies
+    shares = [100 * float(said(outcome.task, bodies, place).mean()) if len(bodies) else 0.0 for place in chosen]
     panels[1].barh(rows, shares, color=NOISY, alpha=0.85, height=0.7)
     panels[1].set_xlabel("of the reports name it, %")
     facts = found["result"].get("categories")
@@ -122,21 +120,14 @@ def _spreads(axes: "Axes", rows: _Rows, coordinates: Sequence[Coordinate], colum
 
 def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], outcome: Outcome) -> None:
     """Of the reports that drew a coordinate, how many named each level, light for the lowest."""
-    parts, offers, bodies = offers_of(outcome.task, outcome.rounds[-1].received.bodies)
     for row, place in zip(rows, chosen, strict=True):
         start = 0.0
-        levels = np.concatenate([_relative(part, bodies[offers == offer], place) for offer, part in enumerate(parts)])
+        levels = said(outcome.task, outcome.rounds[-1].received.bodies, place)
         for level in np.unique(levels):
             count = int((levels == level).sum())
             axes.barh(row, count, left=start, color=NOISY, alpha=0.3 + 0.6 * float(level), height=0.7, ec="white")
             start += count
     axes.set_xlabel("reports, low levels light")
-
-
-def _relative(part: object, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-    levels = part.levels if isinstance(part, Vector) else 1
-    relative: NDArray[np.float64] = bodies[:, 1::2][bodies[:, ::2] == place] / levels
-    return relative
 
 
 def _scaled(found: Mapping[str, Any], place: int, coordinate: Coordinate) -> dict[str, Any]:
