@@ -23,7 +23,6 @@ from hush_simulations.results.result import document, lost
 
 __all__ = ["app"]
 
-
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 

@@ -169,6 +169,24 @@ def test_the_total_of_an_account_is_the_sum_of_its_charges(connection: sqlite3.C
     (account,) = ledger.accounts(connection)
     charges = ledger.charges(connection, "d", "workplaces")
     assert account.spent == sum(charge.epsilon for charge in charges) == Fraction(3, 2)
+    ledger.verify(connection)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM account",
+        "DELETE FROM charge",
+        "UPDATE account SET spent = '2/1'",
+        "UPDATE account SET purpose = 'another'",
+        "UPDATE charge SET epsilon = '999/1000'",
+    ],
+)
+def test_an_account_that_is_not_the_sum_of_its_charges_is_found(connection: sqlite3.Connection, damage: str) -> None:
+    give(connection, ask(epsilon="1"))
+    connection.execute(damage)
+    with pytest.raises(StateError, match="the account of 'd' does not add up"):
+        ledger.verify(connection)
 
 
 @pytest.mark.parametrize(

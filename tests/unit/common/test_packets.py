@@ -176,7 +176,7 @@ def test_a_broker_that_takes_no_acknowledgement_is_left_before_they_fill_the_mem
         raise BlockingIOError
 
     monkeypatch.setattr(Socket, "send", deaf)
-    monkeypatch.setattr("hush_common.packets._MOST_UNSENT", 100)
+    monkeypatch.setattr("hush_common.mqtt.packets._MOST_UNSENT", 100)
     packet = header(0x32, 5) + struct.pack(">H", 1) + b"t" + struct.pack(">H", 7)
     client, got = reading(packet * 101, 100)
     assert len(got) == 101
