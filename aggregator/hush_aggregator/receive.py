@@ -1,7 +1,6 @@
 """Receive: what each message is, by its topic: decided once, when it comes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hush_aggregator.bus import Delivery
@@ -10,8 +9,7 @@ from hush_common.topics import task_of_report_topic, task_of_task_topic
 __all__ = ["Messages", "ReportMessage", "TaskMessage", "receive"]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskMessage:
+class TaskMessage(NamedTuple):
     """A message on the topic of a task.
 
     Args:
@@ -22,11 +20,10 @@ class TaskMessage:
 
     task_id: str
     payload: bytes
-    ack: Callable[[], object] = field(repr=False, compare=False)
+    ack: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportMessage:
+class ReportMessage(NamedTuple):
     """A message on the topic of a report, or on one that is none of ours and is refused as a report.
 
     Args:
@@ -39,7 +36,7 @@ class ReportMessage:
     task_id: str | None
     sender: str
     payload: bytes
-    ack: Callable[[], object] = field(repr=False, compare=False)
+    ack: Callable[[], object]
 
 
 class Messages(NamedTuple):
@@ -50,14 +47,14 @@ class Messages(NamedTuple):
 
 
 def receive(deliveries: Iterable[Delivery]) -> Messages:
-    """Tell the tasks of a batch from its reports."""
-    tasks, reports = [], []
-    for delivery in deliveries:
-        task_id = task_of_task_topic(delivery.topic)
-        if task_id is not None:
-            tasks.append(TaskMessage(task_id, delivery.payload, delivery.ack))
+    """Tell the tasks of a batch from its reports. What many messages share, a topic, is read once."""
+    found, topics = Messages([], []), dict[str, tuple[str | None, str | None, str]]()
+    for topic, payload, ack in ((delivery.topic, delivery.payload, delivery.ack) for delivery in deliveries):
+        if topic not in topics:
+            topics[topic] = task_of_task_topic(topic), task_of_report_topic(topic), topic.rpartition("/")[2]
+        published, answered, sender = topics[topic]
+        if published is not None:
+            found.tasks.append(TaskMessage(published, payload, ack))
         else:
-            sender = delivery.topic.rpartition("/")[2]
-            answered = task_of_report_topic(delivery.topic)
-            reports.append(ReportMessage(answered, sender, delivery.payload, delivery.ack))
-    return Messages(tasks, reports)
+            found.reports.append(ReportMessage(answered, sender, payload, ack))
+    return found
