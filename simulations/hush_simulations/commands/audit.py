@@ -29,7 +29,7 @@ _FEWEST, _MOST = 100, 100_000_000
 _BLOCK = 2000
 _COINS = 1  # the stream of a seed that tosses the coins; the mechanism draws from another
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 class ViolationError(HushError):

@@ -28,7 +28,7 @@ _CONFIDENCE = 0.95
 _MOST_PARTS = 1024
 _NUMBERS = (NumberDomain.kind, VectorDomain.kind)
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
