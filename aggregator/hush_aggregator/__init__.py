@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from hush_aggregator.pipeline import Aggregator
     from hush_aggregator.processes import InProcesses
     from hush_aggregator.result import Result
-    from hush_aggregator.store import SqliteStore
+    from hush_aggregator.result_reader import ResultReader
+    from hush_aggregator.store import SqliteReader, SqliteStore
 
 __all__ = [
     "Aggregator",
@@ -22,6 +23,8 @@ __all__ = [
     "InProcesses",
     "MqttBus",
     "Result",
+    "ResultReader",
+    "SqliteReader",
     "SqliteStore",
 ]
 
@@ -33,6 +36,8 @@ _HOMES = {
     "InProcesses": "processes",
     "MqttBus": "mqtt",
     "Result": "result",
+    "ResultReader": "result_reader",
+    "SqliteReader": "store",
     "SqliteStore": "store",
 }
 
