@@ -7,10 +7,8 @@ from datetime import timedelta
 from typing import Literal
 
 from hush_client.asking import Asker, Source
-from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
 from hush_client.receipt import Reason, Receipt
-from hush_client.schedule import Clock
 from hush_common.errors import StateError, TaskError
 from hush_common.task import Task
 
@@ -28,8 +26,8 @@ _FIRST_RETRY = 60.0
 _LONGEST_RETRY = 3600.0
 _LOOK = 60.0  # the clock of the wall decides which round is open, and may be set at any time
 
-_PASSING = (Reason.OUTBOX_FULL, Reason.NOT_OPEN)
-"""Refusals that end by themselves; any other is the last word on this round."""
+_PASSING = (Reason.OUTBOX_FULL, Reason.NOT_OPEN, Reason.CLOSED)
+"""Refusals that end by themselves, or when the clock is set right; any other is the last word on this round."""
 
 
 class Answering:
@@ -45,8 +43,6 @@ class Answering:
         device: whose answer it is.
         source_timeout: seconds that the source has in each round.
         desk: where the question is decided, before the source is asked, and the answer stored.
-        catalogue: the tasks.
-        clock: the clock of the wall.
         absent: `"skip"` leaves a round out in which the source gave None or failed: a choice of who makes the device.
         told: called with each receipt.
     """
@@ -59,8 +55,6 @@ class Answering:
         device: str,
         source_timeout: float,
         desk: Desk,
-        catalogue: Catalogue,
-        clock: Clock,
         absent: Absent = "answer",
         told: Told | None = None,
     ) -> None:
@@ -69,8 +63,8 @@ class Answering:
         self._device = device
         self._source_timeout = source_timeout
         self._desk = desk
-        self._catalogue = catalogue
-        self._clock = clock
+        self._catalogue = desk.catalogue
+        self._clock = desk.terms.clock
         self._absent = absent
         self._told = told
         self._settled: tuple[bytes, int] | None = None
@@ -110,10 +104,10 @@ class Answering:
             self._try_later(str(error))
             return
         if receipt.reason in _PASSING:
-            self._try_later(f"refused: {receipt.reason.meaning}")
+            self._try_later(f"refused: {receipt.meaning}")
             return
         self._settled = task.digest, round_
-        outcome = receipt.status if receipt.reason is None else f"refused: {receipt.reason.meaning}"
+        outcome = receipt.status if receipt.reason is None else f"refused: {receipt.meaning}"
         _LOG.info("%s, round %d: %s", task.id, round_, outcome)
         if self._told is not None:
             _tell(self._told, receipt)

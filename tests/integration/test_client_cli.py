@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +15,10 @@ from fake_transport import make_heights
 from servers import Mosquitto
 from terminal import at_terminal
 
+from hush_client import outbox
 from hush_client.lock import Lock
+from hush_client.schedule import milliseconds, utc_now
+from hush_client.state import State
 from hush_common.task_file import make_task
 from hush_common.topics import task_topic
 
@@ -35,9 +39,11 @@ async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
     smoker = {"id": "smoker", "epsilon": "1", "purpose": "health", "domain": {"kind": "bit"}}
     daily = {"rounds": 100_000, "round_every": "1d", "opens": "2020-01-01T00:00:00Z", "repeat": "sticky"}
     habit = {"id": "habit", "epsilon": "1", "purpose": "habits", "domain": {"kind": "bit"}} | daily
+    scale = {"kind": "number", "lower": -0.5, "upper": 1500, "unit": "kg"}
+    weight = {"id": "weight", "epsilon": "1", "purpose": "health", "domain": scale}
     async with aiomqtt.Client("127.0.0.1", mosquitto.port) as administrator:
         await administrator.publish(task_topic("heights"), make_heights(), qos=1, retain=True)
-        for document in (smoker, choice, colour, move, habit):
+        for document in (smoker, choice, colour, move, habit, weight):
             task = make_task(document)
             await administrator.publish(task_topic(task.id), task.payload, qos=1, retain=True)
 
@@ -119,7 +125,8 @@ def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) ->
 @pytest.mark.parametrize(
     ("task", "value", "piped", "words"),
     [
-        ("heights", "twelve", False, "VALUE: it is no number; write for example 172.5"),
+        ("heights", "twelve", False, "VALUE: it is no number; write one from 120 to 220\r\n"),
+        ("weight", "yes", True, "VALUE: it is no number; write one from -0.5 to 1500 kg\r\n"),
         ("smoker", "maybe", True, "VALUE: it is neither yes nor no; write yes, no"),
         ("colour", "blue", False, "VALUE: it is no label of this task; write one of red, light blue"),
         ("move", "1,oops", True, "VALUE: it is not 2 numbers; write x, y"),
@@ -211,6 +218,15 @@ async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_stil
     assert "nothing was ever spent" in (await asyncio.to_thread(hush, "ledger")).stdout
     lock.release()
     assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
+
+
+async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(hush: Hush, tmp_path: Path) -> None:
+    state = await State.open(tmp_path / "hush")
+    soon = milliseconds(utc_now()) + 1500
+    await state.run(partial(outbox.put, topic="hush/v1/reports/heights/d", payload=b"{}", not_before=soon, delay=1500))
+    await state.close()
+    assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
+    assert json.loads((await asyncio.to_thread(hush, "ledger", "--json")).stdout)["waiting"] == 0
 
 
 def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -> None:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from hush_common.errors import OptionError
 from hush_common.figures import significant
+from hush_simulations.engines.experiment import Engine
 from hush_simulations.scenarios.population import MOST_CLIENTS
 
 __all__ = [
@@ -12,13 +13,13 @@ __all__ = [
     "parse_confidence",
     "parse_connections",
     "parse_count",
+    "parse_engine",
     "parse_port",
     "parse_rounds",
     "parse_seed",
     "parse_shares",
 ]
 
-"""More devices than this are no simulation of single messages any more."""
 _MOST_CONNECTIONS = 500
 _MOST_ROUNDS = 1000
 
@@ -46,6 +47,15 @@ def parse_rounds(text: str) -> int:
 def parse_connections(text: str) -> int:
     """How many gateways share the devices: 1 to 500."""
     return _whole("--connections", text, 1, _MOST_CONNECTIONS, "write over how many connections the devices are spread")
+
+
+def parse_engine(text: str) -> Engine:
+    """What carries the messages."""
+    if text == "mqtt":
+        return "mqtt"
+    if text == "memory":
+        return "memory"
+    raise OptionError("--engine", f"{text[:40]!r} is not an engine; write mqtt (real sockets) or memory")
 
 
 def parse_seed(text: str) -> int:
