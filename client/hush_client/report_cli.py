@@ -27,7 +27,7 @@ from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.figures import exact
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
-from hush_common.task import Task
+from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender
 
 __all__ = ["app", "parse_value"]
@@ -162,6 +162,8 @@ def report(
     Whatever VALUE is, an answer is given: silence would tell of it. A number outside the bounds counts as the nearer
     one, a text that is no value as a random one. Only at a terminal, where it may be a slip, is the latter an error.
     """
+    if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
+        raise typer.BadParameter("TASK is no task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
     if device and not is_sender(device):
         raise typer.BadParameter(f"{device!r} is no device name; use letters, digits and . _ @ : -")
     for option, seconds in (("--timeout", timeout), ("--spread", spread)):

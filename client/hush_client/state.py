@@ -227,10 +227,21 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
     if not 1 <= version <= _VERSION:
         raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
+    if verdict != "ok" or (verdict := _mistyped(connection)):
         raise sqlite3.DatabaseError(verdict)
     if version != _VERSION:
         _migrate(connection)
+
+
+def _mistyped(connection: sqlite3.Connection) -> str:
+    """What holds a value of another type than its column, which SQLite lets pass; empty if nothing does."""
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    for (table,) in tables.fetchall():
+        columns = connection.execute("SELECT name, lower(type) FROM pragma_table_info(?)", (table,)).fetchall()
+        wrong = " OR ".join(f"typeof({name}) NOT IN ('{kind}', 'null')" for name, kind in columns)
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong}").fetchone():  # noqa: S608 - names of our own schema
+            return f"a value in {table} is of another type"
+    return ""
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, cast
 
 import typer
 
-from hush_common.errors import HushError
+from hush_common.errors import HushError, printable
 
 __all__ = ["app", "main"]
 
@@ -98,7 +98,10 @@ def _usage(error: Exception) -> str:
     if "\n" in message:  # a bare `hush`: the help is the message
         return message
     remedy = f"; see {context.command_path} --help" if context is not None else ""
-    return f"hush: {getattr(error, 'format_message', lambda: message)().rstrip('.')}{remedy}"
+    words = getattr(error, "format_message", lambda: message)()
+    if type(error) is _UsageError:  # in brackets, arguments too many: an address with its password, half of a value
+        words = words.partition(" (")[0]
+    return printable(f"hush: {words.rstrip('.')}{remedy}")
 
 
 def main() -> None:

@@ -63,9 +63,9 @@ def parse_seed(text: str) -> int:
     return _whole("--seed", text, 0, (1 << 63) - 1, "write a seed of the population, as in --seed 7")
 
 
-def parse_port(text: str) -> int:
-    """A TCP port; 0 asks the system for a free one."""
-    return _whole("--port", text, 0, 65535, "write a free TCP port, as in --port 1883")
+def parse_port(text: str | int) -> int:
+    """A TCP port; 0 asks the system for a free one. The default comes as a number."""
+    return _whole("--port", str(text), 0, 65535, "write a free TCP port, as in --port 1883")
 
 
 def parse_confidence(text: str) -> float:

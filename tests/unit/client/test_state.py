@@ -49,6 +49,34 @@ async def test_every_commit_is_on_the_disk_before_it_is_told(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [("charge", "digest", "'12345678'"), ("pin", "task", "x'00'"), ("account", "spent", "x'00'")],
+)
+async def test_a_value_of_another_type_is_damage(tmp_path: Path, table: str, column: str, value: str) -> None:
+    _create(tmp_path / FILE_NAME)
+    rows = {
+        "charge": "('d', 't', 0, x'00', 'p', 'laplace', '1/1', x'00', '2026-01-01', 'draw', NULL, 0)",
+        "pin": "('d', 't', x'00')",
+        "account": "('d', 'p', '1/1')",
+    }
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute(f"INSERT INTO {table} VALUES {rows[table]}")  # noqa: S608
+        connection.execute(f"UPDATE {table} SET {column} = {value}")  # noqa: S608
+    connection.close()
+    with pytest.raises(StateError, match=rf"a value in {table} is of another type: the file is damaged"):
+        await State.open(tmp_path)
+
+
+async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    assert await state.run(identity.device_name) == await state.run(identity.device_name)
+    await state.run(lambda connection: connection.execute("UPDATE identity SET device = 'a/b'"))
+    with pytest.raises(StateError, match="holds no name of a device; it is damaged"):
+        await state.run(identity.device_name)
+    await state.close()
+
+
+@pytest.mark.parametrize(
     ("damage", "complaint"),
     [
         (b"", "empty, or another program's"),
