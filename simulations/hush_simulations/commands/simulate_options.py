@@ -87,8 +87,8 @@ class Request:
     ] = False
 
 
-def experiment_of(request: Request) -> tuple[Experiment, int | None]:
-    """The experiment, and the seed of its population (None if nothing depends on one).
+def experiment_of(request: Request) -> Experiment:
+    """The experiment that the options describe.
 
     Raises:
         OptionError: an option that is missing, superfluous or illegal.
@@ -106,7 +106,7 @@ def experiment_of(request: Request) -> tuple[Experiment, int | None]:
     choosing = bool(task.offers)
     seed = None if observed and not request.deterministic_noise and not choosing else _seed(request)
     values = scenario.population.draw(scenario.clients, np.random.default_rng(seed))
-    experiment = Experiment(
+    return Experiment(
         scenario=scenario,
         values=values,
         choices=_choices(len(values), len(task.offers), shares, seed) if choosing else (),
@@ -115,8 +115,8 @@ def experiment_of(request: Request) -> tuple[Experiment, int | None]:
         connections=request.connections,
         confidence=request.confidence,
         noise_seed=seed if request.deterministic_noise else None,
+        seed=seed,
     )
-    return experiment, seed
 
 
 def _choices(count: int, offers: int, shares: tuple[float, ...], seed: int | None) -> tuple[int, ...]:
