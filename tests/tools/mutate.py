@@ -87,7 +87,7 @@ PACKAGES = {
         ("*.py",),
         ("hush_client.decide", "hush_client.draw", "hush_client.ledger", "hush_client.sender", "hush_client.state"),
         ("unit/client", "unit/common", "properties", "attacks", "integration"),
-        "hush_client|HUSH",
+        "hush_client",
     ),
     "hush_common": Package(
         "common",
@@ -133,8 +133,8 @@ class Known:
 
 @cache
 def _names(file: str, module: str) -> bool:
-    name = module.removesuffix(".__init__").rpartition(".")[2]
-    return re.search(rf"\b{name}\b", (ROOT / file).read_text("utf-8")) is not None
+    package, _, name = module.removesuffix(".__init__").rpartition(".")
+    return re.search(rf"\b{name}\b|from {package or name} import", (ROOT / file).read_text("utf-8")) is not None
 
 
 def main() -> None:
