@@ -239,7 +239,7 @@ async def test_a_mosquitto_that_does_not_start_is_told(tmp_path: Path, monkeypat
 
 
 async def test_a_user_who_cannot_be_part_of_a_topic_is_told_before_anybody_connects(tmp_path: Path) -> None:
-    experiment, _ = experiment_of(Request(broker="mqtt://al~ice:s3cret@127.0.0.1:9"))
+    experiment = experiment_of(Request(broker="mqtt://al~ice:s3cret@127.0.0.1:9"))
     with pytest.raises(BrokerError, match="this user cannot be part of a topic") as caught:
         async with open_network(experiment, tmp_path):
             pass
