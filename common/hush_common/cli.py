@@ -28,8 +28,8 @@ _COMMANDS = {
     ),
     "serve": _Command("hush_aggregator.commands.serve", "aggregator", "Run the aggregator: reports in, estimates out."),
     "task": _Command("hush_aggregator.commands.task", "aggregator", "Check a task file, or publish it to a broker."),
-    "report": _Command("hush_client.report_cli", "", "Answer a task once, from a shell or cron."),
-    "ledger": _Command("hush_client.ledger_cli", "", "Show what this device has spent, in plain words."),
+    "report": _Command("hush_client.commands.report", "", "Answer a task once, from a shell or cron."),
+    "ledger": _Command("hush_client.commands.ledger", "", "Show what this device has spent, in plain words."),
     "plan": _Command(
         "hush_simulations.commands.plan", "simulations", "Of people, epsilon and error, any two give the third."
     ),

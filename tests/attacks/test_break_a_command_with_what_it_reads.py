@@ -16,7 +16,7 @@ from commands import EXIT_CODES, Option, Shown, commands, unprintable
 from garbling import FORGED, Garbled, Past, garbled, past_of, shown
 from inputs import CALLS, SECRET, TASKS, example, leaks
 
-from hush_client import ledger_cli
+from hush_client.commands import ledger
 from hush_common import errors
 
 SEED = 20261122
@@ -136,7 +136,7 @@ def test_a_traceback_is_found(past: Past, memory_path: Path, monkeypatch: pytest
     def fail(_directory: Path) -> bool:
         raise OSError(36, "File name too long")
 
-    monkeypatch.setattr(ledger_cli, "_is_there", fail)
+    monkeypatch.setattr(ledger, "_is_there", fail)
     assert any(
         what.startswith("a traceback") for all_ in judge(range(100), past, memory_path).values() for what in all_
     )

@@ -15,10 +15,10 @@ from fake_transport import make_heights
 from servers import Mosquitto
 from terminal import at_terminal
 
-from hush_client import outbox
-from hush_client.lock import Lock
-from hush_client.schedule import milliseconds, utc_now
-from hush_client.state import State
+from hush_client.sending.schedule import milliseconds, utc_now
+from hush_client.state import outbox
+from hush_client.state.database import State
+from hush_client.state.lock import Lock
 from hush_common.task_file import make_task
 from hush_common.topics import task_topic
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hush_aggregator.mqtt import MqttBus
-from hush_client.link import Transport
-from hush_client.transport import MqttTransport
+from hush_client.sending.mqtt import MqttTransport
+from hush_client.sending.transport import Transport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.task import Task

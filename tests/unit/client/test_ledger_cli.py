@@ -11,12 +11,12 @@ import pytest
 from fake_transport import make_heights
 from typer.testing import CliRunner
 
-from hush_client import ledger
 from hush_client.answer import Question, answer
-from hush_client.ledger_cli import app
+from hush_client.commands.ledger import app
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
-from hush_client.state import FILE_NAME, State
+from hush_client.state import ledger
+from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import StateError
 from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task

@@ -13,8 +13,8 @@ from unittest.mock import ANY
 import pytest
 from old_state import VERSION_1, VERSIONS
 
-from hush_client import identity, ledger, outbox, pins
-from hush_client.state import _WORKER, FILE_NAME, State, _connect, _create
+from hush_client.state import identity, ledger, outbox, pins
+from hush_client.state.database import _WORKER, FILE_NAME, State, _connect, _create
 from hush_common.errors import StateError
 
 ONE_CHARGE = """
@@ -146,7 +146,9 @@ async def test_a_migration_that_fails_leaves_the_state_as_it_was(
     before = list(connection.iterdump())
     connection.close()
     with monkeypatch.context() as patch:
-        patch.setattr("hush_client.state._MIGRATIONS", ((*outbox.SCHEDULE, "ALTER TABLE nowhere ADD COLUMN x"),))
+        patch.setattr(
+            "hush_client.state.database._MIGRATIONS", ((*outbox.SCHEDULE, "ALTER TABLE nowhere ADD COLUMN x"),)
+        )
         with pytest.raises(StateError):
             await State.open(tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
@@ -191,7 +193,7 @@ async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
 async def test_a_state_that_another_process_keeps_locked_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.state._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("hush_client.state.database._BUSY_SECONDS", 0.05)
     state = await State.open(tmp_path)
     other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -231,8 +233,8 @@ def test_a_new_state_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monke
     def synced(descriptor: int) -> None:
         events.append("directory synced" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file synced")
 
-    monkeypatch.setattr("hush_client.state.sqlite3.connect", partial(sqlite3.connect, factory=Traced))
-    monkeypatch.setattr("hush_client.state.os.fsync", synced)
+    monkeypatch.setattr("hush_client.state.database.sqlite3.connect", partial(sqlite3.connect, factory=Traced))
+    monkeypatch.setattr("hush_client.state.database.os.fsync", synced)
     _create(tmp_path / FILE_NAME)
     assert events == ["synchronous 2", "directory synced"]
 
@@ -309,7 +311,7 @@ class Held:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.free = threading.Event(), threading.Event()
         self.opened: list[sqlite3.Connection] = []
-        monkeypatch.setattr("hush_client.state._connect", self._open)
+        monkeypatch.setattr("hush_client.state.database._connect", self._open)
 
     def _open(self, path: Path) -> sqlite3.Connection:
         self.begun.set()

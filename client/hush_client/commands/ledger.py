@@ -13,11 +13,11 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from hush_client import ledger, outbox, pins
-from hush_client.ledger import Account, Charge, Refused
-from hush_client.places import state_directory, unusable
 from hush_client.receipt import Reason
-from hush_client.state import FILE_NAME, Job, State
+from hush_client.state import ledger, outbox, pins
+from hush_client.state.database import FILE_NAME, Job, State
+from hush_client.state.ledger import Account, Charge, Refused
+from hush_client.state.location import state_directory, unusable
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.figures import percent_at_most

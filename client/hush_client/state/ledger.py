@@ -43,7 +43,7 @@ CREATE TABLE refusal (
 ) WITHOUT ROWID
 """
 PIN = "CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID"
-"""The tasks that were admitted: see `hush_client.pins`."""
+"""The tasks that were admitted: see `hush_client.state.pins`."""
 
 _SENT_AS = "CREATE INDEX sent_as ON charge (sequence)"
 

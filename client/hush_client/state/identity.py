@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from hush_client.ledger import DAMAGED
+from hush_client.state.ledger import DAMAGED
 from hush_common.errors import StateError
 from hush_common.rng import SystemRng
 from hush_common.topics import is_sender

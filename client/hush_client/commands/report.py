@@ -13,14 +13,14 @@ from typing import Annotated
 
 import typer
 
-from hush_client import ledger
 from hush_client.client import Client
-from hush_client.identity import device_name
-from hush_client.places import state_directory
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
-from hush_client.schedule import LONGEST_SPREAD
-from hush_client.state import State
+from hush_client.sending.schedule import LONGEST_SPREAD
+from hush_client.state import ledger
+from hush_client.state.database import State
+from hush_client.state.identity import device_name
+from hush_client.state.location import state_directory
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon

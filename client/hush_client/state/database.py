@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hush_client import identity, ledger, memory, outbox
-from hush_client.places import make_private, unusable
+from hush_client.state import identity, ledger, outbox, sticky
+from hush_client.state.location import make_private, unusable
 from hush_common.errors import StateError
 
 __all__ = ["FILE_NAME", "Job", "State"]
@@ -26,7 +26,7 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, memory.BEFORE), (ledger.PIN, memory.SUBSTITUTE), ledger.SENT_AS)
+_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, sticky.BEFORE), (ledger.PIN, sticky.SUBSTITUTE), ledger.SENT_AS)
 """What makes a state of version 1 one of version 2, and so on."""
 _VERSION = 1 + len(_MIGRATIONS)
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
@@ -36,7 +36,7 @@ _SCHEMA = f"""
 BEGIN;
 {ledger.SCHEMA}
 {outbox.SCHEMA}
-{memory.SCHEMA}
+{sticky.SCHEMA}
 {identity.SCHEMA}
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
