@@ -7,14 +7,39 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
     from hush_aggregator.mqtt import MqttBus
     from hush_aggregator.pipeline import Aggregator
     from hush_aggregator.processes import InProcesses
-    from hush_aggregator.store import SqliteStore
+    from hush_aggregator.result import Result
+    from hush_aggregator.result_reader import ResultReader
+    from hush_aggregator.store import SqliteReader, SqliteStore
 
-__all__ = ["Aggregator", "InProcesses", "MqttBus", "SqliteStore"]
+__all__ = [
+    "Aggregator",
+    "CategoryEstimate",
+    "CoordinateEstimate",
+    "Estimate",
+    "InProcesses",
+    "MqttBus",
+    "Result",
+    "ResultReader",
+    "SqliteReader",
+    "SqliteStore",
+]
 
-_HOMES = {"Aggregator": "pipeline", "InProcesses": "processes", "MqttBus": "mqtt", "SqliteStore": "store"}
+_HOMES = {
+    "Aggregator": "pipeline",
+    "CategoryEstimate": "estimate",
+    "CoordinateEstimate": "estimate",
+    "Estimate": "estimate",
+    "InProcesses": "processes",
+    "MqttBus": "mqtt",
+    "Result": "result",
+    "ResultReader": "result_reader",
+    "SqliteReader": "store",
+    "SqliteStore": "store",
+}
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
 

@@ -13,16 +13,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.bus import Delivery
+from hush_aggregator.receive import ReportMessage
 from hush_common import codec
-from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
+from hush_common.codec import HEADER, count_of, width_of
 from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES
-from hush_common.topics import task_of_report_topic
 
 __all__ = ["Block", "Decoded", "decode", "note"]
 
-_VERSION = 1
 K = TypeVar("K")
 
 
@@ -36,7 +34,7 @@ class Block:
         digest: the digest of the task they answer, 8 bytes.
         round: the round they answer.
         ids: report ids, shape (count,), dtype `V16`.
-        bodies: shape (count, width).
+        bodies: shape (count, width), in the byte order in which they came.
         sender: who sent all of them, as their topics say; None for several senders.
     """
 
@@ -64,35 +62,34 @@ class Decoded:
     senders: dict[tuple[str | None, Refusal], str | None] = field(default_factory=dict)
 
 
-def decode(deliveries: Iterable[Delivery]) -> Decoded:
+def decode(messages: Iterable[ReportMessage]) -> Decoded:
     """Read every payload of a batch of messages on report topics."""
     refused: Counter[tuple[str | None, Refusal]] = Counter()
     senders: dict[tuple[str | None, Refusal], str | None] = {}
     frames: defaultdict[tuple[str | None, bytes], list[bytes]] = defaultdict(list)
-    topics: dict[tuple[str | None, bytes], str | None] = {}
+    framers: dict[tuple[str | None, bytes], str | None] = {}
     blocks: list[Block] = []
-    for delivery in deliveries:
-        task_id = task_of_report_topic(delivery.topic)
-        payload = delivery.payload
+    for message in messages:
+        task_id, payload = message.task_id, message.payload
         if payload[:1] == b"{":
-            read = _json(delivery, task_id)
+            read = _json(message)
             if isinstance(read, Block):
                 blocks.append(read)
             else:
                 refused[task_id, read] += 1
-                note(senders, (task_id, read), _sender(delivery.topic))
+                note(senders, (task_id, read), message.sender)
         else:
             key = task_id, payload[: HEADER.size]
             frames[key].append(payload)
-            note(topics, key, delivery.topic)
+            note(framers, key, message.sender)
     for (task_id, header), payloads in frames.items():
-        width = _width(header)
-        sender = _sender(topics[task_id, header])
+        width = width_of(header)
+        sender = framers[task_id, header]
         if isinstance(width, Refusal):
             refused[task_id, width] += len(payloads)
             note(senders, (task_id, width), sender)
             continue
-        whole = [payload for payload in payloads if _is_whole(len(payload), width)]
+        whole = [payload for payload in payloads if count_of(len(payload), width)]
         if len(whole) < len(payloads):
             refused[task_id, Refusal.MALFORMED] += len(payloads) - len(whole)
             note(senders, (task_id, Refusal.MALFORMED), sender)
@@ -107,33 +104,13 @@ def note(names: dict[K, str | None], key: K, name: str | None) -> None:
         names[key] = None
 
 
-def _sender(topic: str | None) -> str | None:
-    return None if topic is None else topic.rpartition("/")[2]
-
-
-def _json(delivery: Delivery, task_id: str | None) -> Block | Refusal:
-    frame = codec.decode(delivery.payload)
+def _json(message: ReportMessage) -> Block | Refusal:
+    frame = codec.decode(message.payload)
     if isinstance(frame, Refusal):
         return frame
     ids = np.frombuffer(b"".join(report.id for report in frame.reports), dtype=f"V{REPORT_ID_BYTES}")
     bodies = np.array([report.body for report in frame.reports], dtype=np.int64)
-    return Block(task_id, frame.task, frame.digest, frame.round, ids, bodies, _sender(delivery.topic))
-
-
-def _width(header: bytes) -> int | Refusal:
-    """Integers per body that a header declares, or why no frame starts with it."""
-    if header and header[0] != _VERSION:
-        return Refusal.UNKNOWN_VERSION
-    if len(header) < HEADER.size:
-        return Refusal.MALFORMED
-    _, reserved, body_bytes, _, _ = HEADER.unpack(header)
-    width, odd = divmod(body_bytes, 8)
-    return Refusal.MALFORMED if reserved or odd or not 1 <= width <= BODY_LIMIT else width
-
-
-def _is_whole(length: int, width: int) -> bool:
-    count, rest = divmod(length - HEADER.size, REPORT_ID_BYTES + 8 * width)
-    return rest == 0 and 1 <= count <= FRAME_LIMIT
+    return Block(message.task_id, frame.task, frame.digest, frame.round, ids, bodies, message.sender)
 
 
 def _block(source: tuple[str | None, str | None], header: bytes, width: int, payloads: list[bytes]) -> Block:
@@ -143,4 +120,4 @@ def _block(source: tuple[str | None, str | None], header: bytes, width: int, pay
     )
     _, _, _, digest, round_ = HEADER.unpack(header)
     task_id, sender = source
-    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"].astype(np.int64), sender)
+    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"], sender)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hush_client.client import Client
     from hush_client.gateway import Gateway
-    from hush_client.link import Transport
     from hush_client.policy import Policy
     from hush_client.receipt import Reason, Receipt
+    from hush_client.sending.mqtt import MqttTransport
+    from hush_client.sending.transport import Transport
     from hush_client.statement import Statement
     from hush_client.sync import SyncClient
-    from hush_client.transport import MqttTransport
 
 __all__ = [
     "Client",
@@ -33,13 +33,13 @@ __all__ = [
 _HOMES = {
     "Client": "client",
     "Gateway": "gateway",
-    "MqttTransport": "transport",
+    "MqttTransport": "sending.mqtt",
     "Policy": "policy",
     "Reason": "receipt",
     "Receipt": "receipt",
     "Statement": "statement",
     "SyncClient": "sync",
-    "Transport": "link",
+    "Transport": "sending.transport",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module

@@ -30,6 +30,7 @@ from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate import mechanisms as analyses
 from hush_aggregator.explain_task import alternatives, text
+from hush_aggregator.receive import receive
 from hush_aggregator.tally import Tally
 from hush_client import Gateway
 from hush_common.codec import encode_frame, encode_json
@@ -49,8 +50,9 @@ from hush_simulations.display.table import print_table
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.engines.seeded_rng import SeededRng
-from hush_simulations.planning.answer import Question, answer
-from hush_simulations.results.result import document, lost
+from hush_simulations.planning.answer import answer
+from hush_simulations.planning.plan import Question
+from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Frequencies, Mixture, Normal, Population
 from hush_simulations.scenarios.scenario import Scenario
 
@@ -100,18 +102,17 @@ async def test_it_goes_from_the_device_to_table_picture_and_files(
         values = scenario.population.draw(90, np.random.default_rng(1))
         choices = [number % 2 for number in range(90)] if offers else []
         experiment = Experiment(scenario=scenario, values=values, choices=choices, engine="memory", noise_seed=1)
-        outcome = await simulate(experiment)
-        found = document(experiment, outcome, 1)
-        assert lost(outcome) == 0
-        result = found["result"]
+        run = Run.of(experiment, await simulate(experiment))
+        assert run.lost == 0
+        result = run.result.to_document()
         assert (result["mechanism"], result["n"], result["refused"]) == (toy.kind.name, 90, {})
         for part in result.get("categories", [result]):
             assert {"reporters", "population", "anytime"} <= part["intervals"].keys()
         stream = io.StringIO()
-        print_table(found, outcome, Console(file=stream, width=100))
+        print_table(run, Console(file=stream, width=100))
         assert f"90 devices, {toy.kind.name}, epsilon" in stream.getvalue()
         assert ("%" if toy.kind.is_share else "kg") in stream.getvalue()
-        _, reports, picture = write_files(tmp_path, found, experiment, outcome)
+        _, reports, picture = write_files(tmp_path, run)
     assert picture.read_bytes().startswith(b"\x89PNG")
     words = {row["decoded"] for row in csv.DictReader(reports.read_text(encoding="utf-8").splitlines())}
     assert words == set(LABELS) if toy.kind.is_share else len(words) == 2 * len(offers or "1")
@@ -130,7 +131,7 @@ def test_its_estimate_is_that_of_its_law(toy: Toy) -> None:
             estimate(task, Tally(101, counts), 0.95)
     if toy.kind.is_share:
         shares = [float((100 - count) * no + count * yes) / 100 for count in counts]
-        assert [part["frequency"] for part in made.categories] == pytest.approx(shares, abs=1e-12)
+        assert [part.frequency for part in made.categories] == pytest.approx(shares, abs=1e-12)
     else:
         assert made.mean == pytest.approx(40 + float(70 * no + 30 * yes), abs=1e-9)
 
@@ -145,7 +146,7 @@ def test_its_reports_go_over_the_wire_and_no_others_are_counted(toy: Toy) -> Non
         payloads = [encode_frame(made[:10]), *(encode_json("t", report) for report in made[10:])]
         payloads += [encode_frame([report]) for report in forged]
         sent = [Delivery("hush/v1/reports/t/device", payload, lambda: None) for payload in payloads]
-        admitted = admit(decode(sent), {"t": task}, datetime(2026, 1, 1, tzinfo=UTC))
+        admitted = admit(decode(receive(sent).reports), {"t": task}, datetime(2026, 1, 1, tzinfo=UTC))
     assert sum(len(block.ids) for block in admitted.accepted) == 20
     assert admitted.refused == {("t", Refusal.OUT_OF_RANGE): 3}
 
@@ -155,11 +156,11 @@ def test_it_stands_in_a_plan_beside_the_others(toy: Toy, unknown: str) -> None:
     known = {"people": 2000, "epsilon": Fraction(1), "error": 0.1}
     question = Question(domain=toy.plan, confidence=0.95, **known | {unknown: None})  # type: ignore[arg-type]  # of their types
     with toy.registered():
-        found = answer(question)
+        found = answer(question).to_document()
     lines = {line["mechanism"]: line for line in found["mechanisms"]}
     assert {"mechanism", "reporters", "population", "relative"} <= lines[toy.kind.name].keys()
     assert found["auto"] != toy.kind.name
-    assert toy.kind.name not in {line["mechanism"] for line in answer(question)["mechanisms"]}
+    assert toy.kind.name not in {line["mechanism"] for line in answer(question).to_document()["mechanisms"]}
 
 
 def test_it_is_explained_beside_the_others(toy: Toy) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +15,10 @@ from fake_transport import make_heights
 from servers import Mosquitto
 from terminal import at_terminal
 
-from hush_client.lock import Lock
+from hush_client.sending.schedule import milliseconds, utc_now
+from hush_client.state import outbox
+from hush_client.state.database import State
+from hush_client.state.lock import Lock
 from hush_common.task_file import make_task
 from hush_common.topics import task_topic
 
@@ -216,6 +220,15 @@ async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_stil
     assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
 
 
+async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(hush: Hush, tmp_path: Path) -> None:
+    state = await State.open(tmp_path / "hush")
+    soon = milliseconds(utc_now()) + 1500
+    await state.run(partial(outbox.put, topic="hush/v1/reports/heights/d", payload=b"{}", not_before=soon, delay=1500))
+    await state.close()
+    assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
+    assert json.loads((await asyncio.to_thread(hush, "ledger", "--json")).stdout)["waiting"] == 0
+
+
 def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -> None:
     hush("report", "heights", "172")
     refused = hush("ledger", "--forget", "heights")
@@ -227,7 +240,7 @@ def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -
     ("arguments", "code", "words"),
     [
         (("nope", "1", "--timeout", "1"), 1, "no task 'nope' on this broker"),
-        (("Nope", "1"), 2, "'Nope' is not a task id"),
+        (("Nope", "1"), 2, "TASK is no task id"),
         (("heights", "1", "--broker", "localhost"), 1, "write for example mqtt://localhost:1883"),
         (("heights", "1", "--broker", "mqtt://127.0.0.1:1", "--timeout", "1"), 1, "Connection refused"),
         (("heights", "1", "--state", "/dev/null"), 1, "name a directory that is writable"),

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import aiomqtt
@@ -13,7 +14,7 @@ from scripted_broker import Action, Packet, ScriptedBroker, after, half, hang_up
 from servers import Mosquitto
 
 from hush_client import Client, Gateway, MqttTransport, Reason
-from hush_client.link import SubscriptionRefusedError
+from hush_client.sending.transport import SubscriptionRefusedError
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, TaskError
 from hush_common.topics import ALL_REPORTS, task_topic
@@ -84,7 +85,7 @@ async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_s
     async def keep_silent(_writer: asyncio.StreamWriter, _reply: bytes) -> None:
         pass
 
-    monkeypatch.setattr("hush_client.transport._ACKNOWLEDGE_TIMEOUT", 0.1)
+    monkeypatch.setattr("hush_client.sending.mqtt._PATIENCE_SECONDS", 0.1)
     async with ScriptedBroker(*[(Packet.PUBLISH, keep_silent)] * 2).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
@@ -174,7 +175,7 @@ async def test_tls_to_a_server_without_it_is_told(mosquitto: Mosquitto) -> None:
 
 
 async def test_what_does_not_speak_mqtt_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.transport._CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("hush_common.mqtt.connection._CONNECT_SECONDS", 0.2)
     closed = asyncio.Event()
 
     async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -189,6 +190,20 @@ async def test_what_does_not_speak_mqtt_leaves_no_socket_behind(monkeypatch: pyt
             async with MqttTransport(BrokerUrl("127.0.0.1", port), "d").connect():
                 pass
         await asyncio.wait_for(closed.wait(), 5)
+
+
+async def test_a_broker_that_hangs_up_with_its_welcome_leaves_nothing_for_asyncio_to_complain_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tries = 5
+    async with ScriptedBroker(*[(Packet.CONNECT, reply_and_hang_up)] * tries).running() as broker:
+        for _ in range(tries):
+            with suppress(BrokerError):  # it may be seen while connecting, or only when the connection is used
+                async with MqttTransport(BrokerUrl.parse(broker.url), "d").connect() as link:
+                    await link.publish("hush/v1/reports/heights/d", b"lost")
+            gc.collect()
+        assert broker.published == []
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_giving_up_while_connecting_leaves_no_socket_behind() -> None:

@@ -15,13 +15,37 @@ from dataclasses import replace
 from hush_aggregator.estimate.diagnostics import manski, replacement_bias
 from hush_aggregator.estimate.mechanisms import Asked, analysis_of
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.result import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    CategoryEstimate,
+    CoordinateEstimate,
+    Estimate,
+    Interval,
+    PooledMean,
+    WinsorisedMean,
+)
 from hush_aggregator.estimate.tallies import check, parts_of
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain, NumberDomain, VectorDomain
 from hush_common.task import Task
 
-__all__ = ["ANYTIME", "ANYTIME_POPULATION", "ENROLLED", "POPULATION", "REPORTERS", "Estimate", "estimate"]
+__all__ = [
+    "ANYTIME",
+    "ANYTIME_POPULATION",
+    "ENROLLED",
+    "POPULATION",
+    "REPORTERS",
+    "CategoryEstimate",
+    "CoordinateEstimate",
+    "Estimate",
+    "PooledMean",
+    "WinsorisedMean",
+    "estimate",
+]
 
 
 def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
@@ -41,43 +65,42 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
         return Estimate(0)
     check(task.randomizer, tally)
     with guarded():
-        result = _with_replacement(_dispatch(task, tally, confidence), task.domain)
-        if task.enrolled is None:
-            return result
-        return _with_silence(result, task, task.enrolled)
+        made = _with_replacement(_dispatch(task, tally, confidence), task.domain)
+        return made if task.enrolled is None else _with_silence(made, task.domain, task.enrolled)
 
 
-def _with_replacement(result: Estimate, domain: Domain) -> Estimate:
+def _with_replacement(made: Estimate, domain: Domain) -> Estimate:
     """Add what reporters without a value may have done to the mean, the frequencies, or each coordinate."""
     if not isinstance(domain, VectorDomain):
-        return replace(result, replacement_bias=replacement_bias(domain))
-    facts = zip(result.coordinates, domain.coordinates, strict=True)
+        return replace(made, replacement_bias=replacement_bias(domain))
+    biased = [
+        replace(one, replacement_bias=replacement_bias(coordinate)) if one.n else one
+        for one, coordinate in zip(made.coordinates, domain.coordinates, strict=True)
+    ]
+    return replace(made, coordinates=tuple(biased))
+
+
+def _with_silence(made: Estimate, domain: Domain, enrolled: int) -> Estimate:
+    """Add the Manski bounds of the mean, of each frequency or of each coordinate, where the reporters have an interval.
+
+    They may all hold either bound of the domain who are silent, whichever coordinates the others drew.
+    """
+
+    def bounds(one: Estimate | CategoryEstimate | CoordinateEstimate, values: Domain) -> Interval | None:
+        interval = one.intervals.get(REPORTERS)
+        lower, upper = (values.lower, values.upper) if isinstance(values, NumberDomain) else (0.0, 1.0)
+        return None if interval is None else manski(made.n, enrolled, interval, lower, upper)
+
+    if isinstance(domain, VectorDomain):
+        pairs = zip(made.coordinates, domain.coordinates, strict=True)
+        return replace(made, coordinates=tuple(replace(one, manski=bounds(one, of)) for one, of in pairs))
     return replace(
-        result,
-        coordinates=[
-            fact | ({"replacement_bias": replacement_bias(coordinate)} if fact["n"] else {})
-            for fact, coordinate in facts
-        ],
+        made,
+        manski=bounds(made, domain),
+        categories=tuple(replace(one, manski=bounds(one, domain)) for one in made.categories),
     )
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
     parts = parts_of(task.randomizer, tally)
     return analysis_of(parts[0][0]).estimate(parts, Asked(task.domain, confidence, task.enrolled))
-
-
-def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:
-    """Add the Manski bounds, of the mean or of each frequency, wherever the reporters have an interval."""
-    domain = task.domain
-    lower, upper = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
-    if REPORTERS in result.failures:
-        return result
-    if result.mean is not None:
-        return replace(result, manski=manski(result.n, enrolled, result.intervals[REPORTERS], lower, upper))
-    return replace(
-        result,
-        categories=[
-            fact | {"manski": manski(result.n, enrolled, fact["intervals"][REPORTERS], lower, upper)}
-            for fact in result.categories
-        ],
-    )

@@ -1,17 +1,14 @@
 """The tables of a store in SQLite: how they are made, brought up to date, and checked."""
 
 import hashlib
-import os
 import secrets
 import sqlite3
-import stat
-import sys
 from functools import partial
 from pathlib import Path
 
 from hush_common.errors import StoreError
 
-__all__ = ["damaged", "make_private", "prepare", "seal"]
+__all__ = ["check", "damaged", "prepare", "seal"]
 
 _APPLICATION = 0x68757368  # "hush" in ASCII: tells our file from another program's
 # No time and no sender: who reported when is nobody's business, so it is never written down.
@@ -57,22 +54,6 @@ def damaged(what: str) -> sqlite3.DatabaseError:
     return error
 
 
-def make_private(path: Path) -> None:
-    """Make the file if it is missing, for its owner alone; take an existing one away from everybody else's eyes.
-
-    SQLite gives its side files the mode of the main one. A group that was let in by hand stays.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        found = path.stat()
-        if sys.platform != "win32" and found.st_mode & stat.S_IRWXO and found.st_uid == os.geteuid():
-            path.chmod(stat.S_IMODE(found.st_mode) & ~stat.S_IRWXO)
-
-
 def prepare(path: Path, connection: sqlite3.Connection) -> None:
     """Make the tables, or bring older ones up to date, wholly or not at all.
 
@@ -80,19 +61,13 @@ def prepare(path: Path, connection: sqlite3.Connection) -> None:
         StoreError: the file is another program's, or of a later version.
         sqlite3.Error: it cannot be read or written.
     """
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != _APPLICATION and (objects or application or version):
-        raise StoreError(f"{path}: is a database of another program; name another file")
-    if version > len(_MIGRATIONS):
-        raise StoreError(f"{path}: was written by a later hush (schema {version}); update hush")
+    version = _version(path, connection)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -32768")  # KiB: memory stays the same however large the file grows
     connection.create_function("seal", 4, seal, deterministic=True)
     if version == len(_MIGRATIONS):
-        _check(connection)
+        _check_tables(connection)
         return
     connection.create_function("new_identity", 0, partial(secrets.token_hex, 16))
     connection.create_function("was_there", 0, lambda: int(version > 0))
@@ -102,7 +77,32 @@ def prepare(path: Path, connection: sqlite3.Connection) -> None:
     )
 
 
-def _check(connection: sqlite3.Connection) -> None:
+def check(path: Path, connection: sqlite3.Connection) -> None:
+    """See that the tables are there as this version makes them; nothing is written.
+
+    Raises:
+        StoreError: the file is another program's, or of another version.
+        sqlite3.Error: it cannot be read.
+    """
+    version = _version(path, connection)
+    if version < len(_MIGRATIONS):
+        raise StoreError(f"{path}: was written by an earlier hush (schema {version}); start its aggregator once")
+    connection.create_function("seal", 4, seal, deterministic=True)
+    _check_tables(connection)
+
+
+def _version(path: Path, connection: sqlite3.Connection) -> int:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != _APPLICATION and (objects or application or version):
+        raise StoreError(f"{path}: is a database of another program; name another file")
+    if version > len(_MIGRATIONS):
+        raise StoreError(f"{path}: was written by a later hush (schema {version}); update hush")
+    return int(version)
+
+
+def _check_tables(connection: sqlite3.Connection) -> None:
     """Whatever an estimate is made of is as it was written; reports are many, and each has been counted."""
     for table in ("task", "tally", "refusal", "identity"):
         (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()

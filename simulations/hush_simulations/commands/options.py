@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from hush_common.errors import OptionError
 from hush_common.figures import significant
+from hush_simulations.engines.experiment import Engine
 from hush_simulations.scenarios.population import MOST_CLIENTS
 
 __all__ = [
@@ -12,13 +13,13 @@ __all__ = [
     "parse_confidence",
     "parse_connections",
     "parse_count",
+    "parse_engine",
     "parse_port",
     "parse_rounds",
     "parse_seed",
     "parse_shares",
 ]
 
-"""More devices than this are no simulation of single messages any more."""
 _MOST_CONNECTIONS = 500
 _MOST_ROUNDS = 1000
 
@@ -48,14 +49,23 @@ def parse_connections(text: str) -> int:
     return _whole("--connections", text, 1, _MOST_CONNECTIONS, "write over how many connections the devices are spread")
 
 
+def parse_engine(text: str) -> Engine:
+    """What carries the messages."""
+    if text == "mqtt":
+        return "mqtt"
+    if text == "memory":
+        return "memory"
+    raise OptionError("--engine", f"{text[:40]!r} is not an engine; write mqtt (real sockets) or memory")
+
+
 def parse_seed(text: str) -> int:
     """A seed of the population: 0 to 2^63 - 1."""
     return _whole("--seed", text, 0, (1 << 63) - 1, "write a seed of the population, as in --seed 7")
 
 
-def parse_port(text: str) -> int:
-    """A TCP port; 0 asks the system for a free one."""
-    return _whole("--port", text, 0, 65535, "write a free TCP port, as in --port 1883")
+def parse_port(text: str | int) -> int:
+    """A TCP port; 0 asks the system for a free one. The default comes as a number."""
+    return _whole("--port", str(text), 0, 65535, "write a free TCP port, as in --port 1883")
 
 
 def parse_confidence(text: str) -> float:

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from hush_aggregator.result import Result
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Value
 from hush_simulations.scenarios.scenario import Scenario
 
-__all__ = ["Engine", "Experiment", "Outcome", "Round", "judged"]
+__all__ = ["Engine", "Experiment", "Outcome", "RoundOutcome", "judged"]
 
 Engine = Literal["mqtt", "memory"]
 _DEFAULT_CONNECTIONS = 20
@@ -31,6 +32,13 @@ class Experiment:
         confidence: coverage of the error bars, in (0, 1).
         noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
             operating system.
+        seed: what the population was drawn with; None if nothing depends on one.
+
+    Attributes:
+        task: the task of the scenario.
+
+    Raises:
+        TaskError: the question is no legal task.
     """
 
     scenario: Scenario
@@ -41,6 +49,11 @@ class Experiment:
     connections: int | None = None
     confidence: float = 0.95
     noise_seed: int | None = None
+    seed: int | None = None
+    task: Task = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task", self.scenario.task())
 
     @property
     def gateways(self) -> int:
@@ -49,11 +62,11 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One round of a simulation.
+class RoundOutcome:
+    """What came of one round.
 
     Args:
-        result: the result document of the aggregator.
+        result: of the aggregator.
         reporters: positions, in `Experiment.values`, of the devices that sent a report.
         clamped: how many of them had to move their value into the domain.
         declined: devices that sent nothing, by their reason.
@@ -61,7 +74,7 @@ class Round:
         received: what the aggregator counted.
     """
 
-    result: Mapping[str, Any]
+    result: Result
     reporters: tuple[int, ...] = field(repr=False)
     clamped: int
     declined: Mapping[str, int]
@@ -74,7 +87,7 @@ class Outcome:
     """A finished simulation: the task as it was published, and its rounds."""
 
     task: Task
-    rounds: tuple[Round, ...]
+    rounds: tuple[RoundOutcome, ...]
 
 
 def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:

@@ -9,20 +9,21 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_common.errors import BrokerError, HushError
-from hush_simulations.engines.experiment import Experiment, Outcome, Round, judged
+from hush_common.exception_groups import leaves
+from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.network import Network, open_network
 from hush_simulations.engines.reports import read_received
 from hush_simulations.engines.seeded_rng import SeededRng
@@ -33,8 +34,8 @@ __all__ = ["Progress", "Watch", "simulate"]
 Progress = Callable[[int], None]
 """Called with the number of answers that are counted, refused or declined so far, whenever it changes."""
 
-Watch = Callable[[Mapping[str, Any]], None]
-"""Called with the aggregator's result document a few times per second while reports arrive: its `anytime` intervals may
+Watch = Callable[[Result], None]
+"""Called with the aggregator's result a few times per second while reports arrive: its `anytime` intervals may
 be watched, and no others."""
 
 _FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
@@ -50,7 +51,6 @@ async def simulate(
     """Run an experiment to its end.
 
     Raises:
-        TaskError: the question is no legal task.
         BrokerError: no broker, a login refused, or a connection that stays lost.
         StateError: a device cannot keep its state (a full disk).
         StoreError: the aggregator cannot keep its store.
@@ -72,7 +72,6 @@ class _Run:
         self._experiment = experiment
         self._network = network
         self._directory = directory
-        self._store = directory / "aggregator.sqlite"
         self._on_progress = on_progress
         self._on_look = on_look
         self._clock = VirtualClock(network.task.opens)
@@ -82,14 +81,14 @@ class _Run:
         self._places = asyncio.Semaphore(_CONCURRENT)
 
     async def run(self) -> Outcome:
-        store = await asyncio.to_thread(SqliteStore, self._store)
+        store = await asyncio.to_thread(SqliteStore, self._directory / "aggregator.sqlite")
         try:
             rounds = await self._with_aggregator(store)
         finally:
             await asyncio.to_thread(store.close)
         return Outcome(self._network.task, tuple(rounds))
 
-    async def _with_aggregator(self, store: SqliteStore) -> list[Round]:
+    async def _with_aggregator(self, store: SqliteStore) -> list[RoundOutcome]:
         aggregator = Aggregator(
             self._network.bus,
             store,
@@ -105,7 +104,8 @@ class _Run:
             async with AsyncExitStack() as stack:
                 gateways = [await stack.enter_async_context(self._gateway(number)) for number in self._numbers()]
                 rounds = [
-                    await self._round(number, gateways, aggregator) for number in range(self._network.task.rounds)
+                    await self._round(number, gateways, aggregator, store)
+                    for number in range(self._network.task.rounds)
                 ]
             watching.cancel()
             running.cancel()
@@ -128,7 +128,9 @@ class _Run:
             clock=self._clock,
         )
 
-    async def _round(self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator) -> Round:
+    async def _round(
+        self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator, store: SqliteStore
+    ) -> RoundOutcome:
         if (opens := self._network.task.round_opens(number)) is not None:
             self._clock.turn_to(opens)
         before, began = self._counted, time.perf_counter()
@@ -143,9 +145,9 @@ class _Run:
             looking.cancel()
         elapsed = time.perf_counter() - began
         result = await aggregator.estimate(self._network.task.id, number)
-        received = await asyncio.to_thread(read_received, self._store, self._network.task, number)
+        received = await asyncio.to_thread(read_received, store, self._network.task, number)
         reporters = tuple(sorted(answers.reporters))
-        return Round(result, reporters, answers.clamped, answers.declined, elapsed, received)
+        return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
 
     async def _answer_all(self, gateways: Sequence[Gateway], answers: "_Answers") -> None:
         async with asyncio.TaskGroup() as group:
@@ -258,11 +260,7 @@ class _Answers:
 
 def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first error that is meant for a person; a group without one is a bug and stays as it is."""
-    for error in errors.exceptions:
-        found = _reason(error) if isinstance(error, BaseExceptionGroup) else error
-        if isinstance(found, HushError):
-            return found
-    return errors
+    return next((error for error in leaves(errors) if isinstance(error, HushError)), errors)
 
 
 def _ignore(_: int) -> None:

@@ -3,15 +3,16 @@
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hush_aggregator.mqtt import MqttBus
-from hush_client.link import Transport
-from hush_client.transport import MqttTransport
+from hush_client.sending.mqtt import MqttTransport
+from hush_client.sending.transport import Transport
 from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError
 from hush_common.task import Task
-from hush_common.topics import status_topic
+from hush_common.topics import is_sender, status_topic
 from hush_simulations.brokers.choice import is_external, open_broker
 from hush_simulations.brokers.memory import MemoryBroker
 from hush_simulations.brokers.single_task import SingleTaskBus, tidy
@@ -46,33 +47,30 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
     """Start the broker of an experiment, or find the one that runs; leave nothing behind on it.
 
     Raises:
-        TaskError: the question is no legal task.
-        BrokerError: the broker cannot be started.
+        BrokerError: the broker cannot be started, or its user cannot be part of a topic.
     """
     name = f"simulation-{secrets.token_hex(4)}"
     if experiment.engine == "memory":
-        memory, task = MemoryBroker(), experiment.scenario.task()
+        memory, task = MemoryBroker(), experiment.task
         yield Network(task, name, SingleTaskBus(memory.bus(name), task.id), lambda _: memory.transport(), _gateway)
         return
     task = _task(experiment, name)
     identifier = f"hush-{name}"
     async with open_broker(experiment.broker, directory) as url:
-        bus = SingleTaskBus(MqttBus(url, identifier, status=status_topic(name)), task.id)
+        bus, sender = SingleTaskBus(MqttBus(url, identifier, status=status_topic(name)), task.id), _sender(url)
         try:
-            yield Network(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), _sender(url))
+            yield Network(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), sender)
         finally:
             if is_external(experiment.broker):
-                await tidy(url, identifier, task.id, name)
+                await tidy(MqttBus(url, identifier), task.id, name)
 
 
 def _task(experiment: Experiment, name: str) -> Task:
     """The task, on a broker of others under an id of this run alone."""
-    task = experiment.scenario.task()
+    task = experiment.task
     if not is_external(experiment.broker):
         return task
-    return replace(
-        experiment.scenario, document={**experiment.scenario.document, "id": f"{task.id[:_HEAD]}-{name}"}
-    ).task()
+    return experiment.scenario.asking(id=f"{task.id[:_HEAD]}-{name}").task()
 
 
 def _gateway(number: int) -> str:
@@ -81,4 +79,6 @@ def _gateway(number: int) -> str:
 
 def _sender(url: BrokerUrl) -> Callable[[int], str]:
     user = url.user
+    if user is not None and not is_sender(user):
+        raise BrokerError(str(url), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
     return _gateway if user is None else lambda _: user

@@ -1,15 +1,13 @@
-"""What the aggregator received, read back from its store once it has stopped."""
+"""What the aggregator received, read back from its store."""
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms import analysis_of
+from hush_aggregator.store import StoreReader
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
@@ -30,14 +28,11 @@ class Received:
     bodies: NDArray[np.int64]
 
 
-def read_received(store: Path, task: Task, round_: int) -> Received:
-    """The accepted reports of a round, from the SQLite file of an aggregator."""
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
-        rows = connection.execute(
-            "SELECT id, body FROM report WHERE digest = ? AND round = ? ORDER BY id", (task.digest, round_)
-        ).fetchall()
-    bodies = np.frombuffer(b"".join(body for _, body in rows), dtype=">i8").astype(np.int64)
-    return Received(tuple(report_id.hex() for report_id, _ in rows), bodies.reshape(-1, task.randomizer.width))
+def read_received(store: StoreReader, task: Task, round_: int) -> Received:
+    """The accepted reports of a round. Blocks while they are read."""
+    reports = list(store.reports(task.digest, round_))
+    bodies = np.array([report.body for report in reports], dtype=np.int64)
+    return Received(tuple(report.id.hex() for report in reports), bodies.reshape(-1, task.randomizer.width))
 
 
 def offers_of(

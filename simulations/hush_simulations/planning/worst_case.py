@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms import analysis_of
+from hush_aggregator.estimate.result import Intervals
 from hush_aggregator.estimate.worst_case import worst_people
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism, Offers
@@ -32,7 +33,6 @@ _COARSE = 20
 _FEW, _REACH, _REACH_OF_FEW = 200, 2, 10
 
 _Array = NDArray[np.float64]
-_Ends = tuple[float, float]
 
 
 @lru_cache(maxsize=4096)
@@ -97,14 +97,15 @@ def _step(mechanism: Mechanism) -> float:
 @lru_cache(maxsize=4096)
 def _intervals(
     task: Task, people: int, confidence: float, mean: float | None, more: int = 0
-) -> tuple[float, float, dict[str, _Ends]]:
+) -> tuple[float, float, Intervals]:
     """The mean of the values, this or the worst one, the estimate, and its intervals, with so many a yes more."""
     mechanism = _mechanism(task)
     x, sums = analysis_of(mechanism).worst(mechanism, people, mean, more)
     result = estimate(task, Tally(people, sums), confidence)
-    for part in (*result.categories, *result.coordinates):
-        return x, part["frequency" if result.categories else "mean"], part["intervals"]
-    return x, float(result.mean or 0.0), result.intervals
+    if result.categories:
+        return x, result.categories[0].frequency, result.categories[0].intervals
+    one = (result.coordinates or (result,))[0]
+    return x, one.mean or 0.0, one.intervals
 
 
 def worst_shares(task: Task) -> _Array:

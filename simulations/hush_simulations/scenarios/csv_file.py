@@ -1,6 +1,7 @@
 """Columns of somebody's CSV file: every row becomes one client. A cell's content is never part of a message."""
 
 import csv
+import difflib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,6 @@ __all__ = ["read_column", "read_columns"]
 T = TypeVar("T")
 
 _YES_NO = {"yes": 1, "true": 1, "1": 1, "no": 0, "false": 0, "0": 0}
-_MOST_COLUMNS = 20  # as many as a person reads in a message
 _LONGEST_HEADER = 1 << 20
 _REMEDY = "correct that row, or remove it"
 
@@ -34,7 +34,7 @@ def read_column(path: Path, column: str | None, *, bits: bool = False, labels: S
     """
     read: Callable[[str], Value] = _label(labels) if labels else _answer if bits else _finite
     with _opened(path) as (file, header, delimiter):
-        name = _column(path, header, column)
+        name = _column(path, header, column, read)
         reader = csv.reader(file, delimiter=delimiter)
         values = _counted(path, _cells(path, reader, (header.index(name),), read))
     return Observed(tuple(value for (value,) in values), name)
@@ -47,7 +47,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> Observed:
         OptionError: as `read_column`.
     """
     with _opened(path) as (file, header, delimiter):
-        places = [header.index(_column(path, header, column)) for column in columns]
+        places = [header.index(_column(path, header, column, _finite)) for column in columns]
         values = _counted(path, _cells(path, csv.reader(file, delimiter=delimiter), places, _finite))
     return Observed(tuple(values), ", ".join(columns))
 
@@ -80,20 +80,33 @@ def _opened(path: Path) -> Iterator[tuple[TextIO, list[str], str]]:
         raise OptionError("--csv", f"{path} is no CSV file ({error}); save it as CSV in UTF-8") from error
 
 
-def _column(path: Path, header: list[str], column: str | None) -> str:
+def _column(path: Path, header: list[str], column: str | None, read: Callable[[str], Value]) -> str:
     if not any(header):
         raise OptionError("--csv", f"{path} is empty; the first line names the columns, each further one is a client")
     if column is None and len(header) == 1:
+        if _is_cell(header[0], read):
+            raise OptionError("--csv", f"{path} has a value where its first line names the column; write a name there")
         return header[0]
-    shown = ", ".join(repr(name[:40]) for name in header[:_MOST_COLUMNS])
-    shown += f" and {len(header) - _MOST_COLUMNS} more" if len(header) > _MOST_COLUMNS else ""
     if column is None:
-        raise OptionError("--column", f"is missing; {path} has the columns {shown}")
+        raise OptionError("--column", f"is missing; the first line of {path} names {len(header)}, write one of them")
     if column not in header:
-        raise OptionError("--column", f"{column[:40]!r} is no column of {path}; it has {shown}")
+        near = difflib.get_close_matches(column, header, n=1)  # and no others: a file without a header has cells there
+        hint = f"did you mean {near[0][:40]!r}?" if near else "write one of the names in its first line"
+        raise OptionError("--column", f"{column[:40]!r} is no column of {path}; {hint}")
     if header.count(column) > 1:
         raise OptionError("--column", f"{column[:40]!r} stands {header.count(column)} times in {path}; rename one")
     return column
+
+
+def _is_cell(name: str, read: Callable[[str], Value]) -> bool:
+    """Whether a name can be read as a value: then there is no header, and a title would show a client's cell."""
+    for way in (read, _finite):
+        try:
+            way(name)
+        except ValueError:
+            continue
+        return True
+    return False
 
 
 def _cells(

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from fake_transport import FakeTransport, RecordingRng, make_heights
 
-from hush_client import Client, Gateway, Policy, Reason, ledger, outbox
-from hush_client.state import State
+from hush_client import Client, Gateway, Policy, Reason
+from hush_client.state import ledger, outbox
+from hush_client.state.database import State
 from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError, OptionError, StateError, TaskError
 from hush_common.topics import task_topic
@@ -132,8 +133,7 @@ async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tm
     broker = FakeTransport(retained={task_topic("heights"): make_heights(purpose="x" * 500)})
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")
-        state = gateway._state
-        assert state is not None
+        state = gateway._opened().desk.state
         await state.run(lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0]}"))
         sent = await fill(gateway)
         assert len(broker.arrived) == sent
@@ -155,7 +155,7 @@ async def test_a_charge_and_its_report_are_never_separated(
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:
         with monkeypatch.context() as patch:
-            patch.setattr(f"hush_client.{'ledger' if stage == 'charge' else 'outbox'}.{stage}", fail)
+            patch.setattr(f"hush_client.state.{'ledger' if stage == 'charge' else 'outbox'}.{stage}", fail)
             with pytest.raises(RuntimeError, match="planted"):
                 await gateway.report("d", "heights", 172.0)
         assert broker.attempts == []
@@ -220,6 +220,13 @@ async def test_what_is_no_legal_task_is_not_answered(tmp_path: Path, payload: by
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(TaskError):
             await gateway.report("d", "heights", 172.0)
+
+
+async def test_a_task_under_the_name_of_another_is_told_by_the_field_and_both_names(tmp_path: Path) -> None:
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(id="other")})
+    async with open_gateway(broker, tmp_path) as gateway:
+        with pytest.raises(TaskError, match=r"^id: 'other' is published under the name of 'heights'"):
+            await gateway.task("heights")
 
 
 @pytest.mark.parametrize("task_id", ["", "+", "#", "a/b", "Heights", "x" * 65])

@@ -3,15 +3,24 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from fake_transport import FakeTransport, make_heights
 
-from hush_client import Gateway
-from hush_client.schedule import Schedule, draw_delay
+from hush_client import Gateway, Policy
+from hush_client.catalogue import Catalogue
+from hush_client.desk import Desk
+from hush_client.sending.schedule import Schedule, draw_delay
+from hush_client.terms import Terms
 from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError
+from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
+
+if TYPE_CHECKING:
+    from hush_client.sending.sender import Sender
+    from hush_client.state.database import State
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,7 +48,7 @@ class Delays:
 
 @pytest.fixture(autouse=True)
 def short_naps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.schedule._NAP", 0.005)  # how soon a change of the clock is noticed
+    monkeypatch.setattr("hush_client.sending.schedule._NAP", 0.005)  # how soon a change of the clock is noticed
 
 
 @pytest.fixture
@@ -130,6 +139,19 @@ def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> N
         Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)
 
 
+def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after_them(clock: Clock) -> None:
+    class Started:
+        def now(self) -> float:
+            return 100.0
+
+    terms = Terms("g", Policy(), 0.0, 10, clock)
+    desk = Desk(terms, Catalogue(), cast("State", None), cast("Sender", Started()), SystemRng())
+    question, seconds, due = desk.ask_a_source(decode_task(make_heights()), "d", 2.5)
+    assert (seconds, due) == (2.5, 102.5)
+    assert (question.delay, question.not_before) == (2500, START.timestamp() * 1000 + 2500)
+    assert terms.question(question.task).delay == 0
+
+
 class Scripted:
     """Instead of the system's randomness: the largest integer below, and which bounds were asked for."""
 
@@ -149,7 +171,7 @@ class Scripted:
 @pytest.fixture
 def entropy(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     scripted = Scripted()
-    monkeypatch.setattr("hush_client.schedule.SystemRng", scripted)
+    monkeypatch.setattr("hush_client.sending.schedule.SystemRng", scripted)
     return scripted
 
 
@@ -211,7 +233,7 @@ def test_an_entry_is_handed_out_once_until_the_connection_is_a_new_one(
 
 
 async def test_a_wait_ends_when_something_is_added(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.schedule._NAP", 3600.0)
+    monkeypatch.setattr("hush_client.sending.schedule._NAP", 3600.0)
     schedule = Schedule(clock)
     schedule.add(1, 3600.0)
     waiting = asyncio.ensure_future(schedule.wait())

@@ -12,7 +12,7 @@ from paho.mqtt.client import Client, _WebsocketWrapper
 from paho.mqtt.enums import CallbackAPIVersion
 from scripted_broker import header, message
 
-from hush_common.packets import limit_packets
+from hush_common.mqtt.packets import limit_packets
 
 MOST = 1000
 CONNACK = b"\x20\x02\x00\x00"
@@ -145,7 +145,7 @@ def test_many_that_are_too_long_are_one_line_a_minute(
 ) -> None:
     reading(message("t", bytes(100_000)) * 20, 100_000)
     assert len(caplog.records) == 1
-    monkeypatch.setattr("hush_common.packets._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("hush_common.mqtt.packets._TELL_EVERY_S", 0.0)
     reading(message("t", bytes(100_000)) * 20, 100_000)
     assert len(caplog.records) > 20
 
@@ -167,6 +167,24 @@ def test_what_no_broker_has_a_reason_to_send_ends_the_connection(
     assert got == []
     assert f"mqtt://broker: closed the connection: it {words}" in caplog.text
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+def test_a_broker_that_takes_no_acknowledgement_is_left_before_they_fill_the_memory(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deaf(_self: Socket, _data: bytes) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(Socket, "send", deaf)
+    monkeypatch.setattr("hush_common.mqtt.packets._MOST_UNSENT", 100)
+    packet = header(0x32, 5) + struct.pack(">H", 1) + b"t" + struct.pack(">H", 7)
+    client, got = reading(packet * 101, 100)
+    assert len(got) == 101
+    assert len(client._out_packet) == 101
+    client, got = reading(packet * 200, 100)
+    assert client.socket() is None
+    assert len(got) == 101
+    assert "closed the connection: it sends messages without end" in caplog.text
 
 
 def test_without_the_limit_paho_keeps_all_of_it() -> None:

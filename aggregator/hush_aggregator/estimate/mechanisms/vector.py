@@ -33,7 +33,8 @@ def possible(mechanism: Vector, tally: Tally) -> bool:
 
 
 def estimate(parts: Sequence[tuple[Vector, Tally]], asked: Asked) -> Estimate:
-    return vectors.estimate(parts, cast("VectorDomain", asked.domain), asked.confidence, asked.enrolled)
+    domain = cast("VectorDomain", asked.domain)
+    return vectors.estimate(parts, domain, asked.confidence, asked.enrolled_of(parts))
 
 
 def worst(mechanism: Vector, people: int, mean: float | None, _: int) -> tuple[float, tuple[int, ...]]:

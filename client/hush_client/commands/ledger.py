@@ -1,0 +1,230 @@
+"""`hush ledger`: what a device has spent, and what that means, in plain words."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from hush_client.receipt import Reason
+from hush_client.state import ledger, outbox, pins
+from hush_client.state.database import FILE_NAME, Job, State
+from hush_client.state.ledger import Account, Charge, Refused
+from hush_client.state.location import state_directory, unusable
+from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
+from hush_common.errors import OptionError, printable
+from hush_common.figures import percent_at_most
+
+__all__ = ["app"]
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+_T = TypeVar("_T")
+_PRIORS = (Fraction(1, 2), Fraction(1, 100))
+"""Observers to compare: one who knows nothing of two values, one who held a value for unlikely."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The whole ledger: every account with its charges, what was refused, and how many reports wait for the broker.
+
+    And `pinned`: device, task and digest of what was admitted and has cost nothing yet.
+    """
+
+    accounts: list[tuple[Account, list[Charge]]]
+    refused: list[Refused]
+    pinned: list[tuple[str, str, bytes]]
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Caps:
+    lifetime: Fraction
+    total: Fraction | None
+
+
+@app.command()
+def show(
+    state: Annotated[
+        Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
+    ] = None,
+    lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
+    total: Annotated[str, typer.Option(help="Most that all purposes may cost together, if you set that.")] = "",
+    forget: Annotated[
+        str, typer.Option(metavar="TASK", help="Unpin a task that was admitted, if nothing was charged for it.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show what this device has spent, on what, and what an observer could learn from it at most."""
+    caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
+    directory = state_directory(state)
+    if forget:
+        typer.echo(printable(asyncio.run(_forget(directory, forget))))
+        return
+    page = asyncio.run(_load(directory)) if _is_there(directory) else _Page([], [], [], 0)
+    if as_json:
+        typer.echo(json.dumps(_document(page, caps)))
+        return
+    nothing = [] if page.accounts else [f"{directory}: nothing was ever spent here."]
+    typer.echo("\n".join(map(printable, (*nothing, *_lines(page, caps)))))
+
+
+def _is_there(directory: Path) -> bool:
+    try:
+        return (directory / FILE_NAME).exists()
+    except OSError as error:
+        raise unusable(directory, error) from error
+
+
+async def _forget(directory: Path, task: str) -> str:
+    """Unpin a task, on each device that it cost nothing.
+
+    Raises:
+        OptionError: there is nothing to forget.
+    """
+    count = await _run(directory, partial(pins.forget, task=task)) if _is_there(directory) else 0
+    if not count:
+        raise OptionError("--forget", f"{task[:80]!r} is not pinned, or was paid for, which is not forgotten")
+    return (
+        f"{task}: forgotten by {count} device{'s' if count > 1 else ''}; whatever is published under it counts as new."
+    )
+
+
+async def _load(directory: Path) -> _Page:
+    return await _run(directory, _read)
+
+
+async def _run(directory: Path, job: Job[_T]) -> _T:
+    state = await State.open(directory)
+    try:
+        return await state.run(job)
+    finally:
+        await state.close()
+
+
+def _read(connection: sqlite3.Connection) -> _Page:
+    """Read it all, and add it up once more.
+
+    Raises:
+        StateError: an account is not the sum of its charges.
+    """
+    ledger.verify(connection)
+    accounts = ledger.accounts(connection)
+    pages = [(account, ledger.charges(connection, account.device, account.purpose)) for account in accounts]
+    return _Page(pages, ledger.refusals(connection), pins.admitted(connection), outbox.count(connection))
+
+
+def _totals(page: _Page) -> dict[str, Fraction]:
+    """What each device has spent on all purposes together."""
+    pages = groupby(page.accounts, lambda entry: entry[0].device)
+    return {device: sum((account.spent for account, _ in group), Fraction(0)) for device, group in pages}
+
+
+def _document(page: _Page, caps: _Caps) -> dict[str, object]:
+    return {
+        "v": 1,
+        "devices": [
+            {
+                "device": device,
+                "spent": decimal_text(total),
+                "cap": None if caps.total is None else decimal_text(caps.total),
+                "at_most_sure": {decimal_text(prior): float_at_most(at_most_sure(total, prior)) for prior in _PRIORS},
+            }
+            for device, total in _totals(page).items()
+        ],
+        "accounts": [
+            {
+                "device": account.device,
+                "purpose": account.purpose,
+                "spent": decimal_text(account.spent),
+                "cap": decimal_text(caps.lifetime),
+                "charges": [_charge(charge) for charge in charges],
+            }
+            for account, charges in page.accounts
+        ],
+        "refused": [_refusal(entry) for entry in page.refused],
+        "pinned": [{"device": device, "task": task, "digest": digest.hex()} for device, task, digest in page.pinned],
+        "waiting": page.waiting,
+    }
+
+
+def _charge(charge: Charge) -> dict[str, object]:
+    return {
+        "at": charge.charged_at.isoformat(),
+        "kind": charge.kind,
+        "task": charge.task,
+        "digest": charge.digest.hex(),
+        "round": charge.round,
+        "mechanism": charge.mechanism,
+        "epsilon": decimal_text(charge.epsilon),
+        "report_id": charge.report_id.hex(),
+        "resends": charge.resends,
+    }
+
+
+def _refusal(entry: Refused) -> dict[str, object]:
+    return {
+        "at": entry.refused_at.isoformat(),
+        "device": entry.device,
+        "purpose": entry.purpose,
+        "task": entry.task,
+        "round": entry.round,
+        "reason": entry.reason,
+        "epsilon": decimal_text(entry.epsilon),
+    }
+
+
+def _lines(page: _Page, caps: _Caps) -> Iterator[str]:
+    for account, charges in page.accounts:
+        spent = f"epsilon {decimal_text(account.spent)} of {decimal_text(caps.lifetime)}"
+        yield f"{account.device}, for {account.purpose or 'no stated purpose'}: {spent}"
+        yield from (f"    {_line(charge)}" for charge in charges)
+    yield from (f"{entry.device} {_sentence(entry)}" for entry in page.refused)
+    for device, task, digest in page.pinned:
+        yield f"{device} admitted {task}, digest {digest.hex()}, and has not answered yet; --forget {task} unpins it."
+    for device, total in _totals(page).items():
+        yield _inference(device, total, caps)
+        if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
+            yield f"{device}: each purpose has its own budget, and whoever asks words the purpose; a total bounds all."
+    for device, task in _repeated(page):
+        yield f"{device}: {task} repeats its reports: when the value changed may show, and no epsilon counts that."
+    if page.waiting:
+        yield f"{page.waiting} of these reports still wait for the broker; they will be sent unchanged."
+
+
+def _repeated(page: _Page) -> dict[tuple[str, str], None]:
+    """Who has answered which tasks from memory, in order."""
+    memos = (charge for _, charges in page.accounts for charge in charges if charge.kind == "memo")
+    return dict.fromkeys((charge.device, charge.task) for charge in memos)
+
+
+def _line(charge: Charge) -> str:
+    how = charge.mechanism if charge.kind == "draw" else f"{charge.mechanism}, from memory"
+    again = f", sent up to {charge.resends + 1} times" if charge.resends else ""
+    return (
+        f"{charge.charged_at:%Y-%m-%d %H:%M} UTC  {charge.task}, round {charge.round}: "
+        f"epsilon {decimal_text(charge.epsilon)} ({how}{again})"
+    )
+
+
+def _sentence(entry: Refused) -> str:
+    known = entry.reason in set(Reason)
+    why = Reason(entry.reason).meaning if known else entry.reason  # a newer hush may have more reasons
+    round_ = "" if entry.round is None else f", round {entry.round}"
+    return f"refused {entry.task}{round_} (epsilon {decimal_text(entry.epsilon)}): {why}."
+
+
+def _inference(device: str, total: Fraction, caps: _Caps) -> str:
+    even, unlikely = (percent_at_most(at_most_sure(total, prior)) for prior in _PRIORS)
+    spent = f"epsilon {decimal_text(total)}" + ("" if caps.total is None else f" of {decimal_text(caps.total)}")
+    return (
+        f"{device}: with all its reports in hand, someone who was 50/50 about an answer can become at most {even} sure "
+        f"of it, someone who thought it 1 % likely at most {unlikely} ({spent} in total)."
+    )

@@ -1,0 +1,257 @@
+"""`hush report`: answer a task once, from a shell or cron."""
+
+import asyncio
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_client.client import Client
+from hush_client.policy import Policy
+from hush_client.receipt import Receipt
+from hush_client.sending.schedule import LONGEST_SPREAD
+from hush_client.state import ledger
+from hush_client.state.database import State
+from hush_client.state.identity import device_name
+from hush_client.state.location import state_directory
+from hush_common.broker_url import BrokerUrl
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.epsilon import decimal_text, parse_epsilon
+from hush_common.errors import OptionError
+from hush_common.figures import exact
+from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
+from hush_common.task import Task, is_task_id
+from hush_common.topics import is_sender
+
+__all__ = ["app", "parse_value"]
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+_NUMBER = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)")
+_LONGEST = 100
+_LONGEST_LINE = 1 << 20
+_SHOWN = 6
+_TOLD = {
+    "moved": "what lay outside the task's bounds or labels was moved inside; only this terminal is told",
+    "replaced": "there was no usable value; one was drawn at random in its place, and only this terminal is told",
+}
+_BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    broker: BrokerUrl
+    device: str
+    state: Path
+    timeout: float
+    spread: float
+    policy: Policy
+    epsilon: Fraction | None
+
+
+def parse_value(domain: Domain, text: str) -> float | bool | str | list[float | None] | None:
+    """Read a value as a person types it: a number, yes or no, a label, or numbers with commas between them.
+
+    It is total: a text that is no value is None, and what a device makes of that says `hush_common.reading`.
+    """
+    match domain:
+        case BitDomain():
+            return _BITS.get(text.lower())
+        case CategoryDomain():
+            return text
+        case VectorDomain():
+            return [_number(part.strip()) for part in text.split(",")]
+        case NumberDomain():
+            return _number(text)
+
+
+def _number(text: str) -> float | None:
+    """The nearest binary64, infinite where it is beyond all of them; what docs/wire.md says of text."""
+    return float(text) if len(text) <= _LONGEST and _NUMBER.fullmatch(text) else None
+
+
+def _remedy(domain: Domain) -> str:
+    """What to type instead of a text that is no value."""
+    match domain:
+        case BitDomain():
+            return "it is neither yes nor no; write yes, no, true, false, 1 or 0"
+        case CategoryDomain(labels=labels):
+            return f"it is no label of this task; write one of {_some(labels)}"
+        case VectorDomain(coordinates=coordinates):
+            return f"it is not {len(coordinates)} numbers; write {_some([part.name for part in coordinates])}"
+        case NumberDomain(lower=lower, upper=upper, unit=unit):
+            return f"it is no number; write one from {exact(lower)} to {exact(upper)}{f' {unit}' if unit else ''}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names, for a message."""
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def _typed() -> str:
+    """A line of standard input; what is no text in it is no value, either."""
+    if sys.stdin is None:
+        return ""
+    return sys.stdin.buffer.readline(_LONGEST_LINE).decode("utf-8", errors="replace").strip()
+
+
+def _is_watched() -> bool:
+    """Whether a person is there to read standard error. Elsewhere it goes into files and mails."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _is_typed_by_a_person() -> bool:
+    return _is_watched() and sys.stdin is not None and sys.stdin.isatty()
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # a negative VALUE looks like an option
+def report(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Id of the task to answer.")],
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="VALUE",
+            help="A number, yes/no, a label, or numbers with commas; - reads it from standard input, where no list of "
+            "processes shows it and no shell takes it apart. It is perturbed here and never sent.",
+        ),
+    ],
+    *,
+    broker: Annotated[
+        str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]:// or ws[s]://, [user:password@]host[:port][/path]")
+    ] = "mqtt://localhost",
+    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
+    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+    ca: Annotated[str, typer.Option(help="PEM file of the authority that signed the broker's certificate.")] = "",
+    cert: Annotated[str, typer.Option(help="PEM file of the certificate that this device shows.")] = "",
+    key: Annotated[str, typer.Option(help="PEM file of its private key.")] = "",
+    device: Annotated[str, typer.Option(help="Name of the device; made up once and kept if not given.")] = "",
+    state: Annotated[
+        Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")] = 10.0,
+    spread: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=LONGEST_SPREAD,
+            help="Most seconds to hold the report back, at random, so that the time of sending tells nothing.",
+        ),
+    ] = 1.0,
+    epsilon: Annotated[
+        str, typer.Option(help="Which of the task's epsilons to take; else the dearest that your limits admit.")
+    ] = "",
+    max_epsilon: Annotated[str, typer.Option(help="Most that one task may cost.")] = "4",
+    lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
+    total: Annotated[
+        str, typer.Option(help="Most that all purposes may cost together; else there is no such limit.")
+    ] = "",
+    sticky: Annotated[
+        bool, typer.Option("--sticky", help="Answer sticky tasks, too: when a value changes shows.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
+) -> None:
+    """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it.
+
+    Whatever VALUE is, an answer is given: silence would tell of it. A number outside the bounds counts as the nearer
+    one, a text that is no value as a random one. Only at a terminal, where it may be a slip, is the latter an error.
+    """
+    if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
+        raise typer.BadParameter("TASK is no task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
+    if device and not is_sender(device):
+        raise typer.BadParameter(f"{device!r} is no device name; use letters, digits and . _ @ : -")
+    for option, seconds in (("--timeout", timeout), ("--spread", spread)):
+        if not math.isfinite(seconds):
+            raise typer.BadParameter(f"{option} {seconds} is no number of seconds; write for example 10")
+    policy = Policy(
+        parse_epsilon(max_epsilon, field="--max-epsilon"),
+        parse_epsilon(lifetime, field="--lifetime"),
+        parse_epsilon(total, field="--total") if total else None,
+        sticky,
+    )
+    chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
+    completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
+    order = _Order(completed, device, state_directory(state), timeout, spread, policy, chosen)
+    text = _typed() if value == "-" else value
+    known, receipt = asyncio.run(_report(order, task, text))
+    if as_json:
+        typer.echo(json.dumps(_document(receipt)))
+    else:
+        typer.echo(_sentence(known, receipt, order), err=receipt.status == "refused")
+    if receipt.value in _TOLD and _is_watched():
+        typer.echo(f"hush: {_TOLD[receipt.value]}", err=True)
+    if receipt.status == "refused":
+        raise typer.Exit(1)
+
+
+async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:
+    deadline = asyncio.get_running_loop().time() + order.timeout
+    device = await _verified(order)
+    async with Client(
+        order.broker, device=device, state=order.state, policy=order.policy, spread=order.spread
+    ) as client:
+        task = await client.task(task_id, timeout=order.timeout)
+        value = parse_value(task.domain, text)
+        if _is_typed_by_a_person() and task.domain.check(value) == "replaced":
+            raise OptionError("VALUE", _remedy(task.domain))  # a slip of the keyboard, and nobody else learns of it
+        left = deadline - asyncio.get_running_loop().time()
+        receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
+        left = deadline - asyncio.get_running_loop().time()
+        await client.flush(timeout=max(left, 0))  # what earlier calls could not send goes with this one
+        return task, receipt
+
+
+async def _verified(order: _Order) -> str:
+    """The name of the device, once its accounts are the sums of their charges: a damaged one might be spent twice."""
+    state = await State.open(order.state)
+    try:
+        await state.run(ledger.verify)
+        return order.device or await state.run(device_name)
+    finally:
+        await state.close()
+
+
+def _document(receipt: Receipt) -> dict[str, object]:
+    document: dict[str, object] = {
+        "v": 1,
+        "status": receipt.status,
+        "reason": receipt.reason,
+        "task": receipt.task,
+        "round": receipt.round,
+        "epsilon": decimal_text(receipt.epsilon),
+        "spent": decimal_text(receipt.spent),
+        "cap": decimal_text(receipt.cap),
+        "report_id": receipt.report_id,
+    }
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
+    cost, spent, cap = (decimal_text(amount) for amount in (receipt.epsilon, receipt.spent, receipt.cap))
+    budget = f"spent for {task.purpose or 'no stated purpose'}: epsilon {spent} of {cap}"
+    where = f"{task.id}, round {receipt.round}"
+    match receipt.status:
+        case "sent":
+            head = f"{where}: sent, and the broker has it. It cost epsilon {cost}; {budget}."
+        case "queued":
+            head = (
+                f"{where}: stored but not yet sent: {_cause(order)}. "
+                f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
+            )
+        case "already_answered":
+            head = f"{where}: answered before; nothing new was drawn, spent or sent; {budget}."
+        case "refused":
+            return f"hush: {task.id}: refused: {receipt.meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
+    return head
+
+
+def _cause(order: _Order) -> str:
+    if order.spread > order.timeout:
+        return f"within {exact(order.timeout)} s its moment did not come, or the broker did not acknowledge it"
+    return f"the broker did not acknowledge it within {exact(order.timeout)} s"

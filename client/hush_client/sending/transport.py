@@ -1,0 +1,45 @@
+"""The way to the broker as the sender sees it: two small protocols. Whoever has no MQTT writes them anew."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from hush_common.errors import SubscriptionRefusedError
+
+__all__ = ["Link", "SubscriptionRefusedError", "Transport"]
+
+
+class Link(Protocol):
+    """One connection. Every method raises `BrokerError` once it is lost."""
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """Send at QoS 1, and return when the broker has acknowledged. Calls in order send in order."""
+        ...
+
+    async def subscribe(self, topic: str) -> None:
+        """Subscribe at QoS 1; retained messages of the topic follow through `receive`.
+
+        Raises:
+            SubscriptionRefusedError: the broker forbids it.
+        """
+        ...
+
+    async def receive(self) -> tuple[str, bytes]:
+        """The next message: topic and payload."""
+        ...
+
+
+class Transport(Protocol):
+    """A way to a broker. Each `connect` is a new connection that remembers nothing: the outbox is the memory."""
+
+    @property
+    def name(self) -> str:
+        """What messages to people call it: the address without a password."""
+        ...
+
+    def connect(self) -> AbstractAsyncContextManager[Link]:
+        """A connection for the length of the `async with`.
+
+        Raises:
+            BrokerError: (on entering) the broker is not there, or refuses the login; the message says which.
+        """
+        ...

@@ -1,0 +1,278 @@
+"""The durable state of a device: one SQLite file, one connection, a worker thread, transactions shared by callers.
+
+Calls that wait for the worker at the same time are committed together, with one fsync: each runs in a savepoint of
+its own, so that one that fails undoes itself alone, and none is answered before the common COMMIT is on the disk.
+"""
+
+import asyncio
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hush_client.state import identity, ledger, outbox, sticky
+from hush_client.state.location import make_private, unusable
+from hush_common.errors import StateError
+
+__all__ = ["FILE_NAME", "Job", "State"]
+
+FILE_NAME = "hush.sqlite3"
+
+_T = TypeVar("_T")
+Job = Callable[[sqlite3.Connection], _T]
+
+_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, sticky.BEFORE), (ledger.PIN, sticky.SUBSTITUTE), ledger.SENT_AS)
+"""What makes a state of version 1 one of version 2, and so on."""
+_VERSION = 1 + len(_MIGRATIONS)
+_APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
+_BUSY_SECONDS = 5
+_BATCH_LIMIT = 512
+_SCHEMA = f"""
+BEGIN;
+{ledger.SCHEMA}
+{outbox.SCHEMA}
+{sticky.SCHEMA}
+{identity.SCHEMA}
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""
+
+
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hush-state")
+"""One thread for all states of a process: with one each, fifty gateways spend four times as long handing the
+interpreter lock around as working."""
+
+
+@dataclass(slots=True)
+class _Call:
+    job: Job[Any]
+    after: Callable[[Any], None] | None
+    future: asyncio.Future[Any]
+
+
+class State:
+    """The state in a directory. `await State.open(directory)`, then `run` jobs, then `close`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+        self._waiting: list[_Call] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, directory: Path) -> "State":
+        """Open the state in `directory`, or create it where there is none.
+
+        Raises:
+            StateError: it cannot be created, opened or trusted. It is never replaced by an empty one.
+        """
+        path, opened = directory / FILE_NAME, list[sqlite3.Connection]()
+        try:
+            await asyncio.get_running_loop().run_in_executor(_WORKER, lambda: opened.append(_open(path)))
+        except BaseException:  # cancelled: the worker may be about to open it, and the loop may end before it has
+            _WORKER.submit(_close_all, opened)
+            raise
+        return cls(path, opened.pop())
+
+    async def run(self, job: Job[_T], after: Callable[[_T], None] | None = None) -> _T:
+        """Run `job` in the worker and return its result once the transaction is on the disk.
+
+        Args:
+            job: called in the worker thread with the connection, inside a transaction; what it raises undoes it.
+            after: called in the event loop with the result right after the commit, even if the caller was cancelled.
+
+        Raises:
+            StateError: the disk is full, or the file is locked, damaged or gone; nothing was changed.
+        """
+        if self._closing is not None:
+            raise StateError(f"{self._path}: is closed already; open it again")
+        call = _Call(job, after, asyncio.get_running_loop().create_future())
+        self._waiting.append(call)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work(), name="hush-state")
+        result: _T = await call.future
+        return result
+
+    async def close(self) -> None:
+        """Finish what was begun, and close the file. It is closed in the end even if the caller is cancelled."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._finish(), name="hush-state-close")
+        await asyncio.shield(self._closing)
+
+    async def _finish(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            if self._worker is not None:
+                await asyncio.wait((self._worker,))
+            with suppress(sqlite3.Error):  # everything is committed; SQLite tidies up at the next start
+                await loop.run_in_executor(_WORKER, self._connection.close)
+        except BaseException:  # the loop ends
+            _WORKER.submit(self._connection.close)
+            raise
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            calls = [call for call in self._waiting[:_BATCH_LIMIT] if not call.future.cancelled()]
+            del self._waiting[:_BATCH_LIMIT]
+            results = await loop.run_in_executor(_WORKER, self._commit, [call.job for call in calls])
+            for call, result in zip(calls, results, strict=True):
+                _deliver(call, result)
+
+    def _commit(self, jobs: list[Job[Any]]) -> list[Any]:
+        """The results of all jobs, in one transaction; an exception stands for a job that failed."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            results = [_attempt(connection, job) for job in jobs]
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+                connection.execute("ROLLBACK")
+            return [_state_error(self._path, error) for _ in jobs]
+        return results
+
+
+def _attempt(connection: sqlite3.Connection, job: Job[Any]) -> Any:  # noqa: ANN401 - whatever the job returns
+    connection.execute("SAVEPOINT job")
+    try:
+        result = job(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - handed to the caller, who raises it
+        connection.execute("ROLLBACK TO job")
+        result = error
+    connection.execute("RELEASE job")
+    return result
+
+
+def _deliver(call: _Call, result: Any) -> None:  # noqa: ANN401 - whatever the job returned
+    if isinstance(result, Exception):
+        if not call.future.done():
+            call.future.set_exception(result)
+        return
+    if call.after is not None:
+        call.after(result)
+    if not call.future.done():
+        call.future.set_result(result)
+
+
+def _close_all(connections: Iterable[sqlite3.Connection]) -> None:
+    for connection in connections:
+        connection.close()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        make_private(path.parent)
+        if not path.exists():
+            _create(path)
+        return _connect(path)
+    except OSError as error:
+        raise unusable(path.parent, error) from error
+    except sqlite3.Error as error:
+        raise _state_error(path, error) from error
+
+
+def _create(path: Path) -> None:
+    """Build the file aside and link it into place: under its name it is always whole, and never replaced.
+
+    Without a write-ahead log: closing one may fail to bring it into the file, silently, where the disk is full.
+    """
+    draft = path.with_name(f"{FILE_NAME}.{secrets.token_hex(6)}")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(_SCHEMA)
+        with suppress(FileExistsError):  # another process was first; its file is as good
+            os.link(draft, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+    finally:
+        draft.unlink(missing_ok=True)
+        draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode=rw"  # never creates a file
+    connection = sqlite3.connect(
+        address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS would else leave the bytes in the cache of the disk
+        _check(path, connection)
+        connection.execute("PRAGMA journal_mode = WAL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(path: Path, connection: sqlite3.Connection) -> None:
+    """Trust the file, or raise: an empty or foreign one would mean to start over at zero."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != _APPLICATION:
+        raise StateError(f"{path}: is not the state of a device (empty, or another program's); {_RESTORE}")
+    if not 1 <= version <= _VERSION:
+        raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok" or (verdict := _mistyped(connection)):
+        raise sqlite3.DatabaseError(verdict)
+    if version != _VERSION:
+        _migrate(connection)
+
+
+def _mistyped(connection: sqlite3.Connection) -> str:
+    """What holds a value of another type than its column, which SQLite lets pass; empty if nothing does."""
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    for (table,) in tables.fetchall():
+        columns = connection.execute("SELECT name, lower(type) FROM pragma_table_info(?)", (table,)).fetchall()
+        wrong = " OR ".join(f"typeof({name}) NOT IN ('{kind}', 'null')" for name, kind in columns)
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong}").fetchone():  # noqa: S608 - names of our own schema
+            return f"a value in {table} is of another type"
+    return ""
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring an older state up to date, wholly or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been first
+        for statements in _MIGRATIONS[version - 1 :]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+_RESTORE = "restore it from a backup: a new one would forget what was spent"
+
+
+def _state_error(path: Path, error: sqlite3.Error) -> StateError:
+    match error.sqlite_errorcode & 0xFF if hasattr(error, "sqlite_errorcode") else sqlite3.SQLITE_CORRUPT:
+        case sqlite3.SQLITE_FULL:
+            remedy = "the disk is full; nothing was spent or sent; make room and try again"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            remedy = "another process keeps it locked; stop that process, or give each its own state directory"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            remedy = "it cannot be written; make file and directory writable"
+        case sqlite3.SQLITE_IOERR:
+            remedy = "the disk fails or is full; nothing was spent or sent; check it and try again"
+        case _:
+            remedy = f"the file is damaged; {_RESTORE}"
+    return StateError(f"{path}: {error}: {remedy}")

@@ -1,0 +1,296 @@
+"""The ledger: what each device has spent, as exact fractions, one charge per (device, task, round).
+
+Functions on an open transaction. A charge is written with the report it pays for and is never refunded; the total of
+a device and purpose moves in the same transaction as its charges. Nothing in here depends on a value: not what an
+answer cost, not whether it was drawn or remembered, not why one was refused.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from typing import Literal
+
+from hush_common.errors import StateError
+
+__all__ = [
+    "DAMAGED",
+    "ENTRY_KINDS",
+    "PIN",
+    "SCHEMA",
+    "SENT_AS",
+    "Account",
+    "Charge",
+    "Refused",
+    "accounts",
+    "charge",
+    "charges",
+    "find",
+    "refusals",
+    "refuse",
+    "resent",
+    "spent",
+    "spent_in_all",
+    "verify",
+]
+
+_REFUSAL = """
+CREATE TABLE refusal (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL, reason TEXT NOT NULL,
+    purpose TEXT NOT NULL, epsilon TEXT NOT NULL, refused_at TEXT NOT NULL,
+    PRIMARY KEY (device, task, round, reason)
+) WITHOUT ROWID
+"""
+PIN = "CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID"
+"""The tasks that were admitted: see `hush_client.state.pins`."""
+
+_SENT_AS = "CREATE INDEX sent_as ON charge (sequence)"
+
+SCHEMA = f"""
+CREATE TABLE charge (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
+    digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
+    report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
+    kind TEXT NOT NULL DEFAULT 'draw',
+    sequence INTEGER, resends INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (device, task, round)
+) WITHOUT ROWID;
+CREATE TABLE account (
+    device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
+    PRIMARY KEY (device, purpose)
+) WITHOUT ROWID;
+{_REFUSAL};
+{_SENT_AS};
+{PIN};
+"""
+
+ENTRY_KINDS = (
+    "ALTER TABLE charge ADD COLUMN kind TEXT NOT NULL DEFAULT 'draw'",
+    _REFUSAL,
+    "CREATE TABLE resend (report_id BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID",
+)
+"""What a ledger lacks that knew draws alone."""
+
+SENT_AS = (
+    "ALTER TABLE charge ADD COLUMN sequence INTEGER",
+    "ALTER TABLE charge ADD COLUMN resends INTEGER NOT NULL DEFAULT 0",
+    "UPDATE charge SET resends = times FROM resend WHERE resend.report_id = charge.report_id",
+    "DROP TABLE resend",
+    _SENT_AS,
+)
+"""What one lacks that counted resends by the ids in what was sent."""
+
+DAMAGED = "it is damaged: restore the state from a backup, a new one would forget what was spent"
+
+_NO_ROUND = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one answer cost. It says nothing about the answer.
+
+    Args:
+        epsilon: exact, kept as `"num/den"`.
+        report_id: the 16 bytes under which the aggregator counts the report.
+        charged_at: aware, UTC, by the clock of the device. Nothing is decided by it.
+        sequence: of the entry of the outbox that carries its report; None where an earlier version stored that.
+        kind: `"draw"`: from fresh randomness. `"memo"`: from a memory that an earlier draw has paid for.
+        resends: how often its report was handed to the network again, at most: a device that was stopped before the
+            acknowledgement does not know whether it had been at all.
+    """
+
+    device: str
+    task: str
+    round: int
+    digest: bytes
+    purpose: str
+    mechanism: str
+    epsilon: Fraction
+    report_id: bytes
+    charged_at: datetime
+    sequence: int | None = None
+    kind: Literal["draw", "memo"] = "draw"
+    resends: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer that a device did not give: kept once for each task, round and reason, however often it was asked.
+
+    Args:
+        round: None where none was open.
+        reason: a `hush_client.receipt.Reason`.
+        epsilon: what the answer would have cost.
+        refused_at: the first time, aware, UTC.
+    """
+
+    device: str
+    task: str
+    round: int | None
+    reason: str
+    purpose: str
+    epsilon: Fraction
+    refused_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one device has spent on one purpose."""
+
+    device: str
+    purpose: str
+    spent: Fraction
+
+
+def find(connection: sqlite3.Connection, device: str, task: str, round_: int) -> Charge | None:
+    """The charge of a device for one round, or None."""
+    row = connection.execute(
+        f"{_SELECT} WHERE device = ? AND task = ? AND round = ?",
+        (device, task, round_),
+    ).fetchone()
+    return None if row is None else _charge(row)
+
+
+def spent(connection: sqlite3.Connection, device: str, purpose: str) -> Fraction:
+    """What a device has spent on a purpose.
+
+    Raises:
+        StateError: the ledger is damaged.
+    """
+    row = connection.execute("SELECT spent FROM account WHERE device = ? AND purpose = ?", (device, purpose)).fetchone()
+    return Fraction(0) if row is None else _amount(row[0])
+
+
+def spent_in_all(connection: sqlite3.Connection, device: str) -> Fraction:
+    """What a device has spent on all purposes together.
+
+    Raises:
+        StateError: the ledger is damaged.
+    """
+    rows = connection.execute("SELECT spent FROM account WHERE device = ?", (device,))
+    return sum((_amount(total) for (total,) in rows), Fraction(0))
+
+
+def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
+    """Write a charge and return the new total of its device and purpose.
+
+    Raises:
+        sqlite3.IntegrityError: the round is charged already.
+        StateError: the ledger is damaged.
+    """
+    about = entry.device, entry.task, entry.round, entry.digest, entry.purpose, entry.mechanism
+    moment = entry.charged_at.isoformat(timespec="seconds")
+    connection.execute(
+        _INSERT,
+        (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind),
+    )
+    total = spent(connection, entry.device, entry.purpose) + entry.epsilon
+    connection.execute("REPLACE INTO account VALUES (?, ?, ?)", (entry.device, entry.purpose, _text(total)))
+    return total
+
+
+def resent(connection: sqlite3.Connection, sequences: Mapping[int, int]) -> None:
+    """Count how often entries of the outbox were handed to the network again: the same bytes, which cost nothing."""
+    connection.executemany(
+        "UPDATE charge SET resends = resends + ? WHERE sequence = ?",
+        ((times, sequence) for sequence, times in sequences.items()),
+    )
+
+
+def refuse(connection: sqlite3.Connection, entry: Refused) -> None:
+    """Keep a refusal, unless the same one is kept already."""
+    connection.execute(
+        "INSERT OR IGNORE INTO refusal VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            entry.device,
+            entry.task,
+            _NO_ROUND if entry.round is None else entry.round,
+            entry.reason,
+            entry.purpose,
+            _text(entry.epsilon),
+            entry.refused_at.isoformat(timespec="seconds"),
+        ),
+    )
+
+
+def refusals(connection: sqlite3.Connection) -> list[Refused]:
+    """All refusals, by device, oldest first."""
+    rows = connection.execute("SELECT * FROM refusal ORDER BY device, refused_at, task, round, reason")
+    return [
+        Refused(
+            device,
+            task,
+            None if round_ == _NO_ROUND else round_,
+            reason,
+            purpose,
+            _amount(epsilon),
+            _moment(refused_at),
+        )
+        for device, task, round_, reason, purpose, epsilon, refused_at in rows
+    ]
+
+
+def accounts(connection: sqlite3.Connection, device: str | None = None) -> list[Account]:
+    """All accounts, or those of one device, by device and purpose."""
+    select, order = "SELECT device, purpose, spent FROM account", "ORDER BY device, purpose"
+    if device is None:
+        rows = connection.execute(f"{select} {order}")
+    else:
+        rows = connection.execute(f"{select} WHERE device = ? {order}", (device,))
+    return [Account(device, purpose, _amount(total)) for device, purpose, total in rows]
+
+
+def charges(connection: sqlite3.Connection, device: str, purpose: str) -> list[Charge]:
+    """The charges of an account, oldest first."""
+    rows = connection.execute(
+        f"{_SELECT} WHERE device = ? AND purpose = ? ORDER BY charged_at, task, round",
+        (device, purpose),
+    )
+    return [_charge(row) for row in rows]
+
+
+def verify(connection: sqlite3.Connection) -> None:
+    """Add every account up once more.
+
+    Raises:
+        StateError: one is not the sum of its charges, or missing.
+    """
+    sums: dict[tuple[str, str], Fraction] = {}
+    for device, purpose, epsilon in connection.execute("SELECT device, purpose, epsilon FROM charge"):
+        sums[device, purpose] = sums.get((device, purpose), Fraction(0)) + _amount(epsilon)
+    found = {(account.device, account.purpose): account.spent for account in accounts(connection)}
+    for key in sums.keys() | found.keys():
+        if sums.get(key, 0) != found.get(key, 0):
+            raise StateError(f"the account of {key[0]!r} does not add up; {DAMAGED}")
+
+
+_COLUMNS = "device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at, sequence, kind"
+_INSERT = "INSERT INTO charge (" + _COLUMNS + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - no text of others
+_SELECT = "SELECT " + _COLUMNS + ", resends FROM charge"  # noqa: S608 - likewise
+_Row = tuple[str, str, int, bytes, str, str, str, bytes, str, int | None, Literal["draw", "memo"], int]
+
+
+def _charge(row: _Row) -> Charge:
+    return Charge(*row[:6], _amount(row[6]), row[7], _moment(row[8]), *row[9:])
+
+
+def _text(amount: Fraction) -> str:
+    return f"{amount.numerator}/{amount.denominator}"
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except (ValueError, TypeError) as error:
+        raise StateError(f"the ledger holds {text!r} for a time; {DAMAGED}") from error
+
+
+def _amount(text: str) -> Fraction:
+    try:
+        amount = Fraction(text)
+    except (ValueError, ZeroDivisionError, TypeError) as error:
+        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}") from error
+    if amount < 0:
+        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}")
+    return amount

@@ -1,0 +1,89 @@
+"""The outbox: encoded reports that the broker has not acknowledged yet. Functions on an open transaction.
+
+A payload is written once and never changed: whatever is sent again is the same bytes.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["SCHEDULE", "SCHEMA", "Entry", "count", "delete", "fetch", "next_sequence", "page", "put", "reschedule"]
+
+# AUTOINCREMENT: a number is never used twice, so that a late acknowledgement cannot delete another report.
+SCHEMA = """
+CREATE TABLE outbox (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, payload BLOB NOT NULL,
+    not_before INTEGER NOT NULL DEFAULT 0, delay INTEGER NOT NULL DEFAULT 0
+);
+"""
+
+SCHEDULE = (
+    "ALTER TABLE outbox ADD COLUMN not_before INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE outbox ADD COLUMN delay INTEGER NOT NULL DEFAULT 0",
+)
+"""What a state of version 1 lacks: its entries may be sent at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored payload and where it goes.
+
+    Args:
+        sequence: grows with time.
+        not_before: when it may be sent, in milliseconds since 1970 by the clock of the device.
+        delay: how long it was to be held back when it was stored, in milliseconds; bounds every wait.
+    """
+
+    sequence: int
+    topic: str
+    payload: bytes
+    not_before: int = 0
+    delay: int = 0
+
+
+def next_sequence(connection: sqlite3.Connection) -> int:
+    """The number of the payload that is put next in this transaction; those of the following ones follow."""
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'outbox'").fetchone()
+    return int(last) + 1
+
+
+def put(connection: sqlite3.Connection, topic: str, payload: bytes, *, not_before: int = 0, delay: int = 0) -> int:
+    """Store a payload; return its sequence number. `Entry` says what the other arguments are."""
+    cursor = connection.execute(
+        "INSERT INTO outbox (topic, payload, not_before, delay) VALUES (?, ?, ?, ?)",
+        (topic, payload, not_before, delay),
+    )
+    if cursor.lastrowid is None:  # pragma: no cover - an INSERT that succeeds has one
+        raise sqlite3.InternalError("no row id")
+    return cursor.lastrowid
+
+
+def page(connection: sqlite3.Connection, after: int, limit: int) -> list[Entry]:
+    """The next entries with a sequence above `after`, at most `limit`, in the order in which they were stored."""
+    rows = connection.execute(f"{_SELECT} WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, limit))
+    return [Entry(*row) for row in rows]
+
+
+def fetch(connection: sqlite3.Connection, sequences: Iterable[int]) -> list[Entry]:
+    """The entries with these numbers, in this order; one that is gone is left out."""
+    rows = (connection.execute(f"{_SELECT} WHERE sequence = ?", (sequence,)).fetchone() for sequence in sequences)
+    return [Entry(*row) for row in rows if row is not None]
+
+
+def reschedule(connection: sqlite3.Connection, now: int) -> None:
+    """Where the clock was set back, count every delay anew: no entry waits longer than its own delay from `now`."""
+    connection.execute("UPDATE outbox SET not_before = ? + delay WHERE not_before > ? + delay", (now, now))
+
+
+def delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
+    """Forget payloads that the broker has acknowledged."""
+    connection.executemany("DELETE FROM outbox WHERE sequence = ?", ((sequence,) for sequence in sequences))
+
+
+def count(connection: sqlite3.Connection) -> int:
+    """How many payloads wait."""
+    (waiting,) = connection.execute("SELECT count(*) FROM outbox").fetchone()
+    return int(waiting)
+
+
+_SELECT = "SELECT sequence, topic, payload, not_before, delay FROM outbox"

@@ -1,0 +1,128 @@
+"""A bad link to a good broker: it dies when it likes, and acknowledges late, twice or never."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from hush_client.sending.transport import Link, Transport
+from hush_common.errors import BrokerError
+
+__all__ = ["Fate", "FaultyTransport"]
+
+_PATIENCE_SECONDS = 30.0  # after which a client gives up an acknowledgement, as that of MQTT does
+
+
+class Fate(Enum):
+    """What becomes of a publication."""
+
+    GOOD = auto()
+    LATE = auto()
+    """It arrives; the acknowledgement takes its time."""
+    TWICE = auto()
+    """It arrives twice, as QoS 1 allows."""
+    NEVER = auto()
+    """It arrives; nobody ever acknowledges."""
+    LOST = auto()
+    """The link dies before it arrives."""
+    CUT = auto()
+    """It arrives; the link dies before the acknowledgement."""
+
+
+@dataclass(slots=True)
+class FaultyTransport:
+    """A transport around another.
+
+    Args:
+        inner: the way to the broker.
+        fate: asked at each publication, with its topic and payload.
+        lateness: seconds by which a late acknowledgement is late.
+        reachable: whether the next attempt to connect succeeds.
+    """
+
+    inner: Transport
+    fate: Callable[[str, bytes], Fate]
+    lateness: Callable[[], float] = lambda: 1.0
+    reachable: bool = True
+    _link: "_FaultyLink | None" = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Link]:
+        if not self.reachable:
+            raise BrokerError(self.name, "cannot connect")
+        async with self.inner.connect() as inner:
+            self._link = link = _FaultyLink(self, inner)
+            try:
+                yield link
+            finally:
+                link.lose()
+                self._link = None
+
+    def drop(self) -> None:
+        """Cut the link of now, if there is one."""
+        if self._link is not None:
+            self._link.lose()
+
+
+class _FaultyLink:
+    def __init__(self, transport: FaultyTransport, inner: Link) -> None:
+        self._transport = transport
+        self._inner = inner
+        self._lost = asyncio.Event()
+
+    def lose(self) -> None:
+        self._lost.set()
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        fate = self._transport.fate(topic, payload)
+        if fate is Fate.LOST:
+            self.lose()
+        self._check()
+        await self._inner.publish(topic, payload)
+        match fate:
+            case Fate.TWICE:
+                await self._inner.publish(topic, payload)
+            case Fate.CUT:
+                self.lose()
+            case Fate.LATE:
+                await self._stay(self._transport.lateness())
+            case Fate.NEVER:
+                await self._stay(_PATIENCE_SECONDS)
+                self.lose()
+        self._check()
+
+    async def subscribe(self, topic: str) -> None:
+        self._check()
+        await self._inner.subscribe(topic)
+
+    async def receive(self) -> tuple[str, bytes]:
+        message = asyncio.ensure_future(self._inner.receive())
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait((message, lost), return_when=asyncio.FIRST_COMPLETED)
+            if not message.done():
+                raise self._error()
+            return message.result()
+        finally:
+            message.cancel()
+            lost.cancel()
+
+    async def _stay(self, seconds: float) -> None:
+        """Wait, unless the link is lost meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
+        except TimeoutError:
+            return
+
+    def _check(self) -> None:
+        if self._lost.is_set():
+            raise self._error()
+
+    def _error(self) -> BrokerError:
+        return BrokerError(self._transport.name, "the connection is lost")
