@@ -27,7 +27,7 @@ from hush_simulations.display.table import print_table
 from hush_simulations.engines.experiment import Engine, Experiment, Outcome
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.result import document, lost
-from hush_simulations.scenarios.scenario import SCENARIOS
+from hush_simulations.scenarios.library import SCENARIOS
 
 __all__ = ["app"]
 

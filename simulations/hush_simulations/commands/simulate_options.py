@@ -12,9 +12,10 @@ from hush_common.errors import OptionError
 from hush_simulations.commands.options import parse_bound
 from hush_simulations.engines.experiment import Engine, Experiment
 from hush_simulations.scenarios.csv_file import read_column
+from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.population import Observed
-from hush_simulations.scenarios.scenario import SCENARIOS, Scenario, scenario_of_column, scenario_of_labels
-from hush_simulations.scenarios.scenario_file import check_shares, find_scenario
+from hush_simulations.scenarios.scenario import Scenario, scenario_of_column, scenario_of_labels
+from hush_simulations.scenarios.scenario_file import check_shares
 
 __all__ = ["Request", "experiment_of"]
 

@@ -1,4 +1,4 @@
-"""Scenarios: a task together with the population that answers it. Some come with hush; a TOML file makes another."""
+"""Scenarios: a task together with the population that answers it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,17 +6,9 @@ from datetime import datetime
 
 from hush_common.task import Task
 from hush_common.task_file import make_task
-from hush_simulations.scenarios.population import (
-    Bernoulli,
-    Frequencies,
-    Independent,
-    Mixture,
-    Normal,
-    Observed,
-    Population,
-)
+from hush_simulations.scenarios.population import Observed, Population
 
-__all__ = ["SCENARIOS", "Scenario", "scenario_of_column", "scenario_of_labels"]
+__all__ = ["Scenario", "scenario_of_column", "scenario_of_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,93 +47,6 @@ class Scenario:
             TaskError: naming the field and the remedy.
         """
         return make_task(self.document)
-
-
-def _one(mean: float, sd: float) -> Mixture:
-    return Mixture((Normal(1.0, mean, sd),))
-
-
-_COMMUTERS = {
-    "car": 0.42,
-    "bus": 0.12,
-    "tram or underground": 0.11,
-    "train": 0.08,
-    "bicycle": 0.13,
-    "on foot": 0.06,
-    "works at home": 0.07,
-    "otherwise": 0.01,
-}
-
-SCENARIOS = {
-    "heights": Scenario(
-        document={
-            "id": "heights",
-            "title": "Mean height of adults",
-            "purpose": "Sizing of workplaces",
-            "epsilon": "1",
-            "mechanism": "laplace",
-            "domain": {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"},
-        },
-        # Half women, half men, as in the notebook whose experiment this repeats.
-        population=Mixture((Normal(0.5, 178.0, 7.0), Normal(0.5, 162.0, 6.5))),
-    ),
-    "survey": Scenario(
-        document={
-            "id": "survey",
-            "title": "Did you work while ill last year?",
-            "purpose": "Health at work",
-            "epsilon": "1",
-            "mechanism": "randomized_response",
-            "domain": {"kind": "bit"},
-        },
-        population=Bernoulli(0.3),
-    ),
-    "commute": Scenario(
-        document={
-            "id": "commute",
-            "title": "How do you get to work?",
-            "purpose": "Bicycle stands and bus stops",
-            "epsilon": "2",
-            "mechanism": "subset_selection",
-            "domain": {"kind": "category", "labels": list(_COMMUTERS)},
-        },
-        population=Frequencies(tuple(_COMMUTERS), tuple(_COMMUTERS.values())),
-        clients=2000,
-    ),
-    "offices": Scenario(
-        document={
-            "id": "offices",
-            "title": "Climate of offices",
-            "purpose": "Heating and ventilation",
-            "epsilon": "2",
-            "mechanism": "vector",
-            "domain": {
-                "kind": "vector",
-                "coordinates": [
-                    {"name": "temperature", "lower": 10.0, "upper": 35.0, "unit": "°C"},
-                    {"name": "humidity", "lower": 0.0, "upper": 100.0, "unit": "%"},
-                    {"name": "carbon dioxide", "lower": 300.0, "upper": 3000.0, "unit": "ppm"},
-                    {"name": "noise", "lower": 20.0, "upper": 100.0, "unit": "dB"},
-                ],
-            },
-        },
-        population=Independent((_one(22.0, 1.8), _one(42.0, 9.0), _one(850.0, 250.0), _one(48.0, 7.0))),
-        clients=2000,
-    ),
-    "sleep": Scenario(
-        document={
-            "id": "sleep",
-            "title": "Hours of sleep last night",
-            "purpose": "Shift planning",
-            "epsilon": "2",
-            "offers": ["0.5", "1", "2"],  # each person chooses
-            "mechanism": "laplace",
-            "domain": {"kind": "number", "lower": 0.0, "upper": 14.0, "unit": "h"},
-        },
-        population=_one(7.1, 1.2),
-        clients=1000,
-    ),
-}
 
 
 def scenario_of_column(data: Observed, lower: float, upper: float, unit: str) -> Scenario:

@@ -20,9 +20,9 @@ from hush_simulations.commands.options import (
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare
 from hush_simulations.engines.experiment import Experiment
+from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.population import Observed
-from hush_simulations.scenarios.scenario import SCENARIOS
-from hush_simulations.scenarios.scenario_file import find_scenario, read_scenario
+from hush_simulations.scenarios.scenario_file import read_scenario
 
 SCENARIO = """
 clients = 30
@@ -138,7 +138,7 @@ def test_a_mechanism_that_does_not_fit_says_so() -> None:
 
 
 def test_an_unknown_scenario_lists_those_that_exist() -> None:
-    assert "there are heights, survey, commute, offices, sleep; did you mean 'heights'?" in complaint(
+    assert "there are commute, heights, offices, sleep, survey; did you mean 'heights'?" in complaint(
         scenario="hieghts"
     )
     assert "name a TOML file" in complaint(scenario="xyz")

@@ -19,8 +19,8 @@ from hush_simulations.engines.experiment import Experiment, Outcome, Round
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
 from hush_simulations.results.result import document, lost
+from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.population import Value
-from hush_simulations.scenarios.scenario import SCENARIOS
 
 
 def made_up(
