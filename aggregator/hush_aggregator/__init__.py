@@ -3,8 +3,9 @@
 Names are loaded when they are first used: `hush task check` must not wait for numpy.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from hush_common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hush_aggregator.mqtt import MqttBus
@@ -14,16 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Aggregator", "InProcesses", "MqttBus", "SqliteStore"]
 
-_HOMES = {"Aggregator": "pipeline", "InProcesses": "processes", "MqttBus": "mqtt", "SqliteStore": "store"}
+_HOMES = {
+    "Aggregator": "hush_aggregator.pipeline",
+    "InProcesses": "hush_aggregator.processes",
+    "MqttBus": "hush_aggregator.mqtt",
+    "SqliteStore": "hush_aggregator.store",
+}
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = found  # the next look-up does not come here
-        return found
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _HOMES)

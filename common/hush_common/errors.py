@@ -6,7 +6,8 @@
     ├── OptionError          a setting or an option of the command line that cannot be used
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
-    └── BrokerError          the broker is not there, refuses, or vanished
+    ├── BrokerError          the broker is not there, refuses, or vanished
+    └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
 Each message is one line that says what was wrong and what to do. There is none for a value: whatever a person's value
 is, the device answers (`hush_common.reading`), and no message contains it.
@@ -16,6 +17,7 @@ __all__ = [
     "BrokerError",
     "EpsilonError",
     "HushError",
+    "MissingExtraError",
     "OptionError",
     "StateError",
     "StoreError",
@@ -79,3 +81,7 @@ class BrokerError(HushError):
     def __init__(self, url: str, message: str) -> None:
         super().__init__(f"{url}: {message}")
         self.url = url
+
+
+class MissingExtraError(HushError, ImportError):
+    """A part of hush that is not installed: its extra is missing."""

@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 from servers import need
 
-HUSH = (sys.executable, "-m", "hush_common")
+HUSH = (sys.executable, "-m", "hush")
 
 
 def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

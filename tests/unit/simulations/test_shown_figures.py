@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hush_common.cli import main
+from hush.cli import main
 from hush_aggregator.explain_task import meaning, text
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task_file import read_task
