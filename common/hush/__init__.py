@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hush_aggregator.pipeline import Aggregator
     from hush_client.client import Client
     from hush_client.sync import SyncClient
+    from hush_simulations.api.run import Run
+    from hush_simulations.api.simulate import simulate, simulate_async
     from hush_simulations.scenarios.library import SCENARIOS
     from hush_simulations.scenarios.scenario import Scenario
 
@@ -28,18 +30,24 @@ __all__ = [
     "Client",
     "HushError",
     "MissingExtraError",
+    "Run",
     "Scenario",
     "SyncClient",
     "__version__",
+    "simulate",
+    "simulate_async",
 ]
 
 _HOMES = {
     "SCENARIOS": "hush_simulations.scenarios.library",
     "Aggregator": "hush_aggregator.pipeline",
     "Client": "hush_client.client",
+    "Run": "hush_simulations.api.run",
     "Scenario": "hush_simulations.scenarios.scenario",
     "SyncClient": "hush_client.sync",
     "__version__": "hush.version",
+    "simulate": "hush_simulations.api.simulate",
+    "simulate_async": "hush_simulations.api.simulate",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module

@@ -3,7 +3,7 @@
     HushError
     ├── TaskError            a task that must not be published or answered
     │   └── EpsilonError     an epsilon that is no number, or outside what hush admits
-    ├── OptionError          a setting or an option of the command line that cannot be used
+    ├── OptionError          a setting, an option or an argument that cannot be used
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
     ├── BrokerError          the broker is not there, refuses, or vanished
@@ -58,10 +58,11 @@ class StoreError(HushError):
 
 
 class OptionError(HushError):
-    """A setting or an option of the command line that cannot be used.
+    """A setting, an option of the command line or an argument of a function that cannot be used.
 
     Attributes:
         option: its name as typed (`--clients`).
+        message: what is wrong with it, and the remedy.
     """
 
     exit_code = 2
@@ -69,6 +70,7 @@ class OptionError(HushError):
     def __init__(self, option: str, message: str) -> None:
         super().__init__(f"{option}: {message}")
         self.option = option
+        self.message = message
 
 
 class BrokerError(HushError):

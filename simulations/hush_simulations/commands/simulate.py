@@ -9,7 +9,7 @@ import typer
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_common.errors import BrokerError, OptionError
+from hush_common.errors import BrokerError
 from hush_simulations.brokers.choice import is_external, parse_broker
 from hush_simulations.commands.interrupt import run_to_end
 from hush_simulations.commands.options import (
@@ -24,7 +24,8 @@ from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
 from hush_simulations.display.table import print_table
-from hush_simulations.engines.experiment import Engine, Experiment, Outcome
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.limits import check_engine
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.result import document, lost
 from hush_simulations.scenarios.library import SCENARIOS
@@ -32,14 +33,6 @@ from hush_simulations.scenarios.library import SCENARIOS
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-
-
-def _engine(text: str) -> Engine:
-    if text == "mqtt":
-        return "mqtt"
-    if text == "memory":
-        return "memory"
-    raise OptionError("--engine", f"{text[:40]!r} is not an engine; write mqtt (real sockets) or memory")
 
 
 @app.command()
@@ -90,7 +83,7 @@ def run(
         connections=connections,
         confidence=confidence,
         broker=broker,
-        engine=_engine(engine),
+        engine=check_engine(engine, "--engine"),
         csv=csv,
         column=column,
         lower=lower,

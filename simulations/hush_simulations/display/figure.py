@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw"]
+__all__ = ["draw", "figure_of"]
 
 _DPI = 160
 _BARS = {
@@ -54,10 +54,14 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw(path: Path, found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> None:
-    """Write the picture as PNG.
+    """Write the picture as PNG; the arguments are those of `figure_of`."""
+    figure_of(found, experiment, outcome).savefig(path)
+
+
+def figure_of(found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> "Figure":
+    """The picture.
 
     Args:
-        path: where to.
         found: the object of `hush_simulations.results.result`.
         experiment: what was run; its true values are drawn as a histogram, or as one bar for yes and one for no.
         outcome: what came of it; of several rounds the reports of the last are drawn.
@@ -68,10 +72,12 @@ def draw(path: Path, found: Mapping[str, Any], experiment: Experiment, outcome: 
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
     with rc_context(_STYLE):
-        figure = Figure(figsize=(9, 8), layout=ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1))
+        layout = ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1)
+        figure = Figure(figsize=(9, 8), dpi=_DPI, layout=layout)
         FigureCanvasAgg(figure)
         _compose(figure, found, experiment, outcome)
-        figure.savefig(path, dpi=_DPI)
+        figure.draw_without_rendering()  # ticks take their style when they are first drawn
+    return figure
 
 
 def _compose(figure: "Figure", found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> None:

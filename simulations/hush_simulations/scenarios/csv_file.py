@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from hush_common.errors import OptionError
+from hush_simulations.scenarios.columns import choose_column
 from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
 
 __all__ = ["read_column", "read_columns"]
@@ -15,7 +16,6 @@ __all__ = ["read_column", "read_columns"]
 T = TypeVar("T")
 
 _YES_NO = {"yes": 1, "true": 1, "1": 1, "no": 0, "false": 0, "0": 0}
-_MOST_COLUMNS = 20  # as many as a person reads in a message
 _LONGEST_HEADER = 1 << 20
 _REMEDY = "correct that row, or remove it"
 
@@ -83,17 +83,7 @@ def _opened(path: Path) -> Iterator[tuple[TextIO, list[str], str]]:
 def _column(path: Path, header: list[str], column: str | None) -> str:
     if not any(header):
         raise OptionError("--csv", f"{path} is empty; the first line names the columns, each further one is a client")
-    if column is None and len(header) == 1:
-        return header[0]
-    shown = ", ".join(repr(name[:40]) for name in header[:_MOST_COLUMNS])
-    shown += f" and {len(header) - _MOST_COLUMNS} more" if len(header) > _MOST_COLUMNS else ""
-    if column is None:
-        raise OptionError("--column", f"is missing; {path} has the columns {shown}")
-    if column not in header:
-        raise OptionError("--column", f"{column[:40]!r} is no column of {path}; it has {shown}")
-    if header.count(column) > 1:
-        raise OptionError("--column", f"{column[:40]!r} stands {header.count(column)} times in {path}; rename one")
-    return column
+    return choose_column(str(path), header, column)
 
 
 def _cells(

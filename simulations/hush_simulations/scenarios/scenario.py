@@ -8,7 +8,12 @@ from hush_common.task import Task
 from hush_common.task_file import make_task
 from hush_simulations.scenarios.population import Observed, Population
 
-__all__ = ["Scenario", "scenario_of_column", "scenario_of_labels"]
+__all__ = ["FROM_PUBLIC_KNOWLEDGE", "Scenario", "scenario_of_column", "scenario_of_data", "scenario_of_labels"]
+
+FROM_PUBLIC_KNOWLEDGE = (
+    "from public knowledge (a scale, a law, a data sheet), never from the data: a bound read off the data betrays it"
+)
+_ASKED = {"category": "Shares", "bit": "Share"}  # by the kind of a domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +56,23 @@ class Scenario:
 
 def scenario_of_column(data: Observed, lower: float, upper: float, unit: str) -> Scenario:
     """A scenario about somebody's own numbers: one client a row, with bounds that the person states."""
-    domain = {"kind": "number", "lower": lower, "upper": upper, "unit": unit}
-    return _own(data, f"Mean of {data.name[:80]}", "laplace", domain)
+    return scenario_of_data(data, {"kind": "number", "lower": lower, "upper": upper, "unit": unit})
 
 
 def scenario_of_labels(data: Observed, labels: tuple[str, ...]) -> Scenario:
     """A scenario about somebody's own categories: one client a row, with labels that the person states."""
-    return _own(data, f"Shares of {data.name[:80]}", "subset_selection", {"kind": "category", "labels": list(labels)})
+    return scenario_of_data(data, {"kind": "category", "labels": list(labels)})
 
 
-def _own(data: Observed, title: str, mechanism: str, domain: Mapping[str, object]) -> Scenario:
+def scenario_of_data(data: Observed, domain: Mapping[str, object]) -> Scenario:
+    """A scenario about somebody's own values: one client each, with a domain that the person states."""
+    what = _ASKED.get(str(domain.get("kind")), "Mean")
+    title = f"{what} of {data.name[:80] or 'your data'}"
     return Scenario(
         document={
             "id": "own-data",
             "title": title if title.isprintable() else "A column",
             "epsilon": "1",
-            "mechanism": mechanism,
             "domain": domain,
         },
         population=data,

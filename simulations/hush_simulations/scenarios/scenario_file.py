@@ -70,6 +70,7 @@ _FITTING: dict[type[Domain], str] = {
     CategoryDomain: "frequencies",
     VectorDomain: "independent",
 }
+_FIELDS = {"--csv": "population.file", "--column": "population.column"}  # what the file calls them
 
 
 class _File(_Model):
@@ -108,7 +109,10 @@ def parse_scenario(text: str, path: Path) -> Scenario:
     except ValueError as error:  # not TOML, or a number of thousands of digits
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
     task = make_task(model.task)
-    population = _population(task.domain, model.population, path.parent)
+    try:
+        population = _population(task.domain, model.population, path.parent)
+    except OptionError as error:
+        raise OptionError(_FIELDS.get(error.option, error.option), error.message) from error
     clients = len(population.values) if isinstance(population, Observed) else model.clients
     return Scenario(model.task, population, clients, check_shares("shares", model.shares, task))
 

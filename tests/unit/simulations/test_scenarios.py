@@ -151,3 +151,11 @@ def test_another_epsilon_is_the_only_one() -> None:
     assert (experiment.scenario.task().offers, experiment.choices) == ((), ())
     with pytest.raises(HushError, match="--shares: 2 shares, and the task has one epsilon"):
         experiment_of(request(scenario="heights", shares=(1.0, 2.0)))
+
+
+def test_a_mistake_in_the_table_that_a_file_names_is_told_by_the_field_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("h,w\n7,x\n", encoding="utf-8")
+    head = SLEEP[: SLEEP.index("[population]")] + '[population]\nkind = "csv"\n'
+    assert complaint(head + 'file = "gone.csv"\n', tmp_path).startswith("population.file: ")
+    assert complaint(head + 'file = "s.csv"\n', tmp_path).startswith("population.column: is missing")
+    assert complaint(head + 'file = "s.csv"\ncolumn = "w"\n', tmp_path).startswith("population.file: row 2 of ")
