@@ -15,7 +15,7 @@ endif
 endif
 endif
 
-.PHONY: demo test short lint format bench clean
+.PHONY: demo test short lint format docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
@@ -37,6 +37,10 @@ lint: $(VENV)/dev
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/dev
+	$(BIN)/python -m sphinx --quiet --fresh-env --builder html --fail-on-warning --keep-going docs $(CURDIR)/out/docs
+	@echo 'open out/docs/index.html'
 
 clean:
 	rm -rf .venv .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

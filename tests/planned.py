@@ -43,8 +43,7 @@ def half_widths(task: Task, n: int, confidence: float, shares: Array, *, runs: i
     @cache
     def lengths(sums: tuple[int, ...]) -> dict[str, float]:
         result = estimate(task, Tally(n, sums), confidence)
-        parts = result.categories or result.coordinates
-        intervals = parts[0].get("intervals", {}) if parts else result.intervals
+        intervals = (result.categories or result.coordinates or (result,))[0].intervals
         return {target: (intervals[target][1] - intervals[target][0]) / 2 for target in ("reporters", "population")}
 
     found = [lengths(sums) for sums in _samples(task, n, shares / shares.sum(), runs, np.random.default_rng(seed))]

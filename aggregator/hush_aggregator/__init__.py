@@ -8,17 +8,32 @@ from typing import TYPE_CHECKING
 from hush_common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
     from hush_aggregator.mqtt import MqttBus
     from hush_aggregator.pipeline import Aggregator
     from hush_aggregator.processes import InProcesses
+    from hush_aggregator.result import Result
     from hush_aggregator.store import SqliteStore
 
-__all__ = ["Aggregator", "InProcesses", "MqttBus", "SqliteStore"]
+__all__ = [
+    "Aggregator",
+    "CategoryEstimate",
+    "CoordinateEstimate",
+    "Estimate",
+    "InProcesses",
+    "MqttBus",
+    "Result",
+    "SqliteStore",
+]
 
 _HOMES = {
     "Aggregator": "hush_aggregator.pipeline",
+    "CategoryEstimate": "hush_aggregator.estimate",
+    "CoordinateEstimate": "hush_aggregator.estimate",
+    "Estimate": "hush_aggregator.estimate",
     "InProcesses": "hush_aggregator.processes",
     "MqttBus": "hush_aggregator.mqtt",
+    "Result": "hush_aggregator.result",
     "SqliteStore": "hush_aggregator.store",
 }
 

@@ -189,10 +189,11 @@ def _left_out(result: Estimate | Failure) -> str:
     """What an estimate could not say, and why."""
     if isinstance(result, Failure):
         return ""
-    parts = [fact.get("failures", {}) for fact in (*result.categories, *result.coordinates)]
-    merged: dict[str, str] = {}
-    for failures in (result.failures, *parts):
-        merged |= failures
+    merged = dict(result.failures)
+    for category in result.categories:
+        merged |= category.failures
+    for coordinate in result.coordinates:
+        merged |= coordinate.failures
     return ", ".join(f"{target} ({reason})" for target, reason in sorted(merged.items()))
 
 

@@ -15,7 +15,8 @@ from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.lanes import Counted
 from hush_aggregator.pending import PendingReports
-from hush_aggregator.releasing import Releasing
+from hush_aggregator.release import Releases
+from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, StoreError, TaskError
@@ -86,7 +87,7 @@ class Aggregator:
         self._patient = True
         self._told = ""
         self._known: dict[str, Task] = {}
-        self._releasing = Releasing(self._counted, estimator or InThread(), confidence=confidence, clock=clock)
+        self._releasing = Releases(self._counted, estimator or InThread(), confidence=confidence, clock=clock)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
 
     async def run(self) -> NoReturn:
@@ -125,8 +126,8 @@ class Aggregator:
             _LOG.warning("%s; trying again until it works", error)
         self._told = str(error)
 
-    async def estimate(self, task_id: str, round_: int = 0) -> dict[str, Any]:
-        """The result document of a round (`hush_aggregator.release`), from what is committed now.
+    async def estimate(self, task_id: str, round_: int = 0) -> Result:
+        """The result of a round, from what is committed now.
 
         It is made now, however long that takes. If it fails, `failures` says so, and nothing is raised.
 

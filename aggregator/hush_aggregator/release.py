@@ -1,102 +1,126 @@
-"""Release: the result document of a round, the same object on the retained topic, over HTTP and from `--json`."""
+"""Release: the estimates of tasks whose counts changed, each published at most once a second, the last change too.
 
-import json
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
+Tasks whose estimate is known to be quick come first in each round of releases; the others share two seconds of it, so
+that however many of them are slow or new, the estimates of the quick ones stay fresh.
 
+A task whose estimate failed is released without figures; one whose estimate is slow keeps its last document, which
+says of how many reports it speaks, until the next is made.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import NoReturn
+
+from hush_aggregator.bus import Session
 from hush_aggregator.estimate import Estimate
-from hush_common.epsilon import decimal_text
-from hush_common.refusal import Refusal
-from hush_common.task import Task
+from hush_aggregator.estimating import Estimator, Failure
+from hush_aggregator.lanes import Counted, Lanes, Made
+from hush_aggregator.result import WHOLE, Result, encode
+from hush_common.errors import BrokerError
+from hush_common.topics import estimate_topic
 
-__all__ = ["WHOLE", "document", "encode"]
+__all__ = ["Releases"]
 
-WHOLE = "estimate"
-"""The name in `failures` of an estimate that failed altogether."""
+_LOG = logging.getLogger("hush.aggregator")
+_EVERY_S = 1.0
+_LAST_S = 5.0
+_OTHERS_S = 2.0  # of each round, for tasks not known to be quick
 
 
-def document(
-    task: Task,
-    round_: int,
-    estimate: Estimate,
-    refused: Mapping[Refusal, int],
-    *,
-    confidence: float,
-    updated_at: datetime,
-) -> dict[str, Any]:
-    """The result of one round. What is not known is left out: no nulls, and no mean of nothing.
+class Releases:
+    """Keeps the retained estimates up to date.
 
     Args:
-        task: the task.
-        round_: the round, counted from 0.
-        estimate: its estimate.
-        refused: reports refused under the name of the task (all rounds), by reason.
-        confidence: nominal coverage of the intervals.
-        updated_at: aware time of the estimate.
+        read: what is counted of the latest round of a task; may raise a `StoreError`.
+        estimator: makes the estimates.
+        confidence: nominal coverage of the intervals, inside (0, 1).
+        clock: the time, aware.
     """
-    result: dict[str, Any] = {
-        "v": 1,
-        "task": task.id,
-        "digest": task.digest.hex(),
-        "round": round_,
-        "mechanism": task.mechanism,
-        "epsilon": decimal_text(task.epsilon),
-    }
-    if task.rounds > 1:  # `epsilon` is the loss of all rounds together
-        result["epsilon_per_round"] = decimal_text(task.epsilon_per_round)
-    if task.repeat == "sticky":  # its rounds share their noise: whoever averages them gains nothing
-        result["repeat"] = task.repeat
-    if task.offers:
-        result["offers"] = [decimal_text(epsilon) for epsilon in task.offers]
-    if task.unit:
-        result["unit"] = task.unit
-    result |= {
-        "confidence": confidence,
-        "n": estimate.n,
-        "refused": {reason.value: count for reason, count in refused.items()},
-    }
-    if task.enrolled is not None:
-        result["enrolled"] = task.enrolled
-    result |= _figures(estimate)
-    result["updated_at"] = updated_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return result
 
+    def __init__(
+        self,
+        read: Callable[[str], Awaitable[Counted]],
+        estimator: Estimator,
+        *,
+        confidence: float,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._read = read
+        self._estimator = estimator
+        self._confidence = confidence
+        self._clock = clock
+        self._lanes = Lanes(estimator, confidence, self.mark)
+        self._due: set[str] = set()  # ids of the tasks whose retained estimate is out of date
+        self._made: dict[str, Made] = {}  # made, and not published yet
+        self._changed = asyncio.Event()
 
-def _figures(estimate: Estimate) -> dict[str, Any]:
-    """What is known of the estimate, in the order of DESIGN: the primary mean first, second views after it."""
-    known: dict[str, Any] = {
-        "mean": estimate.mean,
-        "stderr": dict(estimate.stderr),
-        "stderr_plug_in": dict(estimate.stderr_plug_in),
-        "intervals": _lists(estimate.intervals),
-        "methods": dict(estimate.methods),
-        "pooled": estimate.pooled,
-        "categories": [_plain(fact) for fact in estimate.categories],
-        "coordinates": [_plain(fact) for fact in estimate.coordinates],
-        "consistent": list(estimate.consistent),
-        "winsorised": estimate.winsorised,
-        "manski": None if estimate.manski is None else list(estimate.manski),
-        "worst_case_bias": dict(estimate.worst_case_bias),
-        "replacement_bias": dict(estimate.replacement_bias),
-        "monitor": estimate.monitor,
-        "failures": dict(estimate.failures),
-    }
-    return {name: value for name, value in known.items() if value not in (None, {}, [])}
+    def mark(self, task_ids: set[str]) -> None:
+        """Release these: their counts changed."""
+        self._due |= task_ids
+        if self._due:
+            self._changed.set()
 
+    async def estimate(self, counted: Counted) -> Result:
+        """The result of what is counted, made now, however often it failed and however long it takes."""
+        result = await self._estimator(counted.task, counted.tally, self._confidence)
+        return self._result(Made(counted, result))
 
-def _plain(fact: Mapping[str, Any]) -> dict[str, Any]:
-    """One category or coordinate with JSON's lists for intervals."""
-    return {
-        name: _lists(value) if name.endswith("intervals") else list(value) if isinstance(value, tuple) else value
-        for name, value in fact.items()
-    }
+    async def serve(self, session: Session) -> NoReturn:
+        """Release what changes, until cancelled or the connection is lost."""
+        while True:
+            await self._changed.wait()
+            await self._release_due(session)
+            await asyncio.sleep(_EVERY_S)
 
+    async def release_last(self, session: Session) -> None:
+        """Release what is due before the service stops; what takes too long is left to the next start."""
+        try:
+            async with asyncio.timeout(_LAST_S):
+                while self._due:
+                    await self._release_due(session)
+        except (BrokerError, TimeoutError) as error:
+            _LOG.warning("the last estimates could not be released (%s); the next start releases them", error)
 
-def _lists(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
-    return {target: list(interval) for target, interval in intervals.items()}
+    async def close(self) -> None:
+        """Give up what is still being made."""
+        await self._lanes.close()
 
+    async def _release_due(self, session: Session) -> None:
+        """One round of releases."""
+        self._changed.clear()
+        clock = asyncio.get_running_loop().time
+        quick = sorted(filter(self._lanes.is_quick, self._due))
+        others = sorted(self._due.difference(quick))
+        for task_id in quick:
+            await self._release(session, task_id)
+        until = clock() + _OTHERS_S
+        for task_id in others:
+            await self._release(session, task_id)
+            if clock() >= until:
+                break
+        if self._due:
+            self._changed.set()
 
-def encode(result: Mapping[str, Any]) -> bytes:
-    """The bytes of a document: keys sorted, no spaces, UTF-8, and never NaN or infinity."""
-    return json.dumps(result, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    async def _release(self, session: Session, task_id: str) -> None:
+        self._due.discard(task_id)  # first, so that a commit in between marks it again
+        try:
+            made = self._made.get(task_id) or self._lanes.finished(task_id)
+            if made is not None:
+                self._made[task_id] = made  # kept until it is published
+                self._due.add(task_id)  # more may have been counted meanwhile
+            else:
+                made = await self._lanes.make(await self._read(task_id))
+            if made is not None:
+                await session.publish(estimate_topic(task_id), encode(self._result(made).to_document()), retain=True)
+            self._made.pop(task_id, None)
+        except BaseException:
+            self.mark({task_id})
+            raise
+
+    def _result(self, made: Made) -> Result:
+        counted, estimate = made.counted, made.result
+        if isinstance(estimate, Failure):
+            estimate = Estimate(counted.tally.n, failures={WHOLE: estimate.reason})
+        return Result(counted.task, counted.round, estimate, counted.refused, self._confidence, self._clock())

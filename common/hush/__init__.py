@@ -17,6 +17,7 @@ from hush_common.lazy import lazy_names
 if TYPE_CHECKING:
     from hush.version import __version__
     from hush_aggregator.pipeline import Aggregator
+    from hush_aggregator.result import Result
     from hush_client.client import Client
     from hush_client.sync import SyncClient
     from hush_simulations.api.run import Run
@@ -30,6 +31,7 @@ __all__ = [
     "Client",
     "HushError",
     "MissingExtraError",
+    "Result",
     "Run",
     "Scenario",
     "SyncClient",
@@ -42,6 +44,7 @@ _HOMES = {
     "SCENARIOS": "hush_simulations.scenarios.library",
     "Aggregator": "hush_aggregator.pipeline",
     "Client": "hush_client.client",
+    "Result": "hush_aggregator.result",
     "Run": "hush_simulations.api.run",
     "Scenario": "hush_simulations.scenarios.scenario",
     "SyncClient": "hush_client.sync",

@@ -43,7 +43,7 @@ def arms(task: Task, tally: Tally, confidence: float, target: str) -> tuple[floa
     """How far an interval whose width does not depend on the reports reaches below and above its center."""
     given = about(task, tally, confidence)
     low, high = given.intervals[target]
-    center = given.pooled["mean"] if given.pooled and target == "population" else given.mean
+    center = given.pooled.mean if given.pooled and target == "population" else given.mean
     if center is None:
         raise TypeError(task.id)
     return center - low, high - center
@@ -59,8 +59,7 @@ def holding(center: Array, low: Array, high: Array, truth: float) -> Bools:
 def limits_of(task: Task, tally: Tally, confidence: float, target: str) -> tuple[float, float]:
     """As published; of a vector for its first coordinate, of categories for the first of them."""
     given = estimate(task, tally, confidence)
-    fact = (given.coordinates or given.categories or [{"intervals": given.intervals}])[0]
-    low, high = fact["intervals"][target]
+    low, high = (given.coordinates or given.categories or (given,))[0].intervals[target]
     return float(low), float(high)
 
 

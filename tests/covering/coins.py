@@ -1,6 +1,6 @@
 """Two outputs: bits, two levels, one category. Exact: the counts that cover, and the law of the count."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from math import sqrt
 
@@ -19,8 +19,8 @@ from hush_common.task_file import make_task
 
 __all__ = ["bits", "categories", "covering", "enrolled_bits", "finite_of", "two_coins", "two_levels"]
 
-Limits = dict[str, tuple[float, float]]
-Given = tuple[Limits, dict[str, str]]
+Limits = Mapping[str, tuple[float, float]]
+Given = tuple[Limits, Mapping[str, str]]
 """Intervals and methods."""
 Asked = Callable[[int, float, int], Given]
 """Of n reports at a confidence, of which k were the upper output."""
@@ -131,7 +131,7 @@ def answer(task: Task, n: int, confidence: float, moments: tuple[int, ...]) -> G
     return given.intervals, given.methods
 
 
-def both(methods: dict[str, str]) -> tuple[str | None, ...]:
+def both(methods: Mapping[str, str]) -> tuple[str | None, ...]:
     return tuple(methods.get(target) for target in (REPORTERS, POPULATION))
 
 
@@ -191,7 +191,7 @@ def categories(epsilon: str, labels: int, confidence: float, *, joint: bool) -> 
         rest, others = n * size - k, labels - 1
         counts = (k, *(rest // others + (place < rest % others) for place in range(others)))
         given = estimate(task, Tally(n, counts), confidence)
-        return given.categories[0]["joint_intervals" if joint else "intervals"], given.methods
+        return given.categories[0].joint_intervals if joint else given.categories[0].intervals, given.methods
 
     name = f"subset_selection, {labels} categories" + (", each joint interval" if joint else "")
     claimed = 1 - (1 - confidence) / labels if joint else None

@@ -3,7 +3,7 @@
 Exact by enumeration where there are few outcomes, else by runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import comb
 
@@ -55,7 +55,7 @@ def _cells(
     def task(n: int) -> Task:
         return make_task(document | ({"enrolled": times * n} if times else {}))
 
-    def methods(n: int) -> dict[str, str]:
+    def methods(n: int) -> Mapping[str, str]:
         return about(task(n), middle(finite_of(task(n)), n), confidence).methods
 
     for n in sizes(lambda n: tuple(methods(n)[target] for target in targets), MOST, SIZES):

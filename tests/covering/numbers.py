@@ -1,6 +1,6 @@
 """Laplace reports: exact where the width is fixed, by runs where the sample variance decides it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import sqrt
 
@@ -59,7 +59,7 @@ def flat(task: Task, n: int) -> Tally:
 def laplace(epsilon: str, confidence: float) -> Iterator[Cell]:
     task = make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER})
 
-    def methods(n: int) -> dict[str, str]:
+    def methods(n: int) -> Mapping[str, str]:
         return about(task, flat(task, n), confidence).methods
 
     for n in sizes(lambda n: (methods(n)[REPORTERS], methods(n)[POPULATION]), MOST):
@@ -224,7 +224,7 @@ def laplace_offers(row: str, confidence: float) -> Iterator[Cell]:
             sum(counts), tuple(x for c, part in zip(counts, parts, strict=True) for x in (c, *[0] * columns(part)))
         )
 
-    def methods(n: int) -> dict[str, str]:
+    def methods(n: int) -> Mapping[str, str]:
         return about(task, tally(chosen(n, split)), confidence).methods
 
     usual = [n for n in (2, 3, 5, 10, 30, 100, 193, 1001, 3000) if n >= len(split)]
@@ -249,7 +249,8 @@ def pooled(
     numbers = tuple(x for c, part in zip(counts, parts, strict=True) for x in (c, *[0] * columns(part)))
     given = about(task, Tally(n, numbers), confidence)
     method = given.methods[POPULATION]
-    weights = dict(zip(task_epsilons(parts), [0.0] * len(parts), strict=True)) | (given.pooled or {})["weights"]
+    named = given.pooled.weights if given.pooled else {}
+    weights = {epsilon: named.get(epsilon, 0.0) for epsilon in task_epsilons(parts)}
     share = [weights[epsilon] for epsilon in task_epsilons(parts)]
     scales = [(scale_of(part) * w / c, c) for part, w, c in zip(parts, share, counts, strict=True) if c]
     for name, values in VALUES.items():

@@ -1,6 +1,6 @@
 """Bounded reports under several epsilons: numbers, and one of twenty categories. By runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +60,7 @@ class Offered:
                 numbers += [n, *counts]
         return Tally(sum(sum(row) for row in rows), tuple(numbers))
 
-    def methods(self, n: int, confidence: float) -> dict[str, str]:
+    def methods(self, n: int, confidence: float) -> Mapping[str, str]:
         counts = chosen(n, self.split)
         rows = [
             (count - count // 2, *[0] * (len(of.used) - 2), count // 2)

@@ -1,6 +1,6 @@
 """One coordinate of a vector, of which each report drew one: by runs, grouped by how many drew it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import numpy as np
@@ -31,10 +31,9 @@ def vector(epsilon: str, confidence: float, *, joint: bool) -> Iterator[Cell]:
     label = f"vector, one of {COORDINATES} coordinates" + (", each joint interval" if joint else "")
 
     @cache
-    def methods(drawn: int) -> dict[str, str]:
-        fact = estimate(task, vector_tally(mechanism, of, drawn), confidence).coordinates[0]
-        found: dict[str, str] = fact["joint_methods" if joint else "methods"]
-        return found
+    def methods(drawn: int) -> Mapping[str, str]:
+        first = estimate(task, vector_tally(mechanism, of, drawn), confidence).coordinates[0]
+        return first.joint_methods if joint else first.methods
 
     for n in SIZES:
         for name, values in VALUES.items():

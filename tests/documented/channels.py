@@ -245,7 +245,7 @@ def inverted() -> Iterator[str]:
     rest, others = n - none, labels - 1
     counts = (none, *(rest // others + (place < rest % others) for place in range(others)))
     fact = estimate(task, Tally(n, counts), NOMINAL).categories[0]
-    assert fact["stderr"][REPORTERS] > 3 * fact["stderr_plug_in"][REPORTERS]
+    assert fact.stderr[REPORTERS] > 3 * fact.stderr_plug_in[REPORTERS]
     yield f"at ε = {given(4)} and k = {given(labels)} the bound for the reporters is more than three times the deviation of a category that nobody has."
 
 

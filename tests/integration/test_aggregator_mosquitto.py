@@ -65,10 +65,10 @@ async def test_a_json_report_from_a_shell_is_counted_and_the_same_again_is_a_dup
         await reach(store, 1)
         for _ in range(200):
             document = await aggregator.estimate("heights")
-            if document["refused"]:
+            if document.refused:
                 break
             await asyncio.sleep(0.02)
-    assert (document["n"], document["refused"]) == (1, {"duplicate": 1})
+    assert (document.n, document.refused) == (1, {"duplicate": 1})
     released = json.loads(shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/estimates/heights", "-C", "1"))
     assert (released["n"], released["refused"]) == (1, {"duplicate": 1})
     assert released["mean"] == pytest.approx(120 + 571231 / 2**20 * 100)
@@ -92,7 +92,7 @@ async def test_a_lost_store_loses_no_waiting_report_although_its_task_comes_late
     await asyncio.to_thread(publish, mosquitto.port, frames(3000))
     async with aggregating(mosquitto, tmp_path / "second.sqlite", tasks=()) as aggregator:
         await reach(tmp_path / "second.sqlite", 3000)
-        assert (await aggregator.estimate("heights"))["refused"] == {}
+        assert (await aggregator.estimate("heights")).refused == {}
 
 
 async def test_a_broker_that_restarts_in_the_middle_costs_nothing(mosquitto: Mosquitto, tmp_path: Path) -> None:

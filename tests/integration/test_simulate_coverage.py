@@ -6,11 +6,13 @@ interval that covers with probability 0.95, a random choice of seeds would leave
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimate.result import ByTarget
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.score import covered, score
@@ -21,18 +23,18 @@ pytestmark = pytest.mark.slow
 RUNS, DEVICES = 200, 200
 LOWER, UPPER = 120.0, 220.0
 
-Scored = list[tuple[dict[str, Any], dict[str, float]]]
+Scored = list[tuple[Estimate, ByTarget]]
 
 
-def _runs() -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
+def _runs() -> Iterator[tuple[Estimate, ByTarget]]:
     scenario = SCENARIOS["heights"]
     for seed in range(RUNS):
         values = scenario.population.draw(DEVICES, np.random.default_rng(seed))
         experiment = Experiment(scenario=scenario, values=values, engine="memory", connections=1, noise_seed=seed)
         (done,) = asyncio.run(simulate(experiment)).rounds
-        assert done.result["n"] == DEVICES
-        found = score(scenario.task().domain, done.result, values, scenario.population.mean)
-        yield dict(done.result), found.truth
+        assert done.result.n == DEVICES
+        found = score(scenario.task().domain, done.result.estimate, values, scenario.population.mean)
+        yield done.result.estimate, found.truth
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def scored() -> Scored:
 
 def share(scored: Scored, target: str = "reporters") -> float:
     """The share of runs whose interval covers its truth."""
-    return sum(covered(result, truths)[target] for result, truths in scored) / len(scored)
+    return sum(covered(made.intervals, made.methods, truths)[target] for made, truths in scored) / len(scored)
 
 
 def keeps_its_promise(coverage: float) -> bool:
@@ -59,19 +61,17 @@ def test_the_interval_of_the_population_covers_as_well(scored: Scored) -> None:
 
 
 def test_intervals_at_six_tenths_of_their_width_are_found_out(scored: Scored) -> None:
-    def shrunk(result: dict[str, Any]) -> dict[str, Any]:
-        low, high = result["intervals"]["reporters"]
-        middle, half = result["mean"], 0.6 * (high - low) / 2
-        return {**result, "intervals": {"reporters": [middle - half, middle + half]}}
+    def shrunk(made: Estimate) -> Estimate:
+        low, high = made.intervals["reporters"]
+        middle, half = made.mean or 0.0, 0.6 * (high - low) / 2
+        return replace(made, intervals={"reporters": (middle - half, middle + half)})
 
-    assert not keeps_its_promise(share([(shrunk(result), truths) for result, truths in scored]))
+    assert not keeps_its_promise(share([(shrunk(made), truths) for made, truths in scored]))
 
 
 def test_reports_decoded_under_half_the_range_are_found_out(scored: Scored) -> None:
-    def misread(result: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **result,
-            "intervals": {"reporters": [LOWER + (end - LOWER) / 2 for end in result["intervals"]["reporters"]]},
-        }
+    def misread(made: Estimate) -> Estimate:
+        low, high = (LOWER + (end - LOWER) / 2 for end in made.intervals["reporters"])
+        return replace(made, intervals={"reporters": (low, high)})
 
-    assert not keeps_its_promise(share([(misread(result), truths) for result, truths in scored]))
+    assert not keeps_its_promise(share([(misread(made), truths) for made, truths in scored]))

@@ -7,11 +7,11 @@ probability 0.0006; that of all categories or coordinates together, 0.91, with l
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
+from hush_aggregator.estimate import Estimate
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.score import Score, score
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.slow
 
 RUNS, DEVICES = 60, 150
 
-Scored = list[tuple[dict[str, Any], Score]]
+Scored = list[tuple[Estimate, Score]]
 
 
-def _runs(name: str) -> Iterator[tuple[dict[str, Any], Score]]:
+def _runs(name: str) -> Iterator[tuple[Estimate, Score]]:
     scenario = SCENARIOS[name]
     task = scenario.task()
     for seed in range(RUNS):
@@ -35,8 +35,8 @@ def _runs(name: str) -> Iterator[tuple[dict[str, Any], Score]]:
             scenario=scenario, values=values, choices=choices, engine="memory", connections=1, noise_seed=seed
         )
         (done,) = asyncio.run(simulate(experiment)).rounds
-        assert done.result["n"] == DEVICES
-        yield dict(done.result), score(task.domain, done.result, values, scenario.population.mean)
+        assert done.result.n == DEVICES
+        yield done.result.estimate, score(task.domain, done.result.estimate, values, scenario.population.mean)
 
 
 @pytest.fixture(scope="module")
@@ -58,28 +58,28 @@ def share(verdicts: list[bool]) -> float:
     return sum(verdicts) / len(verdicts)
 
 
-def singles(scored: Scored, kind: str, target: str) -> list[bool]:
+def singles(scored: Scored, target: str) -> list[bool]:
     """The verdicts on all categories, or coordinates, of all runs."""
-    return [part["intervals"][target] for _, found in scored for part in found.covered[kind]]
+    return [part.covered[target] for _, found in scored for part in found.parts.values()]
 
 
 @pytest.mark.parametrize("target", ["reporters", "population", "anytime"])
 def test_the_interval_of_a_category_covers_its_share(commute: Scored, target: str) -> None:
-    assert 0.91 <= share(singles(commute, "categories", target)) <= 1
+    assert 0.91 <= share(singles(commute, target)) <= 1
 
 
 @pytest.mark.parametrize("target", ["reporters", "population"])
 def test_the_joint_intervals_cover_all_shares_at_once_where_the_single_ones_do_not(
     commute: Scored, target: str
 ) -> None:
-    assert share([found.covered["joint"][target] for _, found in commute]) >= 0.9
-    alone = [all(part["intervals"][target] for part in found.covered["categories"]) for _, found in commute]
+    assert share([found.joint[target] for _, found in commute]) >= 0.9
+    alone = [all(part.covered[target] for part in found.parts.values()) for _, found in commute]
     assert share(alone) < 0.9
 
 
 @pytest.mark.parametrize("target", ["reporters", "population", "anytime"])
 def test_the_interval_of_a_coordinate_covers_its_mean(offices: Scored, target: str) -> None:
-    assert 0.91 <= share(singles(offices, "coordinates", target)) <= 1
+    assert 0.91 <= share(singles(offices, target)) <= 1
 
 
 @pytest.mark.parametrize("target", ["reporters", "population", "anytime"])
@@ -90,8 +90,8 @@ def test_the_interval_of_a_mean_under_several_epsilons_covers_it(sleep: Scored, 
 def test_errors_average_to_nought(commute: Scored, offices: Scored, sleep: Scored) -> None:
     """Each mean error within five of its standard errors: one of thirteen fails by chance once in 130 000 choices."""
     columns = [
-        *zip(*([part["reporters"] for part in found.error["categories"]] for _, found in commute), strict=True),
-        *zip(*([part["reporters"] for part in found.error["coordinates"]] for _, found in offices), strict=True),
+        *zip(*([part.error["reporters"] for part in found.parts.values()] for _, found in commute), strict=True),
+        *zip(*([part.error["reporters"] for part in found.parts.values()] for _, found in offices), strict=True),
         [found.error["reporters"] for _, found in sleep],
     ]
     assert len(columns) == 13
@@ -102,18 +102,17 @@ def test_errors_average_to_nought(commute: Scored, offices: Scored, sleep: Score
 def test_a_truth_that_belongs_to_the_next_category_is_found_out(commute: Scored) -> None:
     """The planted twin: every category judged by the share of its neighbour."""
     wrong = []
-    for result, found in commute:
-        truths = found.truth["categories"]
-        for fact, truth in zip(result["categories"], truths[1:] + truths[:1], strict=True):
-            low, high = fact["intervals"]["reporters"]
-            wrong.append(low <= truth["reporters"] <= high)
+    for made, found in commute:
+        truths = [part.truth["reporters"] for part in found.parts.values()]
+        for one, truth in zip(made.categories, truths[1:] + truths[:1], strict=True):
+            low, high = one.intervals["reporters"]
+            wrong.append(low <= truth <= high)
     assert share(wrong) < 0.91
 
 
 def test_intervals_at_half_their_width_are_found_out(sleep: Scored) -> None:
-    def holds(result: dict[str, Any], found: Score) -> bool:
-        low, high = result["intervals"]["reporters"]
-        off: float = found.error["reporters"]
-        return bool(abs(off) <= (high - low) / 4)
+    def holds(made: Estimate, found: Score) -> bool:
+        low, high = made.intervals["reporters"]
+        return abs(found.error["reporters"]) <= (high - low) / 4
 
     assert share([holds(*one) for one in sleep]) < 0.85

@@ -211,7 +211,7 @@ def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs
     given = estimate(asked, Tally(STEPS, tuple(counts)), NOMINAL)
     (low,), (high,) = beta_band(STEPS, np.array(counts), [1 - joint])
     expected = np.stack([(low - q) / (p - q), (high - q) / (p - q)], axis=1)
-    found = np.array([fact["joint_intervals"][ANYTIME] for fact in given.categories])
+    found = np.array([fact.joint_intervals[ANYTIME] for fact in given.categories])
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -265,6 +265,6 @@ def test_a_coordinate_has_a_band_for_the_population() -> None:
     asked = make_task({"id": "v", "epsilon": "4", "domain": {"kind": "vector", "coordinates": parts}})
     given = estimate(asked, Tally(2000, (200, 200, 200, 200, 200, 0, 0, 0, 0, 1000)), NOMINAL)
     first = given.coordinates[0]
-    assert first["methods"][ANYTIME] == "population-chernoff-hoeffding-mixture"
-    assert first["intervals"][ANYTIME][0] < first["intervals"][POPULATION][0]
-    assert sqrt(first["n"]) > 1
+    assert first.methods[ANYTIME] == "population-chernoff-hoeffding-mixture"
+    assert first.intervals[ANYTIME][0] < first.intervals[POPULATION][0]
+    assert sqrt(first.n) > 1

@@ -10,6 +10,7 @@ import pytest
 from hush_aggregator.estimate import POPULATION, REPORTERS, categories, estimate
 from hush_aggregator.estimate.categories import simplex
 from hush_aggregator.estimate.proportions import coins
+from hush_aggregator.estimate.result import Intervals
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
@@ -27,7 +28,7 @@ def task(count: int = 4, epsilon: str = "1", **fields: object) -> Task:
 
 
 def frequencies(asked: Task, tally: Tally) -> list[float]:
-    return [fact["frequency"] for fact in estimate(asked, tally, NOMINAL).categories]
+    return [fact.frequency for fact in estimate(asked, tally, NOMINAL).categories]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -78,14 +79,12 @@ def test_joint_intervals_cover_all_categories_at_once_and_single_ones_each(n: in
             ways *= np.prod([n - a - k for k in range(b)]) / np.prod(range(1, b + 1)) if b else 1.0
             weight = float(ways * law[0] ** a * law[1] ** b * law[2] ** c)
 
-            def held(
-                name: str, facts: list[dict[str, dict[str, tuple[float, float]]]], of: Sequence[float] = truth
-            ) -> list[bool]:
-                ends = [fact[name][POPULATION] for fact in facts]
+            def held(found: list[Intervals], of: Sequence[float] = truth) -> list[bool]:
+                ends = [intervals[POPULATION] for intervals in found]
                 return [low - ALLOWED <= f <= high + ALLOWED for (low, high), f in zip(ends, of, strict=True)]
 
-            jointly += weight * all(held("joint_intervals", given[a, b, c]))
-            singly += weight * np.array(held("intervals", given[a, b, c]))
+            jointly += weight * all(held([one.joint_intervals for one in given[a, b, c]]))
+            singly += weight * np.array(held([one.intervals for one in given[a, b, c]]))
         assert jointly >= NOMINAL - ALLOWED
         assert singly.min() >= NOMINAL - ALLOWED
 
@@ -113,10 +112,11 @@ def test_the_reporters_are_covered_at_every_size(count: int, n: int) -> None:
 def test_the_bars_for_all_are_wider_than_for_one() -> None:
     given = estimate(task(), Tally(100, (40, 30, 20, 10)), NOMINAL)
     for fact in given.categories:
-        assert fact.keys() == {"label", "frequency", "stderr", "stderr_plug_in", "intervals", "joint_intervals"}
+        assert fact.stderr.keys() == fact.stderr_plug_in.keys() == {REPORTERS, POPULATION}
+        assert (fact.manski, fact.failures) == (None, {})
         for target in (REPORTERS, POPULATION):
-            low, high = fact["intervals"][target]
-            wide_low, wide_high = fact["joint_intervals"][target]
+            low, high = fact.intervals[target]
+            wide_low, wide_high = fact.joint_intervals[target]
             assert wide_low <= low <= high <= wide_high
             assert wide_high - wide_low > high - low
     assert given.mean is None
@@ -149,5 +149,5 @@ def test_categories_of_several_epsilons_are_pooled_and_stay_unbiased() -> None:
 def test_silent_devices_may_all_be_of_one_category() -> None:
     given = estimate(task(enrolled=200), Tally(100, (40, 30, 20, 10)), NOMINAL)
     for fact in given.categories:
-        low, high = fact["intervals"][REPORTERS]
-        assert fact["manski"] == pytest.approx((low / 2, high / 2 + 0.5))
+        low, high = fact.intervals[REPORTERS]
+        assert fact.manski == pytest.approx((low / 2, high / 2 + 0.5))

@@ -70,11 +70,11 @@ def values(task: Task) -> list[Any]:
 def deviation(given: Estimate, value: Any) -> float:  # noqa: ANN401 - whatever the domain holds
     """How many standard errors the estimate lies from the truth."""
     if given.categories:
-        fact = next(fact for fact in given.categories if fact["label"] == value)
-        return float((fact["frequency"] - 1) / fact["stderr"][REPORTERS])
+        fact = next(fact for fact in given.categories if fact.label == value)
+        return float((fact.frequency - 1) / fact.stderr[REPORTERS])
     if given.coordinates:
-        fact = given.coordinates[0]
-        return float((fact["mean"] - value[0]) / fact["stderr"][REPORTERS])
+        first = given.coordinates[0]
+        return float(((first.mean or 0) - value[0]) / first.stderr[REPORTERS])
     return float(((given.mean or 0) - float(value)) / given.stderr[REPORTERS])
 
 

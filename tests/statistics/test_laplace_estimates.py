@@ -145,8 +145,8 @@ def test_reports_under_two_epsilons_are_pooled_around_the_mean_of_public_weights
     weights = [share / sum(raw) for share in raw]
     pooled, v = weights[0] / 4 + weights[1] * 3 / 4, [2 / 25, 2 / 400]
     assert given.pooled is not None
-    assert given.pooled["mean"] == pytest.approx(pooled, abs=1e-4)
-    assert given.pooled["weights"] == pytest.approx({"5": weights[0], "20": weights[1]}, rel=1e-6)
+    assert given.pooled.mean == pytest.approx(pooled, abs=1e-4)
+    assert given.pooled.weights == pytest.approx({"5": weights[0], "20": weights[1]}, rel=1e-6)
     assert given.mean == pytest.approx((1200 / 4 + 600 * 3 / 4) / 1800, abs=1e-4)
     low, high = given.intervals[POPULATION]
     assert (low + high) / 2 == pytest.approx(pooled, abs=1e-4)

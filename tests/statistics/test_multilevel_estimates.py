@@ -10,7 +10,7 @@ import pytest
 from covering.cells import law
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, CoordinateEstimate, estimate
 from hush_aggregator.estimate.bounded_mean import Group, ends
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
@@ -254,7 +254,7 @@ def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
     assert hits[1] / runs > 0.945 - slack
     assert hits[2] / runs < 0.6
     assert given.pooled is not None
-    assert given.pooled["weights"]["2"] > 0.5
+    assert given.pooled.weights["2"] > 0.5
 
 
 @pytest.mark.slow
@@ -321,10 +321,10 @@ def test_the_winsorised_mean_moves_few_honest_reports_and_stops_one_liar() -> No
     lied = estimate(number, fold(number.randomizer, bodies), NOMINAL)
     assert honest is not None
     assert lied.winsorised is not None
-    assert honest["threshold"] == pytest.approx(7.0)
-    assert honest["bias_bound"] == pytest.approx(exp(-7) / 2, rel=1e-5)
-    assert (honest["touched"], lied.winsorised["touched"]) == (1, 2)
-    assert abs((lied.mean or 0) - honest["mean"]) > 3 * abs(lied.winsorised["mean"] - honest["mean"])
+    assert honest.threshold == pytest.approx(7.0)
+    assert honest.bias_bound == pytest.approx(exp(-7) / 2, rel=1e-5)
+    assert (honest.touched, lied.winsorised.touched) == (1, 2)
+    assert abs((lied.mean or 0) - honest.mean) > 3 * abs(lied.winsorised.mean - honest.mean)
 
 
 @pytest.mark.parametrize("kind", ["bit", "number"])
@@ -347,9 +347,10 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
     given = estimate(asked, Tally(5, (2, 3, 0, 0)), NOMINAL)
     alone = bounded([Group(channel("1"), (2, 3))], Units(Fraction(0), Fraction(10)), NOMINAL)
     x, y = given.coordinates
-    assert (x["name"], x["unit"], x["n"], x["mean"]) == ("x", "m", 5, pytest.approx(alone.mean))
-    assert x["intervals"][POPULATION] == pytest.approx(alone.intervals[POPULATION], abs=1e-4)
-    assert y == {"name": "y", "n": 0}
+    assert (x.name, x.unit, x.n) == ("x", "m", 5)
+    assert x.mean == pytest.approx(alone.mean)
+    assert x.intervals[POPULATION] == pytest.approx(alone.intervals[POPULATION], abs=1e-4)
+    assert y == CoordinateEstimate(name="y")
 
 
 @pytest.mark.slow
@@ -402,7 +403,7 @@ def test_the_ends_of_epsilon_and_confidence_give_finite_bars_in_order(
     for n in (1, 2, 300):
         bodies = [perturb(asked.randomizer, index, rng, k % len(epsilons)) for k in range(n)]
         given = estimate(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)), confidence)
-        results = given.categories or given.coordinates or [{"stderr": given.stderr, "intervals": given.intervals}]
+        results = given.categories or given.coordinates or (given,)
         for fact in results:
-            assert all(np.isfinite(error) and error > 0 for error in fact["stderr"].values())
-            assert all(0 <= low <= high <= 1 for low, high in fact["intervals"].values())
+            assert all(np.isfinite(error) and error > 0 for error in fact.stderr.values())
+            assert all(0 <= low <= high <= 1 for low, high in fact.intervals.values())

@@ -77,7 +77,7 @@ def test_results_carry_it_for_the_mean_the_frequencies_and_each_coordinate() -> 
     parts = [{"name": name, "lower": 0, "upper": upper} for name, upper in (("x", 1), ("y", 10))]
     vector = make_task({"id": "v", "epsilon": "1", "domain": {"kind": "vector", "coordinates": parts}})
     found = estimate(vector, fold(vector.randomizer, np.array([[1, 0]])), 0.9)
-    assert [fact.get("replacement_bias") for fact in found.coordinates] == [None, {"1%": pytest.approx(0.05)}]
+    assert [one.replacement_bias for one in found.coordinates] == [{}, {"1%": pytest.approx(0.05)}]
     assert found.replacement_bias == {}
     huge = VectorDomain((Coordinate(-8e307, 8e307, name="x"),)).coordinates[0]
     assert replacement_bias(huge) == {"1%": pytest.approx(8e305)}

@@ -14,7 +14,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    estimate,
+)
 from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors, manski, variance_monitor, worst_case_bias
@@ -405,12 +412,12 @@ def test_joint_intervals_are_those_of_a_third_of_the_error_and_below_certainty(k
     for confidence, single in ((0.85, 0.95), (1 - 2**-53, 1 - 2**-53)):
         given, alone = estimate(asked, tally, confidence), estimate(asked, tally, single)
         assert not given.failures
-        facts = zip(given.categories or given.coordinates, alone.categories or alone.coordinates, strict=True)
-        for fact, other in facts:
-            assert "failures" not in fact
-            assert fact["joint_intervals"].keys() == fact["intervals"].keys()
-            for target, interval in fact["joint_intervals"].items():
-                assert interval == pytest.approx(other["intervals"][target], rel=1e-9)
+        for place in range(3):
+            fact, other = ((of.categories or of.coordinates)[place] for of in (given, alone))
+            assert not fact.failures
+            assert fact.joint_intervals.keys() == fact.intervals.keys()
+            for target, interval in fact.joint_intervals.items():
+                assert interval == pytest.approx(other.intervals[target], rel=1e-9)
 
 
 @pytest.mark.parametrize(("enrolled", "given"), [(None, False), (299, False), (300, True), (10_000, True)])

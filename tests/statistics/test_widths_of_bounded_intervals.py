@@ -136,9 +136,9 @@ def test_the_intervals_of_a_vector_hold_jointly_at_the_confidence_they_share() -
     given = estimate(asked, Tally(900, (200, 100, 150, 150, 50, 250)), 0.95)
     for fact in given.coordinates:
         alone = estimate(asked, Tally(900, (200, 100, 150, 150, 50, 250)), 1 - 0.05 / 3).coordinates
-        same = next(one for one in alone if one["name"] == fact["name"])
-        assert fact["joint_intervals"] == {target: pytest.approx(pair) for target, pair in same["intervals"].items()}
-        assert fact["joint_methods"] == fact["methods"]
+        same = next(one for one in alone if one.name == fact.name)
+        assert fact.joint_intervals == {target: pytest.approx(pair) for target, pair in same.intervals.items()}
+        assert fact.joint_methods == fact.methods
 
 
 # ---- honesty
@@ -194,7 +194,7 @@ def test_hostile_sizes_and_epsilons_fail_no_interval(epsilons: tuple[str, ...], 
         with guarded():
             given = estimate(task, equal_reports(task.randomizer, n), confidence)
         assert not given.failures
-        for found in (given.intervals, *(fact["joint_intervals"] for fact in given.categories)):
+        for found in (given.intervals, *(fact.joint_intervals for fact in given.categories)):
             for target, (low, high) in found.items():
                 assert low < high or (target == REPORTERS and epsilons == ("50",)), "nobody lies at epsilon 50"
 

@@ -140,8 +140,8 @@ def test_a_coordinate_is_moved_by_the_farthest_report_under_any_epsilon() -> Non
     assert isinstance(domain, VectorDomain)
     found = vectors.estimate(given, domain, 0.95)
     for fact in found.coordinates:
-        bias = {name: min(lied / fact["n"], 1.0) * reach * 10 for name, lied in (("1", 1), ("1%", 2), ("5%", 10))}
-        assert fact["worst_case_bias"] == pytest.approx(bias)
+        bias = {name: min(lied / fact.n, 1.0) * reach * 10 for name, lied in (("1", 1), ("1%", 2), ("5%", 10))}
+        assert fact.worst_case_bias == pytest.approx(bias)
 
 
 @pytest.mark.parametrize(("n", "k", "confidence"), [(100, 50, 0.05), (100, 0, 0.5), (4, 4, 0.5), (100, 50, 0.95)])

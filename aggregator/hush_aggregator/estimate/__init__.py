@@ -10,14 +10,27 @@ All arithmetic is guarded: an interval whose making overflows, or fails in anoth
 it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TypeVar
 
 from hush_aggregator.estimate import bounded_mean, categories, laplace, pooled, vectors
 from hush_aggregator.estimate.diagnostics import manski, replacement_bias
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.result import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    CategoryEstimate,
+    CoordinateEstimate,
+    Estimate,
+    Interval,
+    PooledMean,
+    WinsorisedMean,
+)
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.fold import check, split
 from hush_aggregator.tally import Tally
@@ -25,7 +38,21 @@ from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomai
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
 from hush_common.task import Task
 
-__all__ = ["ANYTIME", "ANYTIME_POPULATION", "ENROLLED", "POPULATION", "REPORTERS", "Estimate", "estimate"]
+__all__ = [
+    "ANYTIME",
+    "ANYTIME_POPULATION",
+    "ENROLLED",
+    "POPULATION",
+    "REPORTERS",
+    "CategoryEstimate",
+    "CoordinateEstimate",
+    "Estimate",
+    "PooledMean",
+    "WinsorisedMean",
+    "estimate",
+]
+
+M = TypeVar("M", bound=Single)
 
 
 def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
@@ -45,23 +72,39 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
         return Estimate(0)
     check(task.randomizer, tally)
     with guarded():
-        result = _with_replacement(_dispatch(task, tally, confidence), task.domain)
-        if task.enrolled is None:
-            return result
-        return _with_silence(result, task, task.enrolled)
+        made = _with_replacement(_dispatch(task, tally, confidence), task.domain)
+        return made if task.enrolled is None else _with_silence(made, task.domain, task.enrolled)
 
 
-def _with_replacement(result: Estimate, domain: Domain) -> Estimate:
+def _with_replacement(made: Estimate, domain: Domain) -> Estimate:
     """Add what reporters without a value may have done to the mean, the frequencies, or each coordinate."""
     if not isinstance(domain, VectorDomain):
-        return replace(result, replacement_bias=replacement_bias(domain))
-    facts = zip(result.coordinates, domain.coordinates, strict=True)
+        return replace(made, replacement_bias=replacement_bias(domain))
+    biased = [
+        replace(one, replacement_bias=replacement_bias(coordinate)) if one.n else one
+        for one, coordinate in zip(made.coordinates, domain.coordinates, strict=True)
+    ]
+    return replace(made, coordinates=tuple(biased))
+
+
+def _with_silence(made: Estimate, domain: Domain, enrolled: int) -> Estimate:
+    """Add the Manski bounds of the mean, of each frequency or of each coordinate, where the reporters have an interval.
+
+    They may all hold either bound of the domain who are silent, whichever coordinates the others drew.
+    """
+
+    def bounds(one: Estimate | CategoryEstimate | CoordinateEstimate, values: Domain) -> Interval | None:
+        interval = one.intervals.get(REPORTERS)
+        lower, upper = (values.lower, values.upper) if isinstance(values, NumberDomain) else (0.0, 1.0)
+        return None if interval is None else manski(made.n, enrolled, interval, lower, upper)
+
+    if isinstance(domain, VectorDomain):
+        pairs = zip(made.coordinates, domain.coordinates, strict=True)
+        return replace(made, coordinates=tuple(replace(one, manski=bounds(one, of)) for one, of in pairs))
     return replace(
-        result,
-        coordinates=[
-            fact | ({"replacement_bias": replacement_bias(coordinate)} if fact["n"] else {})
-            for fact, coordinate in facts
-        ],
+        made,
+        manski=bounds(made, domain),
+        categories=tuple(replace(one, manski=bounds(one, domain)) for one in made.categories),
     )
 
 
@@ -71,34 +114,20 @@ def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
     parts: list[tuple[Single, Tally]] = [(mechanism, tally)] if not isinstance(mechanism, Offers) else []
     if isinstance(mechanism, Offers):
         parts = list(zip(mechanism.parts, split(mechanism, tally), strict=True))
-    match parts[0][0], domain:
-        case _, CategoryDomain(labels=labels):
-            return categories.estimate(
-                cast("list[tuple[SubsetSelection, Tally]]", parts), labels, confidence, enrolled=enrolled
-            )
-        case _, VectorDomain():
-            return vectors.estimate(cast("list[tuple[Vector, Tally]]", parts), domain, confidence, task.enrolled)
-        case Laplace(), NumberDomain():
-            return laplace.estimate(cast("list[laplace.Part]", parts), domain, confidence, enrolled)
-        case RandomizedResponse(), _:
-            return pooled.estimate(cast("list[pooled.Part]", parts), confidence, enrolled=enrolled)
+    match domain:
+        case CategoryDomain(labels=labels):
+            return categories.estimate(_of(SubsetSelection, parts), labels, confidence, enrolled=enrolled)
+        case VectorDomain():
+            return vectors.estimate(_of(Vector, parts), domain, confidence, enrolled)
+    if isinstance(parts[0][0], Laplace) and isinstance(domain, NumberDomain):
+        return laplace.estimate(_of(Laplace, parts), domain, confidence, enrolled)
+    if isinstance(parts[0][0], RandomizedResponse):
+        return pooled.estimate(_of(RandomizedResponse, parts), confidence, enrolled=enrolled)
     units = Units.of(domain) if isinstance(domain, NumberDomain) else Units()
     groups = [bounded_mean.Group(finite(part), share.moments) for part, share in parts]
     return bounded_mean.estimate(groups, units, confidence, enrolled=enrolled)
 
 
-def _with_silence(result: Estimate, task: Task, enrolled: int) -> Estimate:
-    """Add the Manski bounds, of the mean or of each frequency, wherever the reporters have an interval."""
-    domain = task.domain
-    lower, upper = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
-    if REPORTERS in result.failures:
-        return result
-    if result.mean is not None:
-        return replace(result, manski=manski(result.n, enrolled, result.intervals[REPORTERS], lower, upper))
-    return replace(
-        result,
-        categories=[
-            fact | {"manski": manski(result.n, enrolled, fact["intervals"][REPORTERS], lower, upper)}
-            for fact in result.categories
-        ],
-    )
+def _of(kind: type[M], parts: Sequence[tuple[Single, Tally]]) -> list[tuple[M, Tally]]:
+    """The parts, all of which are of this kind: a task has one mechanism, under one epsilon or several."""
+    return [(mechanism, tally) for mechanism, tally in parts if isinstance(mechanism, kind)]

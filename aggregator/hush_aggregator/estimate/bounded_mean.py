@@ -50,7 +50,8 @@ the population. In Clopper-Pearson's case the count is again a sum of independen
 multiaffine function of stable linear factors is real-rooted (Grace, Walsh and Szegő), and the -hoeffding form holds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import sqrt
@@ -62,17 +63,32 @@ from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias
 from hush_aggregator.estimate.intervals.score import score_ends
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import attempt
-from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.result import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    Estimate,
+    Interval,
+    Intervals,
+)
 from hush_aggregator.estimate.sample import Group, Sample, is_normal
 from hush_aggregator.estimate.units import Units
 
-__all__ = ["Group", "Intervals", "around", "ends", "estimate", "intervals"]
-
-Intervals = tuple[dict[str, tuple[float, float]], dict[str, str], dict[str, str]]
-"""Intervals by target, their methods, and why others could not be made."""
+__all__ = ["Group", "IntervalSet", "around", "ends", "estimate", "intervals"]
 
 _Ends = tuple[float | Fraction, float | Fraction]
 _Made = tuple[str, Callable[[], _Ends]]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalSet:
+    """Intervals by target, their methods, and why others could not be made."""
+
+    intervals: Intervals
+    methods: Mapping[str, str]
+    failures: Mapping[str, str]
 
 
 def estimate(
@@ -97,9 +113,8 @@ def estimate(
     return around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
 
 
-def around(sample: Sample, units: Units, made: Intervals, *, sampled: bool, enrolled: int | None) -> Estimate:
+def around(sample: Sample, units: Units, made: IntervalSet, *, sampled: bool, enrolled: int | None) -> Estimate:
     """The estimate that has these intervals."""
-    found, methods, failures = made
     deviation, reach = sample.deviation(), max(channel.reach for channel, _ in sample.sizes)
     stderr = {REPORTERS: deviation if sampled else sqrt(sample.noise[1] / sample.n), POPULATION: deviation}
     plug_in = {
@@ -115,17 +130,17 @@ def around(sample: Sample, units: Units, made: Intervals, *, sampled: bool, enro
         mean=units.value(sample.center),
         stderr={target: units.length(error) for target, error in stderr.items()},
         stderr_plug_in={target: units.length(error) for target, error in plug_in.items()},
-        intervals=found,
-        methods=methods,
+        intervals=made.intervals,
+        methods=made.methods,
         worst_case_bias=worst_case_bias(sample.n, units.length(reach)),
         monitor=worst_verdict(finite_monitor(group.channel, group.counts) for group in sample.groups),
-        failures=failures,
+        failures=made.failures,
     )
 
 
 def intervals(
     sample: Sample, units: Units, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
-) -> Callable[[], Intervals]:
+) -> Callable[[], IntervalSet]:
     """What makes the intervals of `estimate`, once those of all samples that share `batches` are asked for."""
     made = _fixed(sample, confidence, batches, sampled=sampled, enrolled=enrolled)
     center = sample.center
@@ -148,15 +163,15 @@ def intervals(
     return partial(_made, made, units, center)
 
 
-def _made(made: dict[str, _Made], units: Units, center: Fraction) -> Intervals:
+def _made(made: dict[str, _Made], units: Units, center: Fraction) -> IntervalSet:
     failures: dict[str, str] = {}
-    found: dict[str, tuple[float, float]] = {}
-    shared: dict[int, tuple[float, float]] = {}  # several targets may have one interval
+    found: dict[str, Interval] = {}
+    shared: dict[int, Interval] = {}  # several targets may have one interval
     for target, (_, make) in made.items():
         ends = shared.get(id(make)) or attempt(failures, target, partial(_around, units, center, make), tuple)
         if ends is not None:
             found[target] = shared[id(make)] = ends
-    return found, {target: made[target][0] for target in found}, failures
+    return IntervalSet(found, {target: made[target][0] for target in found}, failures)
 
 
 def _around(units: Units, center: Fraction, make: Callable[[], _Ends]) -> tuple[float, float]:

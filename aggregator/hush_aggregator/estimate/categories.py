@@ -17,7 +17,6 @@ Under several epsilons: `pooled`, for all categories at once.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from hush_aggregator.estimate.diagnostics import finite_monitors, worst_case_bia
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.proportions import Coins, coins
-from hush_aggregator.estimate.result import Estimate
+from hush_aggregator.estimate.result import CategoryEstimate, Estimate
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import SubsetSelection
 
@@ -54,19 +53,25 @@ def estimate(
         methods=found.methods,
         worst_case_bias=worst_case_bias(n, max(finite(mechanism).reach for mechanism, _ in parts)),
         monitor=_monitor(parts),
-        categories=[_fact(*row) for row in zip(labels, *_columns(found), strict=True)],
+        categories=_categories(labels, found),
         consistent=simplex(found.mean),
         failures=found.failures,
     )
 
 
-def _columns(found: Coins) -> tuple[Sequence[object], ...]:
-    return found.mean, found.stderr, found.stderr_plug_in, *found.intervals
-
-
-def _fact(*row: object) -> dict[str, Any]:
-    names = ("label", "frequency", "stderr", "stderr_plug_in", "intervals", "joint_intervals")
-    return dict(zip(names, row, strict=True))
+def _categories(labels: Sequence[str], found: Coins) -> tuple[CategoryEstimate, ...]:
+    alone, joint = found.intervals
+    return tuple(
+        CategoryEstimate(
+            label=label,
+            frequency=found.mean[place],
+            stderr=found.stderr[place],
+            stderr_plug_in=found.stderr_plug_in[place],
+            intervals=alone[place],
+            joint_intervals=joint[place],
+        )
+        for place, label in enumerate(labels)
+    )
 
 
 def _monitor(parts: Sequence[_Part]) -> str | None:
@@ -77,11 +82,10 @@ def _monitor(parts: Sequence[_Part]) -> str | None:
     return worst_verdict(verdicts)
 
 
-def simplex(frequencies: Sequence[float]) -> list[float]:
+def simplex(frequencies: Sequence[float]) -> tuple[float, ...]:
     """The nearest frequencies that are not negative and sum to 1: all less one threshold, and no less than 0."""
     f = np.array(frequencies)
     descending = np.sort(f)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, len(f) + 1)
     threshold = excess[np.nonzero(descending > excess)[0][-1]]
-    projected: list[float] = np.maximum(f - threshold, 0).tolist()
-    return projected
+    return tuple(np.maximum(f - threshold, 0).tolist())

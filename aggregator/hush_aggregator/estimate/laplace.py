@@ -49,7 +49,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import exp, sinh, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,17 @@ from hush_aggregator.estimate.intervals.sampling import HOEFFDING, finite_spread
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.laplace_sums import Scales, mixed_laplace_quantile
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
-from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.result import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    Estimate,
+    Interval,
+    PooledMean,
+    WinsorisedMean,
+)
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.fold import rung, threshold
 from hush_aggregator.tally import Tally
@@ -138,7 +147,16 @@ def estimate(parts: Sequence[Part], domain: NumberDomain, confidence: float, enr
     if enrolled is not None and enrolled >= n:
         spreads[ENROLLED] = _enrolled_variance(plain, enrolled, many=many)
         makers[ENROLLED] = (plain, lambda: _enrolled(plain, enrolled, confidence, many=many))
-    result = Estimate(
+    failures: dict[str, str] = {}
+    found: dict[str, Interval] = {}
+    methods: dict[str, str] = {}
+    for target, (mean, make) in makers.items():
+        made = attempt(failures, target, make, lambda made: made[0])
+        if made is not None:
+            ends = ((mean.center - Fraction(made[0])) / steps, (mean.center + Fraction(made[0])) / steps)
+            found[target] = units.around(mean.center / steps, *ends)
+            methods[target] = made[1]
+    return Estimate(
         n=n,
         mean=units.value(plain.center / steps),
         stderr={target: units.length(Fraction(sqrt(variance)) / steps) for target, variance in spreads.items()},
@@ -146,14 +164,10 @@ def estimate(parts: Sequence[Part], domain: NumberDomain, confidence: float, enr
         monitor=_monitor(parts),
         winsorised=_winsorised(parts, units),
         pooled=_about(people, units) if several else None,
+        intervals=found,
+        methods=methods,
+        failures=failures,
     )
-    for target, (mean, make) in makers.items():
-        made = attempt(result.failures, target, make, lambda made: made[0])
-        if made is not None:
-            ends = ((mean.center - Fraction(made[0])) / steps, (mean.center + Fraction(made[0])) / steps)
-            result.intervals[target] = units.around(mean.center / steps, *ends)
-            result.methods[target] = made[1]
-    return result
 
 
 def _pooling_weights(parts: Sequence[Part]) -> list[Fraction]:
@@ -162,13 +176,13 @@ def _pooling_weights(parts: Sequence[Part]) -> list[Fraction]:
     return [weight / sum(weights) for weight in weights]  # exactly 1 in sum: else the mean is biased
 
 
-def _about(pooled: _Mean, units: Units) -> dict[str, Any]:
+def _about(pooled: _Mean, units: Units) -> PooledMean:
     named = zip(pooled.weights, pooled.parts, strict=True)
-    return {
-        "mean": units.value(pooled.center / pooled.parts[0][0].steps),
-        "weights": {decimal_text(mechanism.epsilon): float(weight) for weight, (mechanism, _) in named},
-        "assumes": "the choice of an epsilon is unrelated to the value",
-    }
+    return PooledMean(
+        mean=units.value(pooled.center / pooled.parts[0][0].steps),
+        weights={decimal_text(mechanism.epsilon): float(weight) for weight, (mechanism, _) in named},
+        assumes="the choice of an epsilon is unrelated to the value",
+    )
 
 
 def _reporters(mean: _Mean, confidence: float, *, several: bool) -> _Half:
@@ -238,7 +252,7 @@ def _monitor(parts: Sequence[Part]) -> str | None:
     )
 
 
-def _winsorised(parts: Sequence[Part], units: Units) -> dict[str, float]:
+def _winsorised(parts: Sequence[Part], units: Units) -> WinsorisedMean:
     """The mean with reports moved to at most ln n noise scales beyond the grid; how many; what honest noise loses."""
     n, steps = sum(tally.n for _, tally in parts), parts[0][0].steps
     step = rung(n)
@@ -249,9 +263,9 @@ def _winsorised(parts: Sequence[Part], units: Units) -> dict[str, float]:
         touched += tally.moments[2 * step + 1]
         loss += tally.n / n * exp(-beyond * h) / (2 * sinh(h))
         reach = max(reach, beyond)
-    return {
-        "mean": units.value(Fraction(total, n * steps)),
-        "touched": touched,
-        "threshold": units.length(Fraction(reach, steps)),
-        "bias_bound": units.length(Fraction(loss) / steps),
-    }
+    return WinsorisedMean(
+        mean=units.value(Fraction(total, n * steps)),
+        touched=touched,
+        threshold=units.length(Fraction(reach, steps)),
+        bias_bound=units.length(Fraction(loss) / steps),
+    )

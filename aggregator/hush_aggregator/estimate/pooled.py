@@ -28,7 +28,7 @@ from hush_aggregator.estimate.intervals.chernoff import Sizes, bands
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
-from hush_aggregator.estimate.proportions import Coins, each, sampling_variance
+from hush_aggregator.estimate.proportions import Coins, each, each_interval, sampling_variance
 from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.sample import is_normal
 from hush_aggregator.estimate.units import around
@@ -105,10 +105,7 @@ def pooled_coins(parts: _Parts, confidences: Sequence[float], *, enrolled: int |
         mean=means.tolist(),
         stderr=each(_errors(parts, n, len(means), enrolled), every),
         stderr_plug_in=each(_plug_in(sizes, means, n, enrolled), every),
-        intervals=[
-            each({target: np.stack((low[at], high[at]), axis=1) for target, (low, high) in kept.items()}, every)
-            for at in range(len(confidences))
-        ],
+        intervals=[each_interval(kept, at, every) for at in range(len(confidences))],
         methods={target: makers[target][0] for target in kept},
         failures=failures,
     )

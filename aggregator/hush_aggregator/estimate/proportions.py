@@ -38,12 +38,12 @@ Both targets lie in [0, 1], and to that the intervals are clipped: no coverage i
 [0, 1] an interval is joined with itself, moved to the nearest bound: none collapses (`units.around`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from math import lcm, sqrt
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,12 +55,12 @@ from hush_aggregator.estimate.intervals.score import enough
 from hush_aggregator.estimate.numerics.binomial import beta_band, clopper_pearson
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
-from hush_aggregator.estimate.result import ANYTIME, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.result import ANYTIME, ENROLLED, POPULATION, REPORTERS, Estimate, Interval
 from hush_aggregator.estimate.units import around
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse
 
-__all__ = ["MOST_INVERTED", "Coins", "coins", "each", "estimate", "sampling_variance"]
+__all__ = ["MOST_INVERTED", "Coins", "coins", "each", "each_interval", "estimate", "sampling_variance"]
 
 MOST_INVERTED = 128
 """Most questions for each of which a sum of two binomials is inverted."""
@@ -72,7 +72,7 @@ _Pair: TypeAlias = tuple[Fraction, Fraction]
 _Array: TypeAlias = NDArray[np.float64]
 _Counts: TypeAlias = NDArray[np.int64]
 _Ends: TypeAlias = tuple[_Array, _Array]
-_Intervals: TypeAlias = dict[str, tuple[float, float]]
+_Intervals: TypeAlias = dict[str, Interval]
 
 
 def estimate(
@@ -146,10 +146,7 @@ def coins(
         mean=means[which].tolist(),
         stderr=each(spread, which),
         stderr_plug_in=each(plug_in, which),
-        intervals=[
-            each({target: np.stack((low[at], high[at]), axis=1) for target, (low, high) in kept.items()}, which)
-            for at in range(len(confidences))
-        ],
+        intervals=[each_interval(kept, at, which) for at in range(len(confidences))],
         methods={target: method for target, (method, _) in makers.items() if target in kept},
         failures=failures,
     )
@@ -181,14 +178,18 @@ def _makers(
     return made
 
 
-def each(found: dict[str, _Array], which: NDArray[np.intp]) -> list[dict[str, Any]]:
-    """For each question what was found of it; intervals as pairs."""
-    if not found:
-        return [{} for _ in which]
+def each(found: Mapping[str, _Array], which: NDArray[np.intp]) -> list[dict[str, float]]:
+    """For each question what was found of it."""
     columns = [values[which].tolist() for values in found.values()]
-    if isinstance(columns[0][0], list):
-        columns = [[tuple(pair) for pair in column] for column in columns]
     return [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def each_interval(kept: Mapping[str, _Ends], at: int, which: NDArray[np.intp]) -> list[dict[str, Interval]]:
+    """For each question its intervals at the confidence number `at`."""
+    if not kept:
+        return [{} for _ in which]
+    columns = [zip(low[at, which].tolist(), high[at, which].tolist(), strict=True) for low, high in kept.values()]
+    return [dict(zip(kept, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _means(p: _Pair, n: int, counts: Sequence[int]) -> Iterator[float]:

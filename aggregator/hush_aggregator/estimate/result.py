@@ -1,9 +1,32 @@
 """What estimating gives."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
-__all__ = ["ANYTIME", "ANYTIME_POPULATION", "ENROLLED", "POPULATION", "REPORTERS", "Estimate"]
+__all__ = [
+    "ANYTIME",
+    "ANYTIME_POPULATION",
+    "ENROLLED",
+    "POPULATION",
+    "REPORTERS",
+    "ByTarget",
+    "CategoryEstimate",
+    "CoordinateEstimate",
+    "Estimate",
+    "Interval",
+    "Intervals",
+    "PooledMean",
+    "WinsorisedMean",
+]
+
+Interval: TypeAlias = tuple[float, float]
+"""Lower and upper end."""
+
+Intervals: TypeAlias = Mapping[str, Interval]
+"""By target, and the bands that may be watched by `ANYTIME` and `ANYTIME_POPULATION`."""
+
+ByTarget: TypeAlias = Mapping[str, float]
 
 REPORTERS = "reporters"
 """Target: the mean of the values of the devices that reported. Only their noise is uncertain."""
@@ -20,6 +43,100 @@ ANYTIME = "anytime"
 
 ANYTIME_POPULATION = "anytime_population"
 """Such an interval for the population, where `ANYTIME` is about the reporters."""
+
+
+@dataclass(frozen=True, slots=True)
+class WinsorisedMean:
+    """A mean that single Laplace reports cannot dominate.
+
+    Args:
+        mean: with reports moved to at most `threshold` beyond the bounds.
+        touched: reports moved there.
+        threshold: how far beyond the bounds a report counts, in the unit of the domain.
+        bias_bound: what honest noise loses at most.
+    """
+
+    mean: float
+    touched: int
+    threshold: float
+    bias_bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class PooledMean:
+    """The mean of least variance of reports under several epsilons.
+
+    Args:
+        mean: in the unit of the domain.
+        weights: of each epsilon in it, by its decimal text; they sum to 1.
+        assumes: what has to hold for it to be unbiased, in words.
+    """
+
+    mean: float
+    weights: Mapping[str, float]
+    assumes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryEstimate:
+    """The frequency of one category; the fields are those of `Estimate`.
+
+    Args:
+        label: its name.
+        frequency: unbiased, and so perhaps negative.
+        stderr: by target.
+        stderr_plug_in: by target.
+        intervals: for this category looked at alone.
+        joint_intervals: for all categories at once.
+        manski: bounds among all enrolled devices.
+        failures: by target.
+    """
+
+    label: str
+    frequency: float
+    stderr: ByTarget = field(default_factory=dict)
+    stderr_plug_in: ByTarget = field(default_factory=dict)
+    intervals: Intervals = field(default_factory=dict)
+    joint_intervals: Intervals = field(default_factory=dict)
+    manski: Interval | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinateEstimate:
+    """The mean of one coordinate of a vector; the fields are those of `Estimate`.
+
+    Args:
+        name: of the coordinate.
+        unit: of the coordinate; may be empty.
+        n: reports that drew it; without any there is nothing else.
+        mean: in its unit.
+        stderr: by target.
+        stderr_plug_in: by target.
+        intervals: for this coordinate looked at alone.
+        methods: how each of them was made.
+        joint_intervals: for all coordinates at once.
+        joint_methods: how each of those was made.
+        worst_case_bias: by liars among the reporters.
+        replacement_bias: by reporters without a value.
+        manski: bounds of the mean of all enrolled devices.
+        failures: by target; those of joint intervals have `joint_` before it.
+    """
+
+    name: str
+    unit: str = ""
+    n: int = 0
+    mean: float | None = None
+    stderr: ByTarget = field(default_factory=dict)
+    stderr_plug_in: ByTarget = field(default_factory=dict)
+    intervals: Intervals = field(default_factory=dict)
+    methods: Mapping[str, str] = field(default_factory=dict)
+    joint_intervals: Intervals = field(default_factory=dict)
+    joint_methods: Mapping[str, str] = field(default_factory=dict)
+    worst_case_bias: Mapping[str, float] = field(default_factory=dict)
+    replacement_bias: Mapping[str, float] = field(default_factory=dict)
+    manski: Interval | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +157,28 @@ class Estimate:
         worst_case_bias: by how much 1 liar, or liars who are 1 % or 5 % of the reports, can move the mean at most.
         replacement_bias: by how much the mean, or any frequency, moves at most if 1 % of the reporters had no value.
         monitor: `"ok"`, `"too_little_noise"` or `"outliers"`; None below 100 reports, which say nothing.
-        winsorised: for Laplace reports a mean that single reports cannot dominate: `"mean"`, `"threshold"` (how far
-            beyond the bounds a report counts), `"touched"` (reports moved there) and `"bias_bound"` (what honest
-            noise loses).
-        pooled: with several epsilons, the mean of least variance, which `intervals["population"]` is about.
-        categories: label, frequency, stderr, stderr_plug_in, intervals, joint_intervals of each category.
+        winsorised: for Laplace reports a second view of the mean.
+        pooled: with several epsilons, the mean that `intervals["population"]` is about.
+        categories: of a categorical question, in the order of its labels.
         consistent: the frequencies projected on the simplex: a second view, biased near 0, without error bars.
-        coordinates: name, estimate and joint_intervals of each number of a vector.
+        coordinates: of a vector, in its order.
         manski: bounds of the mean of all enrolled devices, whatever the silent ones would have said.
         failures: intervals that could not be made, by target, with the reason (`guard`); they are absent.
     """
 
     n: int
     mean: float | None = None
-    stderr: dict[str, float] = field(default_factory=dict)
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    methods: dict[str, str] = field(default_factory=dict)
-    worst_case_bias: dict[str, float] = field(default_factory=dict)
-    replacement_bias: dict[str, float] = field(default_factory=dict)
+    stderr: ByTarget = field(default_factory=dict)
+    intervals: Intervals = field(default_factory=dict)
+    methods: Mapping[str, str] = field(default_factory=dict)
+    worst_case_bias: Mapping[str, float] = field(default_factory=dict)
+    replacement_bias: Mapping[str, float] = field(default_factory=dict)
     monitor: str | None = None
-    winsorised: dict[str, float] | None = None
-    pooled: dict[str, Any] | None = None
-    categories: list[dict[str, Any]] = field(default_factory=list)
-    consistent: list[float] = field(default_factory=list)
-    coordinates: list[dict[str, Any]] = field(default_factory=list)
-    manski: tuple[float, float] | None = None
-    failures: dict[str, str] = field(default_factory=dict)
-    stderr_plug_in: dict[str, float] = field(default_factory=dict)
+    winsorised: WinsorisedMean | None = None
+    pooled: PooledMean | None = None
+    categories: tuple[CategoryEstimate, ...] = ()
+    consistent: tuple[float, ...] = ()
+    coordinates: tuple[CoordinateEstimate, ...] = ()
+    manski: Interval | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+    stderr_plug_in: ByTarget = field(default_factory=dict)

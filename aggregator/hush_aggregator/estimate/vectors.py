@@ -10,17 +10,17 @@ holds every coordinate, the reporters have their own.) n_j = 0 gives no mean.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from hush_aggregator.estimate.batches import Batches
-from hush_aggregator.estimate.bounded_mean import around, intervals
-from hush_aggregator.estimate.diagnostics import manski, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.bounded_mean import IntervalSet, around, intervals
+from hush_aggregator.estimate.diagnostics import worst_case_bias, worst_verdict
 from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.result import REPORTERS, Estimate
+from hush_aggregator.estimate.result import CoordinateEstimate, Estimate
 from hush_aggregator.estimate.sample import Group, Sample
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
-from hush_common.domain import VectorDomain
+from hush_common.domain import Coordinate, VectorDomain
 from hush_common.mechanisms import Vector
 
 __all__ = ["estimate"]
@@ -35,45 +35,44 @@ def estimate(
     joint = min(1 - (1 - confidence) / len(domain.coordinates), 1 - 2**-53)  # the largest float below 1
     joint = max(joint, confidence)  # rounding makes 0 of a tiny one
     sampled = parts[0][0].sampled < parts[0][0].coordinates
-    asked = enrolled if enrolled is not None and n <= enrolled else None
     reach = max(finite(mechanism.part).reach for mechanism, _ in parts)
     batches, pending = Batches(), []
     for place, coordinate in enumerate(domain.coordinates):
         groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
         sample, units = Sample(tuple(group for group in groups if group.n)), Units.of(coordinate)
         made = [
-            intervals(sample, units, one, batches, sampled=sampled, enrolled=asked)
+            intervals(sample, units, one, batches, sampled=sampled, enrolled=enrolled)
             for one in (confidence, joint)
             if sample.groups
         ]
         pending.append((coordinate, sample, units, made))
-    facts: list[dict[str, Any]] = []
-    monitors: list[str | None] = []
+    found, monitors = [], []
     for coordinate, sample, units, made in pending:
-        fact: dict[str, Any] = {"name": coordinate.name} | ({"unit": coordinate.unit} if coordinate.unit else {})
-        facts.append(fact | {"n": sample.n})
         if not made:
+            found.append(CoordinateEstimate(name=coordinate.name, unit=coordinate.unit))
             continue
         alone, jointly = (make() for make in made)
-        one = around(sample, units, alone, sampled=sampled, enrolled=asked)
-        failures = one.failures | {f"joint_{name}": why for name, why in jointly[2].items()}
-        facts[-1] |= _figures(one) | {"joint_intervals": jointly[0], "joint_methods": jointly[1]}
-        facts[-1] |= {"failures": failures} if failures else {}
-        facts[-1]["worst_case_bias"] = worst_case_bias(sample.n, units.length(reach), of=n)
+        one = around(sample, units, alone, sampled=sampled, enrolled=enrolled)
+        bias = worst_case_bias(sample.n, units.length(reach), of=n)
+        found.append(replace(_coordinate(coordinate, one, jointly), worst_case_bias=bias))
         monitors.append(one.monitor)
-        if enrolled is not None and REPORTERS in one.intervals:
-            facts[-1]["manski"] = manski(n, enrolled, one.intervals[REPORTERS], coordinate.lower, coordinate.upper)
-    return Estimate(n=n, coordinates=facts, monitor=worst_verdict(monitors))
+    return Estimate(n=n, coordinates=tuple(found), monitor=worst_verdict(monitors))
 
 
-def _figures(one: Estimate) -> dict[str, Any]:
-    return {
-        "mean": one.mean,
-        "stderr": one.stderr,
-        "stderr_plug_in": one.stderr_plug_in,
-        "intervals": one.intervals,
-        "methods": one.methods,
-    }
+def _coordinate(coordinate: Coordinate, one: Estimate, jointly: IntervalSet) -> CoordinateEstimate:
+    return CoordinateEstimate(
+        name=coordinate.name,
+        unit=coordinate.unit,
+        n=one.n,
+        mean=one.mean,
+        stderr=one.stderr,
+        stderr_plug_in=one.stderr_plug_in,
+        intervals=one.intervals,
+        methods=one.methods,
+        joint_intervals=jointly.intervals,
+        joint_methods=jointly.methods,
+        failures={**one.failures, **{f"joint_{name}": why for name, why in jointly.failures.items()}},
+    )
 
 
 def _group(mechanism: Vector, tally: Tally, place: int) -> Group:

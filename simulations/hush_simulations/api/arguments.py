@@ -47,8 +47,8 @@ def experiment_of(
     broker: str,
     seed: int | None,
     confidence: float,
-) -> tuple[Experiment, int | None]:
-    """The experiment, and the seed of its population (None if nothing depends on one).
+) -> Experiment:
+    """The experiment that the arguments describe.
 
     Raises:
         OptionError: an argument that is missing, superfluous or illegal.
@@ -64,15 +64,15 @@ def experiment_of(
         found = _of_size(found, _whole("clients", clients, CLIENTS))
     task = found.task()
     people = draw_people(found, len(task.offers), None if seed is None else _whole("seed", seed, SEED))
-    experiment = Experiment(
+    return Experiment(
         scenario=found,
         values=people.values,
         choices=people.choices,
         engine=chosen,
         broker=address,
         confidence=_confidence(confidence),
+        seed=people.seed,
     )
-    return experiment, people.seed
 
 
 def _scenario(

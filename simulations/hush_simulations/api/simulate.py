@@ -11,7 +11,6 @@ from hush_simulations.api.arguments import Epsilon, experiment_of
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.api.run import Run
 from hush_simulations.engines import live
-from hush_simulations.results.result import lost
 from hush_simulations.scenarios.scenario import Scenario
 
 __all__ = ["Progress", "simulate", "simulate_async"]
@@ -98,7 +97,7 @@ async def simulate_async(
     progress: Progress | None = None,
 ) -> Run:
     """As `simulate`, in the event loop of the caller."""
-    experiment, known_seed = experiment_of(
+    experiment = experiment_of(
         scenario,
         data=data,
         column=column,
@@ -130,17 +129,16 @@ async def simulate_async(
         outcome = await live.simulate(experiment, told)
     except ExceptionGroup as errors:
         raise (raised or [errors])[0] from None
-    run = Run(experiment, outcome, known_seed)
+    run = Run.of(experiment, outcome)
     _warn(run)
     return run
 
 
 def _warn(run: Run) -> None:
-    task = run.outcome.task
-    if task.epsilon > WEAK_ABOVE:
-        shown = decimal_text(task.epsilon)
+    if run.task.epsilon > WEAK_ABOVE:
+        shown = decimal_text(run.task.epsilon)
         text = f"epsilon {shown} protects little; a real device refuses it unless its owner agrees"
         warnings.warn(text, UserWarning, stacklevel=2)
-    if count := lost(run.outcome):
-        text = f"the broker acknowledged {count} reports that never reached the aggregator; try broker='mosquitto'"
+    if run.lost:
+        text = f"the broker acknowledged {run.lost} reports that never reached the aggregator; try broker='mosquitto'"
         warnings.warn(text, RuntimeWarning, stacklevel=2)

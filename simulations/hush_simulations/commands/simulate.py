@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from hush_common.broker_url import BrokerUrl
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_common.errors import BrokerError
 from hush_simulations.brokers.choice import is_external, parse_broker
@@ -24,10 +23,10 @@ from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
 from hush_simulations.display.table import print_table
-from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.limits import check_engine
 from hush_simulations.engines.live import simulate
-from hush_simulations.results.result import document, lost
+from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
 
 __all__ = ["app"]
@@ -94,25 +93,24 @@ def run(
         deterministic_noise=deterministic_noise,
     )
     directory = None if out is None else prepare(out)
-    experiment, known_seed = experiment_of(request)
+    experiment = experiment_of(request)
     _warn(experiment)
-    outcome = _simulate(experiment)
-    found = document(experiment, outcome, known_seed)
+    done = _simulate(experiment)
     if as_json:
-        print(to_json(found))
+        print(to_json(done))
     else:
-        print_table(found, outcome)
+        print_table(done)
     if directory is not None:
-        _say("kept " + ", ".join(map(str, write_files(directory, found, experiment, outcome))))
-    _complain_of_losses(experiment, outcome)
+        _say("kept " + ", ".join(map(str, write_files(directory, done))))
+    _complain_of_losses(done)
 
 
-def _simulate(experiment: Experiment) -> Outcome:
+def _simulate(experiment: Experiment) -> Run:
     for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
         logging.getLogger(name).addHandler(logging.NullHandler())
     total = len(experiment.values) * experiment.scenario.task().rounds
     with following(total) as (progress, look):
-        return run_to_end(simulate(experiment, progress, look))
+        return Run.of(experiment, run_to_end(simulate(experiment, progress, look)))
 
 
 def _warn(experiment: Experiment) -> None:
@@ -124,11 +122,11 @@ def _warn(experiment: Experiment) -> None:
         _say(f"WARNING: epsilon {shown} protects little; a real device refuses it unless its owner agrees")
 
 
-def _complain_of_losses(experiment: Experiment, outcome: Outcome) -> None:
-    if count := lost(outcome):
-        remedy = "see its access rules and queue limits" if is_external(experiment.broker) else "try --broker mosquitto"
-        name = str(BrokerUrl.parse(experiment.broker)) if is_external(experiment.broker) else experiment.broker
-        raise BrokerError(name, f"acknowledged {count} reports that never reached the aggregator; {remedy}")
+def _complain_of_losses(done: Run) -> None:
+    if done.lost:
+        external = is_external(done.experiment.broker)
+        remedy = "see its access rules and queue limits" if external else "try --broker mosquitto"
+        raise BrokerError(done.broker, f"acknowledged {done.lost} reports that never reached the aggregator; {remedy}")
 
 
 def _say(text: str) -> None:

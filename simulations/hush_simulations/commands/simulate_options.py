@@ -42,8 +42,8 @@ class Request:
     deterministic_noise: bool
 
 
-def experiment_of(request: Request) -> tuple[Experiment, int | None]:
-    """The experiment, and the seed of its population (None if nothing depends on one).
+def experiment_of(request: Request) -> Experiment:
+    """The experiment that the options describe.
 
     Raises:
         OptionError: an option that is missing, superfluous or illegal.
@@ -57,7 +57,7 @@ def experiment_of(request: Request) -> tuple[Experiment, int | None]:
     if isinstance(scenario.population, Observed) and request.clients is not None:
         raise OptionError("--clients", f"{request.clients} cannot be chosen: every row of the file is one client")
     people = draw_people(scenario, len(task.offers), request.seed, shares, seeded=request.deterministic_noise)
-    experiment = Experiment(
+    return Experiment(
         scenario=scenario,
         values=people.values,
         choices=people.choices,
@@ -66,8 +66,8 @@ def experiment_of(request: Request) -> tuple[Experiment, int | None]:
         connections=request.connections,
         confidence=request.confidence,
         noise_seed=people.seed if request.deterministic_noise else None,
+        seed=people.seed,
     )
-    return experiment, people.seed
 
 
 def _changed(scenario: Scenario, request: Request) -> Scenario:

@@ -3,25 +3,26 @@
 matplotlib without pyplot: figures are objects, drawn by Agg, so that no display and no global state is involved.
 """
 
-from collections.abc import Mapping
 from math import isqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.figures import exact, whole
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts_figure import FAINT, INK, NOISY, TRUE, draw_parts
-from hush_simulations.display.parts_table import kind_of
-from hush_simulations.engines.experiment import Experiment, Outcome
 from hush_simulations.engines.reports import decoded, offers_of
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
+from hush_simulations.results.run import Run
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -29,110 +30,110 @@ __all__ = ["draw", "figure_of"]
 
 _DPI = 160
 _BARS = {
-    "reporters": "of the reporters",
-    "population": "of the population",
-    "anytime": "watched live",
-    "anytime_population": "watched, population",
-    "enrolled": "of all enrolled",
+    REPORTERS: "of the reporters",
+    POPULATION: "of the population",
+    ANYTIME: "watched live",
+    ANYTIME_POPULATION: "watched, population",
+    ENROLLED: "of all enrolled",
 }
 _TAIL = 0.5  # per cent of the reports on each side that may lie outside the picture of the reports
-_BAR: dict[str, Any] = {"alpha": 0.85, "edgecolor": "white", "linewidth": 0.6}
-_STYLE: dict[Any, Any] = {
-    "font.size": 11.5,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 12,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlepad": 8,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
 
 
-def draw(path: Path, found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> None:
-    """Write the picture as PNG; the arguments are those of `figure_of`."""
-    figure_of(found, experiment, outcome).savefig(path)
+def draw(path: Path, run: Run) -> None:
+    """Write the picture of a run as PNG."""
+    figure_of(run).savefig(path)
 
 
-def figure_of(found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> "Figure":
-    """The picture.
+def figure_of(run: Run) -> "Figure":
+    """The picture of a run.
 
-    Args:
-        found: the object of `hush_simulations.results.result`.
-        experiment: what was run; its true values are drawn as a histogram, or as one bar for yes and one for no.
-        outcome: what came of it; of several rounds the reports of the last are drawn.
+    The true values are drawn as a histogram, or as one bar for yes and one for no; of several rounds the last is drawn.
     """
-    from matplotlib import rc_context  # noqa: PLC0415 - matplotlib takes a second to import
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - matplotlib takes a second to import
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
-    with rc_context(_STYLE):
+    with _style():
         layout = ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1)
         figure = Figure(figsize=(9, 8), dpi=_DPI, layout=layout)
         FigureCanvasAgg(figure)
-        _compose(figure, found, experiment, outcome)
+        _compose(figure, run)
         figure.draw_without_rendering()  # ticks take their style when they are first drawn
     return figure
 
 
-def _compose(figure: "Figure", found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> None:
-    wording = NumberFormat.of(found["result"])
-    figure.text(0.025, 0.975, _finding(found, wording), va="top", fontsize=14.5, fontweight="bold")
-    figure.text(0.025, 0.935, _subtitle(found, outcome), va="top", color=FAINT)
-    domain = outcome.task.domain
+def _style() -> "AbstractContextManager[None]":
+    from matplotlib import rc_context  # noqa: PLC0415
+
+    return rc_context(
+        {
+            "font.size": 11.5,
+            "text.color": INK,
+            "axes.labelcolor": INK,
+            "axes.edgecolor": FAINT,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": 12,
+            "axes.titlelocation": "left",
+            "axes.titleweight": "bold",
+            "axes.titlepad": 8,
+            "xtick.color": INK,
+            "ytick.color": INK,
+        }
+    )
+
+
+def _compose(figure: "Figure", run: Run) -> None:
+    wording = NumberFormat.of(run.result)
+    figure.text(0.025, 0.975, _finding(run, wording), va="top", fontsize=14.5, fontweight="bold")
+    figure.text(0.025, 0.935, _subtitle(run), va="top", color=FAINT)
+    domain = run.task.domain
     if isinstance(domain, CategoryDomain | VectorDomain):
-        draw_parts(figure, found, experiment, outcome, domain)
+        draw_parts(figure, run, domain)
         return
     top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 2))
     top.set_title("What the devices keep to themselves")
     middle.set_title("What the aggregator receives")
-    done = outcome.rounds[-1]
-    values = np.array([experiment.values[device] for device in done.reporters], dtype=np.float64)
+    done = run.last
+    values = np.array([run.experiment.values[device] for device in done.reporters], dtype=np.float64)
     if isinstance(domain, NumberDomain):
-        _values(top, values, domain, found, wording)
-        _reports(middle, decoded(outcome.task, done.received.bodies), domain, wording)
+        _values(top, values, domain, run, wording)
+        _reports(middle, decoded(run.task, done.received.bodies), domain, wording)
     else:
         _answers(top, values, TRUE, wording)
-        _answers(middle, offers_of(outcome.task, done.received.bodies)[2][:, 0].astype(np.float64), NOISY, wording)
-    if "rounds" in found:
-        _estimate_of_rounds(bottom, found, wording)
+        _answers(middle, offers_of(run.task, done.received.bodies)[2][:, 0].astype(np.float64), NOISY, wording)
+    if len(run.rounds) > 1:
+        _estimate_of_rounds(bottom, run, wording)
     else:
-        _estimate(bottom, found, wording)
+        _estimate(bottom, run, wording)
         bottom.set_xlim(top.get_xlim())
 
 
-def _finding(found: Mapping[str, Any], wording: NumberFormat) -> str:
-    result, truths = found["result"], found["truth"]
-    kind = kind_of(found)
-    if result["n"] == 0 or (kind is None and "reporters" not in truths):
+def _finding(run: Run, wording: NumberFormat) -> str:
+    result, truths, parts = run.result, run.truth, run.score.parts
+    if result.n == 0 or (not parts and REPORTERS not in truths):
         return "No report was counted"
-    reports = "One noisy report" if result["n"] == 1 else f"{whole(result['n'])} noisy reports"
-    if kind is not None:
-        judged = [fact.get("intervals", {}) for fact in found["covered"][kind]]
-        singles = [single["reporters"] for single in judged if "reporters" in single]
+    reports = "One noisy report" if result.n == 1 else f"{whole(result.n)} noisy reports"
+    if parts:
+        singles = [part.covered[REPORTERS] for part in parts.values() if REPORTERS in part.covered]
         return f"{reports}: {sum(singles)} of {len(singles)} error bars cover the truth"
-    if "mean" not in result:
+    if result.mean is None:
         return f"{reports}, of which no estimate could be made"
-    off = wording.distance(result["mean"], truths["reporters"])
-    if "reporters" not in found["covered"]:
+    off = wording.distance(result.mean, truths[REPORTERS])
+    if REPORTERS not in run.covered:
         return f"{reports}: {off} off, without an error bar"
-    verdict = "covers" if found["covered"].get("reporters") else "misses"
+    verdict = "covers" if run.covered[REPORTERS] else "misses"
     return f"{reports}: {off} off, the error bar {verdict} the truth"
 
 
-def _subtitle(found: Mapping[str, Any], outcome: Outcome) -> str:
-    result, task = found["result"], outcome.task
-    mechanism = str(result["mechanism"]).replace("_", " ")
-    *others, last = [decimal_text(epsilon) for epsilon in task.offers] or [result["epsilon"]]
+def _subtitle(run: Run) -> str:
+    task = run.task
+    mechanism = task.mechanism.replace("_", " ")
+    *others, last = [decimal_text(epsilon) for epsilon in task.offers or (task.epsilon,)]
     epsilon = f"{', '.join(others)} or {last}" if others else last
     text = f"{task.title or task.id}   ({mechanism}, epsilon {epsilon}"
-    text += f" over {len(outcome.rounds)} rounds, the last one shown)" if len(outcome.rounds) > 1 else ")"
-    return text + (f"   noise {NOT_PRIVATE}" if found["noise"] == NOT_PRIVATE else "")
+    text += f" over {len(run.rounds)} rounds, the last one shown)" if len(run.rounds) > 1 else ")"
+    return text + (f"   noise {NOT_PRIVATE}" if run.noise == NOT_PRIVATE else "")
 
 
 def _histogram(axes: "Axes", data: NDArray[np.float64], colour: str, domain: NumberDomain) -> None:
@@ -143,7 +144,7 @@ def _histogram(axes: "Axes", data: NDArray[np.float64], colour: str, domain: Num
     if low == high:  # one bar that can be seen
         margin = (domain.upper - domain.lower) / 100
         low, high, bins = low - margin, high + margin, 1
-    axes.hist(data, bins=bins, range=(low, high), color=colour, **_BAR)
+    axes.hist(data, bins=bins, range=(low, high), color=colour, alpha=0.85, edgecolor="white", linewidth=0.6)
     axes.locator_params(axis="y", integer=True)
 
 
@@ -162,18 +163,16 @@ def _legend(axes: "Axes", columns: int = 1) -> None:
     )
 
 
-def _values(
-    axes: "Axes", values: NDArray[np.float64], domain: NumberDomain, found: Mapping[str, Any], wording: NumberFormat
-) -> None:
+def _values(axes: "Axes", values: NDArray[np.float64], domain: NumberDomain, run: Run, wording: NumberFormat) -> None:
     """The true values, on an axis that holds the error bars as well."""
     _histogram(axes, values, TRUE, domain)
     axes.set_ylabel("devices")
-    ends = [*axes.get_xlim(), found["result"].get("mean", axes.get_xlim()[0])]
-    ends += [end for interval in found["result"].get("intervals", {}).values() for end in interval]
+    ends = [*axes.get_xlim(), axes.get_xlim()[0] if run.result.mean is None else run.result.mean]
+    ends += [end for interval in run.result.intervals.values() for end in interval]
     margin = 0.02 * (max(ends) - min(ends))
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
-    if "reporters" in found["truth"]:
-        mean = found["truth"]["reporters"]
+    if REPORTERS in run.truth:
+        mean = run.truth[REPORTERS]
         axes.axvline(mean, color=INK, lw=1.2, ls=(0, (4, 3)), label=f"their mean, {wording.value(mean)}")
         _legend(axes)
 
@@ -201,48 +200,48 @@ def _answers(axes: "Axes", ones: NDArray[np.float64], colour: str, wording: Numb
     axes.set_xticks(range(0, 101, 20))
 
 
-def _estimate(axes: "Axes", found: Mapping[str, Any], wording: NumberFormat) -> None:
+def _estimate(axes: "Axes", run: Run, wording: NumberFormat) -> None:
     """One error bar for each target, with the truth beside the estimate."""
-    result, factor = found["result"], wording.factor
-    targets = list(reversed(result.get("intervals", {})))
+    result, factor = run.result, wording.factor
+    targets = list(result.intervals)[::-1]
     for row, target in enumerate(targets):
-        low, high = (factor * end for end in result["intervals"][target])
+        low, high = (factor * end for end in result.intervals[target])
         axes.plot((low, high), (row, row), "|-", color=INK, lw=2.2, ms=13, mew=2.2)
-        mean = result["pooled"]["mean"] if target == "population" and "pooled" in result else result["mean"]
-        axes.plot(factor * mean, row, "o", color=NOISY, ms=10, mec=INK, label="estimate")
-        if target in found["truth"]:
-            axes.plot(factor * found["truth"][target], row, "D", color=TRUE, ms=8, mec="white", label="truth")
+        pooled = result.estimate.pooled if target == POPULATION else None
+        mean = result.mean if pooled is None else pooled.mean
+        if mean is not None:
+            axes.plot(factor * mean, row, "o", color=NOISY, ms=10, mec=INK, label="estimate")
+        if target in run.truth:
+            axes.plot(factor * run.truth[target], row, "D", color=TRUE, ms=8, mec="white", label="truth")
     axes.set_yticks(range(len(targets)), [_BARS.get(name, name) for name in targets])
     axes.set_ylim(-0.6, max(len(targets), 1) - 0.4)
     axes.set_xlabel(f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)")
     if targets:
-        _title_and_legend(axes, found, wording)
+        _title_and_legend(axes, run, wording)
 
 
-def _estimate_of_rounds(axes: "Axes", found: Mapping[str, Any], wording: NumberFormat) -> None:
+def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat) -> None:
     """One error bar for each round, about the devices that reported in it."""
-    for done in found["rounds"]:
-        result, number = done["result"], done["result"]["round"]
-        if "mean" not in result:
+    for done in run.rounds:
+        result, number = done.result, done.result.round
+        if result.mean is None:
             continue
-        ends = [wording.factor * end for end in result.get("intervals", {}).get("reporters", ())]
+        ends = [wording.factor * end for end in result.intervals.get(REPORTERS, ())]
         axes.plot([number] * len(ends), ends, "_-", color=INK, lw=1.8, ms=9, mew=2)
-        axes.plot(number, wording.factor * result["mean"], "o", color=NOISY, ms=7, mec=INK, label="estimate")
-        axes.plot(
-            number, wording.factor * done["truth"]["reporters"], "D", color=TRUE, ms=6, mec="white", label="truth"
-        )
+        axes.plot(number, wording.factor * result.mean, "o", color=NOISY, ms=7, mec=INK, label="estimate")
+        true = wording.factor * done.score.truth[REPORTERS]
+        axes.plot(number, true, "D", color=TRUE, ms=6, mec="white", label="truth")
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("round")
     axes.set_ylabel(wording.unit)
-    if "mean" in found["result"]:
-        _title_and_legend(axes, found, wording)
+    _title_and_legend(axes, run, wording)
 
 
-def _title_and_legend(axes: "Axes", found: Mapping[str, Any], wording: NumberFormat) -> None:
-    result = found["result"]
-    axes.set_title(
-        f"What follows: {wording.value(result['mean'])}, with {exact(result['confidence'], scale=100)} % error bars"
-    )
+def _title_and_legend(axes: "Axes", run: Run, wording: NumberFormat) -> None:
+    if run.result.mean is None:
+        return
+    confidence = f"{exact(run.result.confidence, scale=100)} %"
+    axes.set_title(f"What follows: {wording.value(run.result.mean)}, with {confidence} error bars")
     _legend(axes, columns=2)
 
 

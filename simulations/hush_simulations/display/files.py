@@ -9,15 +9,13 @@ neither the ledgers of the devices nor the aggregator's store are kept.
 import csv
 import json
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
 from hush_simulations.display.figure import draw
-from hush_simulations.engines.experiment import Experiment, Outcome
 from hush_simulations.engines.reports import in_words, offers_of
+from hush_simulations.results.run import Run
 
 __all__ = ["prepare", "to_json", "write_files"]
 
@@ -40,7 +38,7 @@ def prepare(directory: Path) -> Path:
     return directory
 
 
-def write_files(directory: Path, found: Mapping[str, Any], experiment: Experiment, outcome: Outcome) -> list[Path]:
+def write_files(directory: Path, run: Run) -> list[Path]:
     """Write the files, and return their paths.
 
     Raises:
@@ -48,27 +46,26 @@ def write_files(directory: Path, found: Mapping[str, Any], experiment: Experimen
     """
     paths = [directory / name for name in ("result.json", "reports.csv", "result.png")]
     try:
-        paths[0].write_text(to_json(found) + "\n", encoding="utf-8")
-        _write_reports(paths[1], outcome)
-        draw(paths[2], found, experiment, outcome)
+        paths[0].write_text(to_json(run) + "\n", encoding="utf-8")
+        _write_reports(paths[1], run)
+        draw(paths[2], run)
     except OSError as error:
         raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); make room there") from error
     return paths
 
 
-def to_json(found: Mapping[str, Any]) -> str:
-    """The object as text for people and programs; never NaN, which is no JSON."""
-    return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
+def to_json(run: Run) -> str:
+    """The document of a run as text for people and programs; never NaN, which is no JSON."""
+    return json.dumps(run.to_document(), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def _write_reports(path: Path, outcome: Outcome) -> None:
+def _write_reports(path: Path, run: Run) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("round", "report_id", "epsilon", "body", "decoded"))
-        task = outcome.task
-        for number, done in enumerate(outcome.rounds):
-            parts, offers, rest = offers_of(task, done.received.bodies)
+        for number, done in enumerate(run.rounds):
+            parts, offers, rest = offers_of(run.task, done.received.bodies)
             epsilons = [decimal_text(parts[offer].epsilon) for offer in offers.tolist()]
             bodies = [" ".join(map(str, body)) for body in rest.tolist()]
-            words = in_words(task, done.received.bodies)
+            words = in_words(run.task, done.received.bodies)
             writer.writerows((number, *row) for row in zip(done.received.ids, epsilons, bodies, words, strict=True))

@@ -3,13 +3,13 @@
 import math
 import re
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from hush_aggregator.result import Result
+from hush_common.domain import BitDomain, CategoryDomain
 from hush_common.figures import fixed, significant
 
 __all__ = ["NumberFormat", "say"]
@@ -34,11 +34,11 @@ class NumberFormat:
     decimals: int
 
     @classmethod
-    def of(cls, result: Mapping[str, Any]) -> "NumberFormat":
-        """The wording of a result document: as many decimals as show three digits of its standard error."""
-        share = result["mechanism"] in {"randomized_response", "subset_selection"}
-        error = max(result.get("stderr", {}).values(), default=None)
-        return cls.share(error) if share else cls.measured(result.get("unit", ""), error)
+    def of(cls, result: Result) -> "NumberFormat":
+        """Of a result: as many decimals as show three digits of its standard error."""
+        share = isinstance(result.task.domain, BitDomain | CategoryDomain)
+        error = max(result.stderr.values(), default=None)
+        return cls.share(error) if share else cls.measured(result.task.unit, error)
 
     @classmethod
     def share(cls, error: float | None, digits: int = 3) -> "NumberFormat":

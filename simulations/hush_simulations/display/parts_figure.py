@@ -1,15 +1,17 @@
 """The picture of categories and vectors: three panels side by side, one row for each category or coordinate."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_aggregator.estimate import REPORTERS
 from hush_common.domain import CategoryDomain, Coordinate, VectorDomain
 from hush_common.mechanisms import Vector
-from hush_simulations.engines.experiment import Experiment, Outcome
 from hush_simulations.engines.reports import named, offers_of
+from hush_simulations.results.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,83 +28,85 @@ _SPREAD = (5, 95)  # per cent of the people between the ends of a line
 _TITLES = ("Kept by the devices", "Received", "What follows")
 
 
-def draw_parts(
-    figure: "Figure",
-    found: Mapping[str, Any],
-    experiment: Experiment,
-    outcome: Outcome,
-    domain: CategoryDomain | VectorDomain,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """An error bar of the reporters, beside their truth, in per cent."""
+
+    estimate: float
+    interval: tuple[float, float]
+    truth: float
+
+
+def draw_parts(figure: "Figure", run: Run, domain: CategoryDomain | VectorDomain) -> None:
     """Draw the last round: the truth, what was received of it, and the estimates with the error bars of reporters."""
     panels: Sequence[Axes] = figure.subplots(1, 3, sharey=True, width_ratios=(1, 1, 1.3))
     for axes, title in zip(panels, _TITLES, strict=True):
         axes.set_title(title)
-    kind = "categories" if isinstance(domain, CategoryDomain) else "coordinates"
-    chosen = _rows(found, kind)
-    rows = np.arange(len(chosen))
+    names = list(run.score.parts)
     if isinstance(domain, CategoryDomain):
-        _shares(panels, rows, chosen, found, outcome)
+        chosen = _most_frequent(run)
+        _shares(panels, chosen, run)
     else:
-        _spreads(
-            panels[0], rows, [domain.coordinates[place] for place in chosen], _columns(experiment, outcome, chosen)
-        )
-        _levels(panels[1], rows, chosen, outcome)
-        _bars(panels[2], rows, [_scaled(found, place, domain.coordinates[place]) for place in chosen])
-        panels[2].set_xlim(*_widened(panels[2].get_xlim()))
-        panels[2].set_xlabel("mean, % of the range")
-    names = [str(fact.get("label", fact.get("name"))) for fact in found["truth"][kind]]
-    left_out = len(names) - len(chosen)
+        chosen = list(range(len(names)))[:_MOST_ROWS]
+        _means(panels, chosen, run, domain)
     size = 10.5 if len(chosen) <= _CROWDED else 7.5
-    panels[0].set_yticks(rows, [_short(names[place]) for place in chosen], fontsize=size)
+    panels[0].set_yticks(np.arange(len(chosen)), [_short(names[place]) for place in chosen], fontsize=size)
     panels[0].set_ylim(len(chosen) - 0.4, -0.6)
-    if left_out:
-        panels[0].set_ylabel(f"the {len(chosen)} largest of {len(names)}" if kind == "categories" else "the first")
+    if len(names) > len(chosen):
+        largest = f"the {len(chosen)} largest of {len(names)}"
+        panels[0].set_ylabel(largest if isinstance(domain, CategoryDomain) else "the first")
 
 
-def _rows(found: Mapping[str, Any], kind: str) -> list[int]:
-    """The categories of the largest true shares, or the first coordinates, in the order of the task."""
-    truths = found["truth"][kind]
-    places = range(len(truths))
-    if kind == "categories":
-        places = sorted(places, key=lambda place: -truths[place].get("reporters", 0.0))  # type: ignore[assignment]  # iterable alike
-    return sorted(list(places)[:_MOST_ROWS])
+def _most_frequent(run: Run) -> list[int]:
+    """The categories of the largest true shares, in the order of the task."""
+    shares = [part.truth.get(REPORTERS, 0.0) for part in run.score.parts.values()]
+    return sorted(sorted(range(len(shares)), key=lambda place: -shares[place])[:_MOST_ROWS])
 
 
-def _shares(
-    panels: "Sequence[Axes]",
-    rows: _Rows,
-    chosen: Sequence[int],
-    found: Mapping[str, Any],
-    outcome: Outcome,
-) -> None:
-    truths = [100 * found["truth"]["categories"][place].get("reporters", 0.0) for place in chosen]
+def _shares(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run) -> None:
+    rows, parts = np.arange(len(chosen)), list(run.score.parts.values())
+    truths = [100 * parts[place].truth.get(REPORTERS, 0.0) for place in chosen]
     panels[0].barh(rows, truths, color=TRUE, alpha=0.85, height=0.7)
     panels[0].set_xlabel("of the people, %")
-    done = outcome.rounds[-1]
-    said = named(outcome.task, done.received.bodies)
+    said = named(run.task, run.last.received.bodies)
     shares = 100 * said.mean(axis=0)[list(chosen)] if len(said) else np.zeros(len(chosen))
     panels[1].barh(rows, shares, color=NOISY, alpha=0.85, height=0.7)
     panels[1].set_xlabel("of the reports name it, %")
-    facts = found["result"].get("categories")
-    _bars(
-        panels[2],
-        rows,
-        [
-            {
-                "estimate": 100 * facts[place]["frequency"],
-                "interval": [100 * end for end in facts[place]["intervals"].get("reporters", ())],
-                "truth": truth,
-            }
-            if facts and "reporters" in facts[place].get("intervals", {})
-            else {}
-            for place, truth in zip(chosen, truths, strict=True)
-        ],
-    )
+    _bars(panels[2], [_bar_of_category(run, place, truth) for place, truth in zip(chosen, truths, strict=True)])
     panels[2].set_xlabel("estimated share, %")
 
 
-def _columns(experiment: Experiment, outcome: Outcome, chosen: Sequence[int]) -> list[list[float]]:
-    values = [experiment.values[device] for device in outcome.rounds[-1].reporters]
+def _bar_of_category(run: Run, place: int, truth: float) -> _Bar | None:
+    one = run.result.categories[place] if run.result.categories else None
+    if one is None or REPORTERS not in one.intervals:
+        return None
+    low, high = one.intervals[REPORTERS]
+    return _Bar(100 * one.frequency, (100 * low, 100 * high), truth)
+
+
+def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: VectorDomain) -> None:
+    rows, coordinates = np.arange(len(chosen)), [domain.coordinates[place] for place in chosen]
+    _spreads(panels[0], rows, coordinates, _columns(run, chosen))
+    _levels(panels[1], rows, chosen, run)
+    _bars(panels[2], [_bar_of_coordinate(run, place, domain.coordinates[place]) for place in chosen])
+    panels[2].set_xlim(*_widened(panels[2].get_xlim()))
+    panels[2].set_xlabel("mean, % of the range")
+
+
+def _bar_of_coordinate(run: Run, place: int, coordinate: Coordinate) -> _Bar | None:
+    one = run.result.coordinates[place] if run.result.coordinates else None
+    if one is None or one.mean is None or REPORTERS not in one.intervals:
+        return None
+    low, high = one.intervals[REPORTERS]
+    return _Bar(
+        _per_cent(one.mean, coordinate),
+        (_per_cent(low, coordinate), _per_cent(high, coordinate)),
+        _per_cent(run.score.parts[coordinate.name].truth[REPORTERS], coordinate),
+    )
+
+
+def _columns(run: Run, chosen: Sequence[int]) -> list[list[float]]:
+    values = [run.experiment.values[device] for device in run.last.reporters]
     vectors = [value for value in values if isinstance(value, tuple)]
     return [[vector[place] for vector in vectors] for place in chosen]
 
@@ -120,9 +124,9 @@ def _spreads(axes: "Axes", rows: _Rows, coordinates: Sequence[Coordinate], colum
     axes.set_xlabel("90 % of them, % of the range")
 
 
-def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], outcome: Outcome) -> None:
+def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], run: Run) -> None:
     """Of the reports that drew a coordinate, how many named each level, light for the lowest."""
-    parts, offers, bodies = offers_of(outcome.task, outcome.rounds[-1].received.bodies)
+    parts, offers, bodies = offers_of(run.task, run.last.received.bodies)
     for row, place in zip(rows, chosen, strict=True):
         start = 0.0
         levels = np.concatenate([_relative(part, bodies[offers == offer], place) for offer, part in enumerate(parts)])
@@ -139,30 +143,19 @@ def _relative(part: object, bodies: NDArray[np.int64], place: int) -> NDArray[np
     return relative
 
 
-def _scaled(found: Mapping[str, Any], place: int, coordinate: Coordinate) -> dict[str, Any]:
-    facts = found["result"].get("coordinates")
-    if not facts or "reporters" not in facts[place].get("intervals", {}):
-        return {}
-    return {
-        "estimate": _per_cent(facts[place]["mean"], coordinate),
-        "interval": [_per_cent(end, coordinate) for end in facts[place]["intervals"].get("reporters", ())],
-        "truth": _per_cent(found["truth"]["coordinates"][place]["reporters"], coordinate),
-    }
-
-
 def _per_cent(value: float, coordinate: Coordinate) -> float:
     return 100 * (value - coordinate.lower) / (coordinate.upper - coordinate.lower)
 
 
-def _bars(axes: "Axes", rows: _Rows, bars: Sequence[Mapping[str, Any]]) -> None:
+def _bars(axes: "Axes", bars: Sequence[_Bar | None]) -> None:
     """An error bar a row, with the truth beside the estimate."""
-    size = 8 if len(rows) <= _CROWDED else 5
-    for row, bar in zip(rows, bars, strict=True):
-        if not bar:
+    size = 8 if len(bars) <= _CROWDED else 5
+    for row, bar in enumerate(bars):
+        if bar is None:
             continue
-        axes.plot(bar["interval"], [row] * len(bar["interval"]), "|-", color=INK, lw=1.8, ms=size, mew=1.8)
-        axes.plot(bar["estimate"], row, "o", color=NOISY, ms=size, mec=INK, mew=0.8, label="estimate")
-        axes.plot(bar["truth"], row, "D", color=TRUE, ms=size - 1, mec="white", mew=0.6, label="truth")
+        axes.plot(bar.interval, (row, row), "|-", color=INK, lw=1.8, ms=size, mew=1.8)
+        axes.plot(bar.estimate, row, "o", color=NOISY, ms=size, mec=INK, mew=0.8, label="estimate")
+        axes.plot(bar.truth, row, "D", color=TRUE, ms=size - 1, mec="white", mew=0.6, label="truth")
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once and axes.figure is not None:

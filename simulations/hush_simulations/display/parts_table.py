@@ -1,134 +1,173 @@
 """The table of categories or coordinates: one row each, and below it how often the error bars are right."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
+from hush_aggregator.estimate.result import ByTarget, Intervals
+from hush_common.domain import CategoryDomain
 from hush_common.figures import exact, whole
 from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.results.run import Round, Run
+from hush_simulations.results.score import Score
 
-__all__ = ["kind_of", "parts_table", "rounds_of_parts", "verdicts"]
+__all__ = ["Part", "parts_of", "parts_table", "rounds_of_parts", "verdicts"]
 
 _DIGITS = 2  # of the standard error: a row has to fit into 80 columns
 _SHORTEST, _FIGURES = 12, 65  # columns of a terminal: for a name at least, and for what stands beside it
 _MOST_ROWS = 40
-_TARGETS = ("reporters", "population")
+_TARGETS = (REPORTERS, POPULATION)
 _COLUMNS = ("true", "estimate", "off", *_TARGETS)
-_FEW_COLUMNS = ("true", "estimate", "reporters")
+_FEW_COLUMNS = ("true", "estimate", REPORTERS)
 """On a narrow terminal; whether the others cover is said below the table all the same."""
-_NAMES = {"categories": "label", "coordinates": "name"}
 
 
-def kind_of(found: Mapping[str, Any]) -> str | None:
-    """`"categories"` or `"coordinates"` if the object of a simulation has parts."""
-    return next((kind for kind in _NAMES if kind in found["truth"]), None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One category or coordinate, for eyes.
+
+    Args:
+        name: its label or name.
+        score: it beside the truth.
+        wording: of its numbers.
+        estimate: its frequency or mean; None where there is none.
+        intervals: each for itself alone.
+        stderr: by target.
+        unit: of a coordinate.
+    """
+
+    name: str
+    score: Score
+    wording: NumberFormat
+    estimate: float | None = None
+    intervals: Intervals = field(default_factory=dict)
+    stderr: ByTarget = field(default_factory=dict)
+    unit: str = ""
 
 
-def parts_table(found: Mapping[str, Any], kind: str, width: int) -> Table:
+def parts_of(done: Round) -> list[Part]:
+    """The parts of a round, in the order of the task; where the estimate failed, the truth alone."""
+    scores = done.score.parts
+    if isinstance(done.result.task.domain, CategoryDomain):
+        found = [
+            Part(
+                name=one.label,
+                score=scores[one.label],
+                wording=NumberFormat.share(_largest(one.stderr), _DIGITS),
+                estimate=one.frequency,
+                intervals=one.intervals,
+                stderr=one.stderr,
+            )
+            for one in done.result.categories
+        ]
+        plain = NumberFormat.share(None, _DIGITS)
+    else:
+        found = [
+            Part(
+                name=one.name,
+                score=scores[one.name],
+                wording=NumberFormat.measured("", _largest(one.stderr), _DIGITS),
+                estimate=one.mean,
+                intervals=one.intervals,
+                stderr=one.stderr,
+                unit=one.unit,
+            )
+            for one in done.result.coordinates
+        ]
+        plain = NumberFormat.measured("", None, _DIGITS)
+    return found or [Part(name=name, score=score, wording=plain) for name, score in scores.items()]
+
+
+def parts_table(run: Run, width: int) -> Table:
     """One row a part: truth, estimate, error, and the interval of either target by itself; a `!` where it misses."""
-    result = found["result"]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    what = "share in %" if kind == "categories" else "mean of"
+    what = "share in %" if isinstance(run.task.domain, CategoryDomain) else "mean of"
     table.add_column(what, no_wrap=True, overflow="ellipsis", max_width=max(_SHORTEST, width - _FIGURES))
-    confidence = f"{exact(result['confidence'], scale=100)} %"
+    confidence = f"{exact(run.result.confidence, scale=100)} %"
     shown = _COLUMNS if width >= _SHORTEST + _FIGURES else _FEW_COLUMNS
     for name in shown:
         title = f"{confidence} {name}" if name in _TARGETS else name
         table.add_column(title, justify="right", no_wrap=True)
-    facts = result.get(kind) or [{}] * len(found["truth"][kind])
-    rows = list(zip(facts, *(found[view][kind] for view in ("truth", "covered", "error")), strict=True))
-    for place in _shown(rows):
-        first, *cells = _cells(*rows[place])
+    parts = parts_of(run.last)
+    for place in _shown(run, parts):
+        first, *cells = _cells(parts[place])
         table.add_row(first, *(cell for column, cell in zip(_COLUMNS, cells, strict=True) if column in shown))
-    if len(rows) > _MOST_ROWS:
-        table.add_row(f"… {len(rows) - _MOST_ROWS} more")
+    if len(parts) > _MOST_ROWS:
+        table.add_row(f"… {len(parts) - _MOST_ROWS} more")
     return table
 
 
-def verdicts(found: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, str]]:
+def verdicts(run: Run) -> Iterator[tuple[str, str, str]]:
     """How many of the intervals cover, each by itself; whether the joint ones do; and the bands watched live."""
-    confidence = f"{exact(found['result']['confidence'], scale=100)} %"
-    singles = [fact.get("intervals", {}) for fact in found["covered"][kind]]
+    confidence = f"{exact(run.result.confidence, scale=100)} %"
     for target, label in (
         *((target, f"{confidence} intervals, {target}") for target in _TARGETS),
-        ("anytime", f"{confidence} bands, watched live"),
-        ("anytime_population", f"{confidence} bands, watched, population"),
+        (ANYTIME, f"{confidence} bands, watched live"),
+        (ANYTIME_POPULATION, f"{confidence} bands, watched, population"),
     ):
-        judged = [single[target] for single in singles if target in single]
-        if judged:
-            yield label, f"{sum(judged)} of {len(judged)}", "cover one by one"
-    joint: Mapping[str, bool] = found["covered"].get("joint", {})
+        if share := _share(run.score.parts, target):
+            yield label, share, "cover one by one"
     for target in _TARGETS:
-        if target in joint:
-            yield f"{confidence} joint, {target}", "all" if joint[target] else "not all", "cover at once"
+        if target in run.score.joint:
+            yield f"{confidence} joint, {target}", "all" if run.score.joint[target] else "not all", "cover at once"
 
 
-def rounds_of_parts(rounds: Sequence[Mapping[str, Any]], kind: str) -> Table:
+def rounds_of_parts(run: Run) -> Table:
     """One row a round: reports, the largest error, and how many intervals cover."""
     table = Table(box=SIMPLE_HEAD, pad_edge=True)
     for name in ("round", "accepted", "largest error", "reporters cover", "population cover"):
         table.add_column(name, justify="right")
-    for done in rounds:
+    for done in run.rounds:
         table.add_row(
-            str(done["result"]["round"]),
-            whole(done["result"]["n"]),
-            _largest_error(done, kind),
-            *(_share(done["covered"][kind], target) for target in _TARGETS),
+            str(done.result.round),
+            whole(done.result.n),
+            _largest_error(done),
+            *(_share(done.score.parts, target) for target in _TARGETS),
         )
     return table
 
 
-def _shown(rows: Sequence[tuple[Mapping[str, Any], ...]]) -> list[int]:
-    """The parts that get a row: all if they are few, else those of the largest estimates; coordinates as they come."""
-    places = sorted(range(len(rows)), key=lambda place: -float(rows[place][0].get("frequency", 0)))
-    return sorted(places[:_MOST_ROWS])
+def _shown(run: Run, parts: list[Part]) -> list[int]:
+    """The parts that get a row: of categories those of the largest frequencies, of coordinates the first."""
+    places = range(len(parts))
+    if isinstance(run.task.domain, CategoryDomain):
+        return sorted(sorted(places, key=lambda place: -(parts[place].estimate or 0))[:_MOST_ROWS])
+    return list(places[:_MOST_ROWS])
 
 
-def _cells(
-    fact: Mapping[str, Any], truth: Mapping[str, Any], covered: Mapping[str, Any], error: Mapping[str, Any]
-) -> Iterator[Text]:
-    wording = _wording(fact, truth)
-    name = str(truth.get("label", truth.get("name")))
-    unit = fact.get("unit", "")
-    yield Text(f"{name} ({unit})" if unit else name)
-    known = truth.get("reporters", truth.get("population"))
+def _cells(part: Part) -> Iterator[Text]:
+    wording, score = part.wording, part.score
+    yield Text(f"{part.name} ({part.unit})" if part.unit else part.name)
+    known = score.truth.get(REPORTERS, score.truth.get(POPULATION))
     yield Text("" if known is None else wording.number(known))
-    estimate = fact.get("frequency", fact.get("mean"))
-    yield Text("none" if estimate is None else wording.number(estimate))
-    off = error.get("reporters")
+    yield Text("none" if part.estimate is None else wording.number(part.estimate))
+    off = score.error.get(REPORTERS)
     yield Text("" if off is None else wording.off(off))
     for target in _TARGETS:
-        interval = fact.get("intervals", {}).get(target)
-        missed = covered.get("intervals", {}).get(target) is False
+        interval = part.intervals.get(target)
+        missed = score.covered.get(target) is False
         text = f"{wording.number(interval[0])} to {wording.number(interval[1])}" if interval else ""
         yield Text(text + (" !" if missed else ""), style="red" if missed else "")
 
 
-def _wording(fact: Mapping[str, Any], truth: Mapping[str, Any]) -> NumberFormat:
-    stderr = max(fact.get("stderr", {}).values(), default=None)
-    if "label" in truth:
-        return NumberFormat.share(stderr, _DIGITS)
-    return NumberFormat.measured("", stderr, _DIGITS)
-
-
-def _share(parts: Sequence[Mapping[str, Any]], target: str) -> str:
-    judged = [part["intervals"][target] for part in parts if target in part.get("intervals", {})]
+def _share(parts: Mapping[str, Score], target: str) -> str:
+    judged = [part.covered[target] for part in parts.values() if target in part.covered]
     return f"{sum(judged)} of {len(judged)}" if judged else ""
 
 
-def _largest_error(done: Mapping[str, Any], kind: str) -> str:
+def _largest(stderr: ByTarget) -> float | None:
+    return max(stderr.values(), default=None)
+
+
+def _largest_error(done: Round) -> str:
     """Of shares the largest error itself; of coordinates, whose units differ, that of most standard errors."""
-    rows = zip(done["error"][kind], done["result"].get(kind, []), strict=False)
-    known = [(part, fact) for part, fact in rows if "reporters" in part]
+    known = [part for part in parts_of(done) if REPORTERS in part.score.error]
     if not known:
         return "none"
-    part, fact = max(
-        known, key=lambda one: abs(one[0]["reporters"]) / (max(one[1].get("stderr", {}).values(), default=1) or 1)
-    )
-    wording = _wording(fact, part)
-    unit = "points" if "label" in part else fact.get("unit", "")
-    name = part.get("label", part.get("name"))
-    return f"{wording.off(part['reporters'])} {unit}".rstrip() + f" ({name})"
+    part = max(known, key=lambda one: abs(one.score.error[REPORTERS]) / (_largest(one.stderr) or 1))
+    unit = "points" if isinstance(done.result.task.domain, CategoryDomain) else part.unit
+    return f"{part.wording.off(part.score.error[REPORTERS])} {unit}".rstrip() + f" ({part.name})"

@@ -5,15 +5,18 @@ final table are for one look at the end; watched, one of them would be wrong in 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hush_aggregator.estimate import ANYTIME
+from hush_aggregator.estimate.result import ByTarget, Interval
+from hush_aggregator.result import Result
 from hush_common.figures import exact
 from hush_simulations.display.number_format import NumberFormat
 
@@ -37,7 +40,7 @@ class Line(NamedTuple):
 
 
 @contextmanager
-def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callable[[Mapping[str, Any]], None] | None]]:
+def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callable[[Result], None] | None]]:
     """What to call with the number of reports counted, of `total`, and with each result; None where nobody watches."""
     if not sys.stderr.isatty():
         yield None, None
@@ -53,52 +56,49 @@ def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callab
         )
 
 
-def caption(result: Mapping[str, Any]) -> str:
+def caption(result: Result) -> str:
     """What the band is, so that nobody takes it for the final interval."""
-    confidence = f"{exact(result['confidence'], scale=100)} %"
-    if "categories" in result:
+    confidence = f"{exact(result.confidence, scale=100)} %"
+    if result.categories:
         return f"so far; {confidence} bands that may be watched, all at once; final ones are narrower"
-    if "coordinates" in result:
+    if result.coordinates:
         return f"so far; each {confidence} band may be watched; the final intervals are narrower"
     return f"so far; the {confidence} band may be watched; the final intervals are narrower"
 
 
-def bands(result: Mapping[str, Any]) -> list[Line]:
+def bands(result: Result) -> list[Line]:
     """The estimate so far with its anytime interval; of categories the most frequent, of coordinates the first.
 
     To pick the most frequent is to look at all, so that their bands are the joint ones.
     """
-    if "categories" in result:
-        banded = [fact for fact in result["categories"] if "anytime" in fact["joint_intervals"]]
-        frequent = sorted(banded, key=lambda fact: -float(fact["frequency"]))[:_MOST_LINES]
+    if result.categories:
+        banded = [one for one in result.categories if ANYTIME in one.joint_intervals]
+        frequent = sorted(banded, key=lambda one: -one.frequency)[:_MOST_LINES]
         return [
-            _line(fact["label"], fact["frequency"], fact["joint_intervals"], NumberFormat.share(_error(fact)))
-            for fact in frequent
-            if "anytime" in fact.get("joint_intervals", {})
+            _line(one.label, one.frequency, one.joint_intervals[ANYTIME], NumberFormat.share(_error(one.stderr)))
+            for one in frequent
         ]
-    if "coordinates" in result:
-        drawn = [fact for fact in result["coordinates"] if "anytime" in fact.get("intervals", {})][:_MOST_LINES]
+    if result.coordinates:
+        drawn = [(one, one.mean) for one in result.coordinates if ANYTIME in one.intervals][:_MOST_LINES]
         return [
-            _line(
-                fact["name"], fact["mean"], fact["intervals"], NumberFormat.measured(fact.get("unit", ""), _error(fact))
-            )
-            for fact in drawn
+            _line(one.name, mean, one.intervals[ANYTIME], NumberFormat.measured(one.unit, _error(one.stderr)))
+            for one, mean in drawn
+            if mean is not None
         ]
-    if "anytime" not in result.get("intervals", {}):
+    if result.mean is None or ANYTIME not in result.intervals:
         return []
-    return [_line("mean", result["mean"], result["intervals"], NumberFormat.of(result))]
+    return [_line("mean", result.mean, result.intervals[ANYTIME], NumberFormat.of(result))]
 
 
-def _error(fact: Mapping[str, Any]) -> float | None:
-    return max(fact.get("stderr", {}).values(), default=None)
+def _error(stderr: ByTarget) -> float | None:
+    return max(stderr.values(), default=None)
 
 
-def _line(name: str, estimate: float, intervals: Mapping[str, Sequence[float]], wording: NumberFormat) -> Line:
-    low, high = intervals["anytime"]
-    return Line(name, wording.value(estimate), wording.interval(low, high))
+def _line(name: str, estimate: float, band: Interval, wording: NumberFormat) -> Line:
+    return Line(name, wording.value(estimate), wording.interval(*band))
 
 
-def _table(result: Mapping[str, Any]) -> Table:
+def _table(result: Result) -> Table:
     table = Table.grid(padding=(0, 3, 0, 0))
     for line in bands(result):
         table.add_row(f"  {line.name}", line.estimate, f"band {line.band}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -10,13 +9,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hush_aggregator.estimate import ANYTIME
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS
 from hush_common.epsilon import decimal_text
 from hush_common.figures import exact, fixed, whole
-from hush_common.refusal import Refusal
 from hush_simulations.display.number_format import NumberFormat, say
-from hush_simulations.display.parts_table import kind_of, parts_table, rounds_of_parts, verdicts
-from hush_simulations.engines.experiment import Outcome
+from hush_simulations.display.parts_table import parts_table, rounds_of_parts, verdicts
+from hush_simulations.results.run import Round, Run
 
 __all__ = ["print_table"]
 
@@ -24,38 +22,36 @@ _NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
 _WIDE = 80  # below, remarks stand under their values
 
 
-def print_table(found: Mapping[str, Any], outcome: Outcome, console: Console | None = None) -> None:
-    """Print a simulation to standard output.
+def print_table(run: Run, console: Console | None = None) -> None:
+    """Print a simulation.
 
     Args:
-        found: the object of `hush_simulations.results.result`.
-        outcome: the same simulation.
+        run: the simulation.
         console: where to print; by default standard output.
     """
     out = console or Console(highlight=False)
     if not out.is_terminal:
         out.width = max(out.width, _NARROWEST)
     out.print()
-    say(out, heading(found, outcome), "bold")
+    say(out, heading(run), "bold")
     out.print()
-    kind = kind_of(found)
-    if "rounds" in found:
-        out.print(_rounds(found) if kind is None else rounds_of_parts(found["rounds"], kind))
-        out.print(_grid(_costs(found), out.width))
-    elif kind is not None:
-        out.print(Padding(parts_table(found, kind, out.width), (0, 0, 0, 1)))
-        out.print(_grid(chain(verdicts(found, kind), _costs(found)), out.width))
+    if len(run.rounds) > 1:
+        out.print(rounds_of_parts(run) if run.score.parts else _rounds(run))
+        out.print(_grid(_costs(run), out.width))
+    elif run.score.parts:
+        out.print(Padding(parts_table(run, out.width), (0, 0, 0, 1)))
+        out.print(_grid(chain(verdicts(run), _costs(run)), out.width))
     else:
-        out.print(_grid(chain(_answer(found), _costs(found)), out.width))
+        out.print(_grid(chain(_answer(run), _costs(run)), out.width))
     out.print()
 
 
-def heading(found: Mapping[str, Any], outcome: Outcome) -> str:
+def heading(run: Run) -> str:
     """One line: the question, who was asked, and how."""
-    task = outcome.task
-    ways = "in memory" if found["engine"] == "memory" else f"over MQTT ({found['broker']})"
-    devices = "1 device" if found["clients"] == 1 else f"{whole(found['clients'])} devices"
-    *others, last = [decimal_text(epsilon) for epsilon in task.offers] or [found["result"]["epsilon"]]
+    task = run.task
+    ways = "in memory" if run.experiment.engine == "memory" else f"over MQTT ({run.broker})"
+    devices = "1 device" if run.clients == 1 else f"{whole(run.clients)} devices"
+    *others, last = [decimal_text(epsilon) for epsilon in task.offers or (task.epsilon,)]
     epsilon = f"{', '.join(others)} or {last}" if others else last
     return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon}, {ways}"
 
@@ -77,27 +73,27 @@ def _below(value: Text, remark: Text) -> Text:
     return Text("\n").join(part for part in (value, remark) if part)
 
 
-def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    result, truths = found["result"], found["truth"]
+def _answer(run: Run) -> Iterator[tuple[str, str, str]]:
+    result, truths = run.result, run.truth
     wording = NumberFormat.of(result)
     what = "share of yes" if wording.unit == "%" else "mean"
     for target, mean in truths.items():
         yield f"true {what}, {target}", wording.value(mean), ""
-    if "mean" not in result:
-        yield "estimate", "none: it failed" if result["n"] else "none: no report was counted", _failures(result)
+    if result.mean is None:
+        yield "estimate", "none: it failed" if result.n else "none: no report was counted", _words(result.failures)
         return
-    yield "estimate", wording.value(result["mean"]), _error(result, truths, wording)
-    if pooled := result.get("pooled"):
-        yield "estimate, population", wording.value(pooled["mean"]), "pooled"
-    confidence = f"{exact(result['confidence'], scale=100)} %"
-    for target, interval in result.get("intervals", {}).items():
-        yield f"{confidence} {_what(target)}", wording.interval(*interval), _verdict(found["covered"].get(target))
-    if "failures" in result:
-        yield "could not be made", _failures(result), ""
+    yield "estimate", wording.value(result.mean), _error(result.mean, truths, wording)
+    if pooled := result.estimate.pooled:
+        yield "estimate, population", wording.value(pooled.mean), "pooled"
+    confidence = f"{exact(result.confidence, scale=100)} %"
+    for target, interval in result.intervals.items():
+        yield f"{confidence} {_what(target)}", wording.interval(*interval), _verdict(run.covered.get(target))
+    if result.failures:
+        yield "could not be made", _words(result.failures), ""
 
 
-def _failures(result: Mapping[str, Any]) -> str:
-    return ", ".join(f"{target} ({reason})" for target, reason in result.get("failures", {}).items())
+def _words(failures: Mapping[str, str]) -> str:
+    return ", ".join(f"{target} ({reason})" for target, reason in failures.items())
 
 
 def _what(target: str) -> str:
@@ -107,11 +103,11 @@ def _what(target: str) -> str:
     return f"band, watched{target.removeprefix(ANYTIME).replace('_', ', ') or ' live'}"
 
 
-def _error(result: Mapping[str, Any], truths: Mapping[str, float], wording: NumberFormat) -> str:
-    if "reporters" not in truths:
+def _error(mean: float, truths: Mapping[str, float], wording: NumberFormat) -> str:
+    if REPORTERS not in truths:
         return ""
-    side = "high" if result["mean"] > truths["reporters"] else "low"
-    return f"{wording.distance(result['mean'], truths['reporters'])} too {side}"
+    side = "high" if mean > truths[REPORTERS] else "low"
+    return f"{wording.distance(mean, truths[REPORTERS])} too {side}"
 
 
 def _verdict(is_covered: bool | None) -> str:
@@ -123,50 +119,48 @@ def _coloured(remark: str) -> Text:
     return Text(remark, style=style)
 
 
-def _rounds(found: Mapping[str, Any]) -> Table:
+def _rounds(run: Run) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=True)
-    confidence = f"{exact(found['result']['confidence'], scale=100)} %"
+    confidence = f"{exact(run.result.confidence, scale=100)} %"
     for name in ("round", "true mean", "estimate", f"{confidence} reporters", f"{confidence} population", "accepted"):
         table.add_column(name, justify="right")
-    wording = NumberFormat.of(found["result"])
-    for done in found["rounds"]:
+    wording = NumberFormat.of(run.result)
+    for done in run.rounds:
         table.add_row(*_round_cells(done, wording))
     return table
 
 
-def _round_cells(done: Mapping[str, Any], wording: NumberFormat) -> Iterator[RenderableType]:
-    result = done["result"]
-    yield str(result["round"])
-    yield wording.value(done["truth"]["reporters"]) if "reporters" in done["truth"] else ""
-    yield wording.value(result["mean"]) if "mean" in result else "none"
-    for target in ("reporters", "population"):
-        interval = result.get("intervals", {}).get(target)
-        style = "red" if done["covered"].get(target) is False else ""
+def _round_cells(done: Round, wording: NumberFormat) -> Iterator[RenderableType]:
+    result, truths = done.result, done.score.truth
+    yield str(result.round)
+    yield wording.value(truths[REPORTERS]) if REPORTERS in truths else ""
+    yield "none" if result.mean is None else wording.value(result.mean)
+    for target in (REPORTERS, POPULATION):
+        interval = result.intervals.get(target)
+        style = "red" if done.score.covered.get(target) is False else ""
         missed = " (misses)" if style else ""
         yield Text(wording.interval(*interval) + missed if interval else "", style=style)
-    yield whole(result["n"])
+    yield whole(result.n)
 
 
-def _costs(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    done = found.get("rounds", (found,))
-    accepted, refused = sum(one["result"]["n"] for one in done), found["result"]["refused"]
+def _costs(run: Run) -> Iterator[tuple[str, str, str]]:
+    refused = run.result.refused
     yield (
         "reports",
-        f"{whole(accepted)} accepted, {whole(sum(refused.values()))} refused",
-        f"{whole(found['lost'])} lost",
+        f"{whole(run.accepted)} accepted, {whole(sum(refused.values()))} refused",
+        f"{whole(run.lost)} lost",
     )
     for reason, count in refused.items():
-        yield "", f"{whole(count)} {reason}", Refusal(reason).meaning
-    for reason, count in found["declined"].items():
-        yield "", f"{whole(count)} not sent", f"the device declined: {reason}"
-    rounds = len(found.get("rounds", ()))
-    for epsilon, count in found.get("chosen", {}).items():
-        yield f"chose epsilon {epsilon}", f"{whole(count)} devices", ""
-    most = "at most " if "chosen" in found else ""
-    yield "epsilon spent by each device", most + found["epsilon_spent"], f"over {rounds} rounds" if rounds else ""
-    clamped = found["clamped"]
-    yield "values clamped to the bounds", whole(clamped), "which no error bar knows of" if clamped else ""
-    yield "time", f"{fixed(found['elapsed_s'], 2)} s", f"{whole(found['reports_per_s'])} reports/s"
-    yield "noise", found["noise"], ""
-    if "seed" in found:
-        yield "seed of the population", str(found["seed"]), ""
+        yield "", f"{whole(count)} {reason.value}", reason.meaning
+    for declined, count in run.declined.items():
+        yield "", f"{whole(count)} not sent", f"the device declined: {declined}"
+    for epsilon, count in run.chosen.items():
+        yield f"chose epsilon {decimal_text(epsilon)}", f"{whole(count)} devices", ""
+    most, rounds = "at most " if run.chosen else "", len(run.rounds)
+    spent = most + decimal_text(run.epsilon_spent)
+    yield "epsilon spent by each device", spent, f"over {rounds} rounds" if rounds > 1 else ""
+    yield "values clamped to the bounds", whole(run.clamped), "which no error bar knows of" if run.clamped else ""
+    yield "time", f"{fixed(run.elapsed_s, 2)} s", f"{whole(run.reports_per_s)} reports/s"
+    yield "noise", run.noise, ""
+    if run.experiment.seed is not None:
+        yield "seed of the population", str(run.experiment.seed), ""

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from hush_aggregator.result import Result
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Value
 from hush_simulations.scenarios.scenario import Scenario
 
-__all__ = ["Engine", "Experiment", "Outcome", "Round", "judged"]
+__all__ = ["Engine", "Experiment", "Outcome", "RoundOutcome", "judged"]
 
 Engine = Literal["mqtt", "memory"]
 _DEFAULT_CONNECTIONS = 20
@@ -26,21 +27,24 @@ class Experiment:
         choices: for each device the number of the epsilon that it takes of those offered, chosen without looking at
             its value; empty where the task offers one.
         engine: `"mqtt"` (real sockets) or `"memory"`.
-        broker: `"embedded"`, `"mosquitto"`, or an address; of no effect on the engine `"memory"`.
+        broker: `"embedded"`, `"mosquitto"`, or an address, which may hold a password; of no effect on the engine
+            `"memory"`.
         connections: gateways that share the devices; None for as many as work best.
         confidence: coverage of the error bars, in (0, 1).
         noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
             operating system.
+        seed: what the population was drawn with; None if nothing depends on one.
     """
 
     scenario: Scenario
     values: Sequence[Value] = field(repr=False)
     choices: Sequence[int] = field(default=(), repr=False)
     engine: Engine = "mqtt"
-    broker: str = "embedded"
+    broker: str = field(default="embedded", repr=False)
     connections: int | None = None
     confidence: float = 0.95
     noise_seed: int | None = None
+    seed: int | None = None
 
     @property
     def gateways(self) -> int:
@@ -49,11 +53,11 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One round of a simulation.
+class RoundOutcome:
+    """What came of one round.
 
     Args:
-        result: the result document of the aggregator.
+        result: of the aggregator.
         reporters: positions, in `Experiment.values`, of the devices that sent a report.
         clamped: how many of them had to move their value into the domain.
         declined: devices that sent nothing, by their reason.
@@ -61,7 +65,7 @@ class Round:
         received: what the aggregator counted.
     """
 
-    result: Mapping[str, Any]
+    result: Result
     reporters: tuple[int, ...] = field(repr=False)
     clamped: int
     declined: Mapping[str, int]
@@ -74,7 +78,7 @@ class Outcome:
     """A finished simulation: the task as it was published, and its rounds."""
 
     task: Task
-    rounds: tuple[Round, ...]
+    rounds: tuple[RoundOutcome, ...]
 
 
 def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:

@@ -9,20 +9,20 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_common.errors import BrokerError, HushError
-from hush_simulations.engines.experiment import Experiment, Outcome, Round, judged
+from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.network import Network, open_network
 from hush_simulations.engines.reports import read_received
 from hush_simulations.engines.seeded_rng import SeededRng
@@ -33,8 +33,8 @@ __all__ = ["Progress", "Watch", "simulate"]
 Progress = Callable[[int], None]
 """Called with the number of answers that are counted, refused or declined so far, whenever it changes."""
 
-Watch = Callable[[Mapping[str, Any]], None]
-"""Called with the aggregator's result document a few times per second while reports arrive: its `anytime` intervals may
+Watch = Callable[[Result], None]
+"""Called with the aggregator's result a few times per second while reports arrive: its `anytime` intervals may
 be watched, and no others."""
 
 _FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
@@ -89,7 +89,7 @@ class _Run:
             await asyncio.to_thread(store.close)
         return Outcome(self._network.task, tuple(rounds))
 
-    async def _with_aggregator(self, store: SqliteStore) -> list[Round]:
+    async def _with_aggregator(self, store: SqliteStore) -> list[RoundOutcome]:
         aggregator = Aggregator(
             self._network.bus,
             store,
@@ -128,7 +128,7 @@ class _Run:
             clock=self._clock,
         )
 
-    async def _round(self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator) -> Round:
+    async def _round(self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator) -> RoundOutcome:
         if (opens := self._network.task.round_opens(number)) is not None:
             self._clock.turn_to(opens)
         before, began = self._counted, time.perf_counter()
@@ -145,7 +145,7 @@ class _Run:
         result = await aggregator.estimate(self._network.task.id, number)
         received = await asyncio.to_thread(read_received, self._store, self._network.task, number)
         reporters = tuple(sorted(answers.reporters))
-        return Round(result, reporters, answers.clamped, answers.declined, elapsed, received)
+        return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
 
     async def _answer_all(self, gateways: Sequence[Gateway], answers: "_Answers") -> None:
         async with asyncio.TaskGroup() as group:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
+from hush_aggregator.estimate.result import Intervals
 from hush_aggregator.fold import columns
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import (
@@ -52,7 +53,6 @@ _COARSE = 20
 _FEW, _REACH, _REACH_OF_FEW = 200, 2, 10
 
 _Array = NDArray[np.float64]
-_Ends = tuple[float, float]
 
 
 @lru_cache(maxsize=4096)
@@ -113,13 +113,14 @@ def _step(mechanism: Single | Offers) -> float:
 @lru_cache(maxsize=4096)
 def _intervals(
     task: Task, people: int, confidence: float, mean: float | None, more: int = 0
-) -> tuple[float, float, dict[str, _Ends]]:
+) -> tuple[float, float, Intervals]:
     """The mean of the values, this or the worst one, the estimate, and its intervals, with so many a yes more."""
     x, sums = _reports(task.randomizer, people, mean, more)
     result = estimate(task, Tally(people, sums), confidence)
-    for part in (*result.categories, *result.coordinates):
-        return x, part["frequency" if result.categories else "mean"], part["intervals"]
-    return x, float(result.mean or 0.0), result.intervals
+    if result.categories:
+        return x, result.categories[0].frequency, result.categories[0].intervals
+    one = (result.coordinates or (result,))[0]
+    return x, one.mean or 0.0, one.intervals
 
 
 def _reports(mechanism: Single | Offers, people: int, mean: float | None, more: int) -> tuple[float, tuple[int, ...]]:

@@ -3,48 +3,51 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, CategoryEstimate, CoordinateEstimate, Estimate
+from hush_aggregator.estimate.result import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_simulations.scenarios.population import Value
 
-__all__ = ["Score", "covered", "errors", "score", "truth"]
+__all__ = ["Covered", "Score", "covered", "errors", "score", "truth"]
 
-Truth = Mapping[str, float]
-_KINDS = ("intervals", "joint_intervals")
+Covered = Mapping[str, bool]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A result beside the truth.
+    """An estimate beside the truth, by target.
 
-    For a number or a bit each is keyed by target. For categories and vectors each has a list `"categories"` or
-    `"coordinates"` of such objects, each with its `"label"` or `"name"`.
+    Of categories and vectors the whole has but `parts` and `joint`, and each part the rest.
 
     Args:
         truth: what the error bars are about.
-        covered: whether each interval holds its truth; for categories `"joint"` says whether all of the joint ones do.
+        covered: whether each interval holds its truth.
         error: estimate less truth.
+        joint: of a part, whether each of its joint intervals holds its truth; of the whole, whether those of all parts
+            do.
+        parts: of each category or coordinate, by its name, in the order of the task.
     """
 
-    truth: dict[str, Any]
-    covered: dict[str, Any]
-    error: dict[str, Any]
+    truth: ByTarget = field(default_factory=dict)
+    covered: Covered = field(default_factory=dict)
+    error: ByTarget = field(default_factory=dict)
+    joint: Covered = field(default_factory=dict)
+    parts: Mapping[str, "Score"] = field(default_factory=dict)
 
 
 def score(
     domain: Domain,
-    result: Mapping[str, Any],
+    estimate: Estimate,
     values: Sequence[Value],
     population_mean: float | tuple[float, ...] | None,
 ) -> Score:
-    """Judge the result document of a round.
+    """Judge the estimate of a round.
 
     Args:
         domain: of the task.
-        result: the document.
+        estimate: of the round.
         values: the true values of the devices that reported, before any clamping.
         population_mean: mean of the distribution they were drawn from, or None where nobody knows it.
     """
@@ -52,15 +55,19 @@ def score(
         case CategoryDomain(labels=labels):
             counts, n = Counter(values), len(values)
             shares = [{REPORTERS: counts[label] / n} if n else {} for label in labels]
-            return _parts(("categories", "label"), labels, result, _with_population(shares, population_mean))
+            return _of_categories(labels, estimate, _with_population(shares, population_mean))
         case VectorDomain(coordinates=coordinates):
-            names = [coordinate.name for coordinate in coordinates]
-            columns = list(zip(*_vectors(values), strict=True)) or [()] * len(names)
+            columns = list(zip(*_vectors(values), strict=True)) or [()] * len(coordinates)
             means = [truth(column, None) for column in columns]
-            return _parts(("coordinates", "name"), names, result, _with_population(means, population_mean))
+            names = [coordinate.name for coordinate in coordinates]
+            return _of_coordinates(names, estimate, _with_population(means, population_mean))
     mean = None if isinstance(population_mean, tuple) else population_mean
-    truths = truth([value for value in values if isinstance(value, float | int)], mean)
-    return Score(dict(truths), dict(covered(result, truths)), errors(result.get("mean"), truths))
+    known = truth([value for value in values if isinstance(value, float | int)], mean)
+    return Score(
+        truth=known,
+        covered=covered(estimate.intervals, estimate.methods, known),
+        error=errors(estimate.mean, known),
+    )
 
 
 def truth(values: Sequence[float], population_mean: float | None) -> dict[str, float]:
@@ -77,17 +84,14 @@ def truth(values: Sequence[float], population_mean: float | None) -> dict[str, f
     return ({REPORTERS: math.fsum(values) / len(values)} if values else {}) | known
 
 
-def covered(result: Mapping[str, Any], truths: Truth, kind: str = "intervals") -> dict[str, bool]:
+def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) -> dict[str, bool]:
     """For each interval whose truth is known, whether it holds it, ends included.
 
     Args:
-        result: a result document, or a part of one (`intervals`: target → [lower, upper]); `methods` says which truth
-            the interval `"anytime"` is about.
+        intervals: of an estimate, or of a part of one.
+        methods: of the same; they say which truth the interval `"anytime"` is about.
         truths: as `truth` returns them.
-        kind: `"intervals"`, or `"joint_intervals"` of categories.
     """
-    intervals: Mapping[str, Sequence[float]] = result.get(kind, {})
-    methods = result.get("methods", {})
     about = {name: _watched(name, methods) if name.startswith(ANYTIME) else name for name in intervals}
     return {
         name: intervals[name][0] <= truths[target] <= intervals[name][1]
@@ -98,10 +102,10 @@ def covered(result: Mapping[str, Any], truths: Truth, kind: str = "intervals") -
 
 def _watched(band: str, methods: Mapping[str, str]) -> str:
     """The target of a band: its name says it, `anytime_population`, or else its method starts with it."""
-    return band.removeprefix(ANYTIME).removeprefix("_") or str(methods.get(band, "")).partition("-")[0]
+    return band.removeprefix(ANYTIME).removeprefix("_") or methods.get(band, "").partition("-")[0]
 
 
-def errors(estimate: float | None, truths: Truth) -> dict[str, float]:
+def errors(estimate: float | None, truths: ByTarget) -> dict[str, float]:
     """The estimate less each truth; nothing where there is no estimate."""
     return {} if estimate is None else {target: estimate - mean for target, mean in truths.items()}
 
@@ -114,29 +118,33 @@ def _with_population(
     return [known | {POPULATION: mean} for known, mean in zip(truths, population, strict=True)]
 
 
-def _parts(words: tuple[str, str], names: Sequence[str], result: Mapping[str, Any], truths: Sequence[Truth]) -> Score:
-    many, one = words
-    facts: Sequence[Mapping[str, Any]] = result.get(many) or [{}] * len(names)
-    methods = result.get("methods", {})
-    found = [
-        {kind: covered({"methods": methods, **fact}, about, kind) for kind in _KINDS if kind in fact}
-        for fact, about in zip(facts, truths, strict=True)
-    ]
-    off = [errors(fact.get("frequency", fact.get("mean")), about) for fact, about in zip(facts, truths, strict=True)]
-    joint = _all_of([verdict["joint_intervals"] for verdict in found if "joint_intervals" in verdict])
+def _of_categories(labels: Sequence[str], estimate: Estimate, truths: Sequence[ByTarget]) -> Score:
+    parts = {label: Score(truth=known) for label, known in zip(labels, truths, strict=True)}
+    for one in estimate.categories:
+        parts[one.label] = _part(one, one.frequency, estimate.methods, parts[one.label].truth)
+    return Score(parts=parts, joint=_all_of([parts[one.label].joint for one in estimate.categories]))
+
+
+def _of_coordinates(names: Sequence[str], estimate: Estimate, truths: Sequence[ByTarget]) -> Score:
+    parts = {name: Score(truth=known) for name, known in zip(names, truths, strict=True)}
+    for one in estimate.coordinates:
+        parts[one.name] = _part(one, one.mean, one.methods, parts[one.name].truth)
+    return Score(parts=parts, joint=_all_of([parts[one.name].joint for one in estimate.coordinates if one.n]))
+
+
+def _part(
+    one: CategoryEstimate | CoordinateEstimate, mean: float | None, methods: Mapping[str, str], known: ByTarget
+) -> Score:
     return Score(
-        {many: _named(one, names, truths)},
-        {many: _named(one, names, found)} | ({"joint": joint} if joint else {}),
-        {many: _named(one, names, off)},
+        truth=known,
+        covered=covered(one.intervals, methods, known),
+        error=errors(mean, known),
+        joint=covered(one.joint_intervals, methods, known),
     )
 
 
-def _named(one: str, names: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{one: name, **fact} for name, fact in zip(names, facts, strict=True)]
-
-
-def _all_of(verdicts: Sequence[Mapping[str, bool]]) -> dict[str, bool]:
-    """For each interval that all categories have, whether all are covered at once: what the joint ones promise."""
+def _all_of(verdicts: Sequence[Covered]) -> dict[str, bool]:
+    """For each interval that all parts have, whether all are covered at once: what the joint ones promise."""
     return {
         target: all(verdict[target] for verdict in verdicts)
         for target in (verdicts[0] if verdicts else ())

@@ -8,23 +8,33 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from hush_aggregator import estimating, processes
-from hush_aggregator.estimate import Estimate, estimate
+from hush_aggregator.estimate import (
+    CategoryEstimate,
+    CoordinateEstimate,
+    Estimate,
+    PooledMean,
+    WinsorisedMean,
+    estimate,
+)
 from hush_aggregator.estimating import Failure, attempted
 from hush_aggregator.fold import fold
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.tally import Tally
+from hush_common.mechanisms import perturb
 from hush_common.task import Task
 from hush_common.task_file import make_task
+from hush_simulations.engines.seeded_rng import SeededRng
 
 NAN = math.nan
+T = TypeVar("T")
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 COLOURS = make_task(
     {"id": "colours", "epsilon": "1", "domain": {"kind": "category", "labels": ["red", "green", "blue"]}}
@@ -35,6 +45,15 @@ def tally(task: Task, *bodies: int) -> Tally:
     return fold(task.randomizer, np.array(bodies).reshape(-1, 1))
 
 
+NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
+POINT = {"kind": "vector", "coordinates": [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xyz"]}
+EVERY_KIND: list[dict[str, Any]] = [
+    {"domain": NUMBER, "mechanism": "laplace"},
+    {"domain": NUMBER, "offers": ["0.5", "1"], "mechanism": "laplace"},
+    {"domain": {"kind": "category", "labels": ["red", "green"]}},
+    {"domain": POINT},
+]
+VALUES = {"number": 0.5, "category": "red", "vector": (0.5, 0.5, 0.5)}
 COUNTED = tally(HEIGHTS, 1 << 19, 1 << 20)
 SOUND = estimate(HEIGHTS, COUNTED, 0.95)
 
@@ -55,7 +74,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Estimate | Fa
     return become
 
 
-def others(facts: dict[str, Any]) -> dict[str, Any]:
+def others(facts: Mapping[str, T]) -> dict[str, T]:
     """All but what is about the population."""
     return {target: fact for target, fact in facts.items() if target != "population"}
 
@@ -76,10 +95,16 @@ def test_a_sound_estimate_comes_through_as_it_is(planted: Planted) -> None:
         (MemoryError(), "failed"),
         (replace(SOUND, mean=NAN), "not_finite"),
         (
-            replace(SOUND, categories=[{"label": "a", "frequency": 0.5}, {"label": "b", "frequency": math.inf}]),
+            replace(
+                SOUND,
+                categories=(
+                    CategoryEstimate(label="a", frequency=0.5),
+                    CategoryEstimate(label="b", frequency=math.inf),
+                ),
+            ),
             "not_finite",
         ),
-        (replace(SOUND, pooled={"mean": object()}), "failed"),
+        (replace(SOUND, pooled=PooledMean(object(), {}, "")), "failed"),  # type: ignore[arg-type]
         (None, "failed"),
     ],
 )
@@ -98,7 +123,7 @@ def test_a_tally_that_the_task_cannot_have_given_is_a_failure() -> None:
 
 
 def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Planted) -> None:
-    intervals = SOUND.intervals | {"population": (0.0, NAN)}
+    intervals = {**SOUND.intervals, "population": (0.0, NAN)}
     found = planted(
         replace(
             SOUND,
@@ -123,13 +148,58 @@ def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Plant
 
 def test_each_category_names_its_own_failures(planted: Planted) -> None:
     made = estimate(COLOURS, tally(COLOURS, 1, 2, 2), 0.95)
-    made.categories[1]["joint_intervals"]["population"] = (0.0, NAN)
-    found = planted(made)
+    first, second, third = made.categories
+    second = replace(second, joint_intervals={**second.joint_intervals, "population": (0.0, NAN)})
+    found = planted(replace(made, categories=(first, second, third)))
     assert isinstance(found, Estimate)
-    assert "failures" not in found.categories[0]
-    assert found.categories[1]["failures"] == {"population": "not_finite"}
-    assert found.categories[1]["joint_intervals"].keys() == others(found.categories[0]["joint_intervals"]).keys()
-    assert found.categories[1]["intervals"].keys() == found.categories[0]["intervals"].keys()
+    assert found.categories[0].failures == {}
+    assert found.categories[1].failures == {"population": "not_finite"}
+    assert found.categories[1].joint_intervals.keys() == others(found.categories[0].joint_intervals).keys()
+    assert found.categories[1].intervals.keys() == found.categories[0].intervals.keys()
+    assert found.methods == made.methods
+
+
+def spoilt(value: object) -> Iterator[Any]:
+    """The value again and again, each time with another of its numbers infinite."""
+    match value:
+        case float():
+            yield math.inf
+        case dict():
+            yield from ({**value, key: bad} for key in value for bad in spoilt(value[key]))
+        case tuple():
+            for place, inner in enumerate(value):
+                yield from ((*value[:place], bad, *value[place + 1 :]) for bad in spoilt(inner))
+        case Estimate() | CategoryEstimate() | CoordinateEstimate() | WinsorisedMean() | PooledMean():
+            for field in fields(value):
+                yield from (replace(value, **{field.name: bad}) for bad in spoilt(getattr(value, field.name)))
+
+
+def numbers(value: object) -> Iterator[float]:
+    match value:
+        case float():
+            yield value
+        case dict():
+            yield from (number for inner in value.values() for number in numbers(inner))
+        case tuple():
+            yield from (number for inner in value for number in numbers(inner))
+        case Estimate() | CategoryEstimate() | CoordinateEstimate() | WinsorisedMean() | PooledMean():
+            yield from (number for field in fields(value) for number in numbers(getattr(value, field.name)))
+
+
+@pytest.mark.parametrize("document", EVERY_KIND, ids=str)
+def test_no_number_that_is_none_is_left_in_any_field(planted: Planted, document: dict[str, Any]) -> None:
+    task = make_task({"id": "t", "epsilon": "1", "enrolled": 90, **document})
+    rng = SeededRng(1)
+    index = task.domain.index(VALUES[document["domain"]["kind"]])
+    bodies = [perturb(task.randomizer, index, rng, place % (len(task.offers) or 1)) for place in range(8)]
+    made = estimate(task, fold(task.randomizer, np.array(bodies)), 0.95)
+    assert all(map(math.isfinite, numbers(made)))
+    spoilt_ones = list(spoilt(made))
+    assert len(spoilt_ones) > 20
+    for bad in spoilt_ones:
+        found = planted(bad)
+        assert isinstance(found, Failure) or all(map(math.isfinite, numbers(found)))
+        assert found != made
 
 
 def test_a_division_by_zero_is_an_error_and_no_warning_in_the_log(

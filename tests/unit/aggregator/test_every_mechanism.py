@@ -14,7 +14,7 @@ from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
 from hush_aggregator.explain_task import expected_error, meaning, text
 from hush_aggregator.fold import fold
-from hush_aggregator.release import document, encode
+from hush_aggregator.result import Result, encode
 from hush_aggregator.store import SqliteStore
 from hush_common.codec import encode_frame, encode_json
 from hush_common.mechanisms import perturb
@@ -74,7 +74,7 @@ def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, store
     tally = store.tally(asked.digest, 0)
     assert tally == fold(asked.randomizer, np.array(bodies, dtype=np.int64))
     given = estimate(asked, tally, 0.95)
-    result = document(asked, 0, given, {}, confidence=0.95, updated_at=NOW)
+    result = Result(asked, 0, given, {}, 0.95, NOW).to_document()
     assert (given.n, result["n"]) == (30, 30)
     assert json.loads(encode(result)) == result
 

@@ -93,7 +93,7 @@ async def test_a_report_delivered_twice_is_counted_once_and_told(store: WatchedS
         await bus.emptied()
         bus.send(TOPIC, frame)
         await bus.emptied()
-        assert (await aggregator.estimate("heights"))["refused"] == {"duplicate": 2}
+        assert (await aggregator.estimate("heights")).refused == {"duplicate": 2}
     assert n(store) == 1
 
 
@@ -330,10 +330,10 @@ async def test_the_document_of_a_task_without_reports_has_no_mean_and_no_nulls(s
         bus.send(TOPIC, b"garbage")
         await bus.emptied()
         document = await aggregator.estimate("heights")
-    assert document["n"] == 0
-    assert document["refused"] == {"unknown_version": 1}
-    assert "mean" not in document
-    assert None not in document.values()
+    assert document.n == 0
+    assert document.refused == {"unknown_version": 1}
+    assert "mean" not in document.to_document()
+    assert None not in document.to_document().values()
 
 
 async def test_a_result_that_nobody_can_have_is_refused(store: WatchedStore) -> None:
@@ -374,7 +374,7 @@ async def test_the_latest_round_is_the_one_that_is_released(store: WatchedStore)
         earlier = await aggregator.estimate("heights", 0)
     released = json.loads(bus.retained[ESTIMATE])
     assert (released["round"], released["n"], released["epsilon"], released["epsilon_per_round"]) == (1, 1, "3", "1")
-    assert (earlier["round"], earlier["n"]) == (0, 1)
+    assert (earlier.round, earlier.n) == (0, 1)
 
 
 async def test_the_event_loop_is_never_blocked_by_the_store(store: WatchedStore) -> None:

@@ -186,6 +186,6 @@ async def test_client_and_aggregator_survive_connections_that_break_all_the_time
                     broker.drop()
             assert await gateway.flush(timeout=30)
         await asyncio.wait_for(complete.wait(), 30)
-        assert (await aggregator.estimate("survey"))["n"] == 60
+        assert (await aggregator.estimate("survey")).n == 60
         running.cancel()
         await asyncio.wait((running,))

@@ -5,20 +5,24 @@ import io
 import json
 import re
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_results import result_of
 from rich.console import Console
 
+from hush_aggregator.estimate import Estimate
+from hush_common.refusal import Refusal
 from hush_simulations.display.files import to_json, write_files
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.table import print_table
-from hush_simulations.engines.experiment import Experiment, Outcome, Round
+from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
-from hush_simulations.results.result import document, lost
+from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.population import Value
 
@@ -29,43 +33,45 @@ def made_up(
     *,
     mean: float | None = 174.0,
     rounds: int = 1,
-    refused: dict[str, int] | None = None,
+    refused: dict[Refusal, int] | None = None,
     declined: dict[str, int] | None = None,
     clamped: int = 0,
-    seed: int | None = None,
-) -> tuple[Experiment, Outcome]:
+    noise_seed: int | None = None,
+    seed: int | None = 7,
+) -> Run:
     scenario = SCENARIOS[name]
     task = scenario.task()
-    experiment = Experiment(scenario=scenario, values=values, noise_seed=seed)
-    result: dict[str, Any] = {
-        "mechanism": task.mechanism,
-        "epsilon": "1",
-        "confidence": 0.95,
-        "n": 0 if mean is None else len(values),
-        "refused": refused or {},
-    }
-    if task.unit:
-        result["unit"] = task.unit
+    experiment = Experiment(scenario=scenario, values=values, noise_seed=noise_seed, seed=seed)
+    estimate = Estimate(0)
     if mean is not None:
         spread = 0.05 if name == "survey" else 5.0
-        result["mean"] = mean
-        result["stderr"] = {"reporters": spread, "population": spread}
-        result["intervals"] = {t: [mean - 2 * spread, mean + 2 * spread] for t in ("reporters", "population")}
+        estimate = Estimate(
+            len(values),
+            mean,
+            stderr={"reporters": spread, "population": spread},
+            intervals=dict.fromkeys(("reporters", "population"), (mean - 2 * spread, mean + 2 * spread)),
+        )
     bodies = np.arange(len(values) if mean is not None else 0, dtype=np.int64)
     if name == "survey":
         bodies %= 2
     received = Received(tuple(f"{number:032x}" for number in range(len(bodies))), bodies[:, None])
     reporters = tuple(range(len(values))) if mean is not None else ()
-    done = [
-        Round({**result, "round": number}, reporters, clamped, declined or {}, 0.5, received)
-        for number in range(rounds)
-    ]
-    return experiment, Outcome(task, tuple(done))
+    results = [result_of(task, estimate, round_=number, refused=refused) for number in range(rounds)]
+    done = [RoundOutcome(result, reporters, clamped, declined or {}, 0.5, received) for result in results]
+    return Run.of(experiment, Outcome(task, tuple(done)))
 
 
-def table(experiment: Experiment, outcome: Outcome, seed: int | None = 7) -> str:
+def with_estimate(run: Run, estimate: Estimate, refused: dict[Refusal, int] | None = None) -> Run:
+    """The same run, of one round, where something else was estimated."""
+    done = run.rounds[0]
+    found = result_of(run.task, estimate, refused=refused)
+    outcome = RoundOutcome(found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+    return Run.of(run.experiment, Outcome(run.task, (outcome,)))
+
+
+def table(run: Run) -> str:
     stream = io.StringIO()
-    print_table(document(experiment, outcome, seed), outcome, Console(file=stream, width=100))
+    print_table(run, Console(file=stream, width=100))
     return stream.getvalue()
 
 
@@ -74,7 +80,7 @@ def row(text: str, label: str) -> str:
 
 
 def test_the_table_says_what_was_true_what_was_estimated_and_what_it_cost() -> None:
-    text = table(*made_up())
+    text = table(made_up())
     assert "Mean height of adults: 2 devices, laplace, epsilon 1, over MQTT (embedded)" in text
     assert "175.00 cm" in row(text, "true mean, reporters")
     assert "170.00 cm" in row(text, "true mean, population")
@@ -89,17 +95,17 @@ def test_the_table_says_what_was_true_what_was_estimated_and_what_it_cost() -> N
 
 
 def test_an_interval_that_misses_says_so() -> None:
-    assert "misses the truth" in row(table(*made_up(mean=200.0)), "95 % interval, reporters")
+    assert "misses the truth" in row(table(made_up(mean=200.0)), "95 % interval, reporters")
 
 
 def test_shares_are_per_cent_and_their_distance_is_points() -> None:
-    text = table(*made_up("survey", (1, 0, 0, 0), mean=0.3))
+    text = table(made_up("survey", (1, 0, 0, 0), mean=0.3))
     assert "25.00 %" in row(text, "true share of yes, reporters")
     assert "5.00 points too high" in row(text, "estimate")
 
 
 def test_the_table_names_refusals_declined_answers_and_clamped_values() -> None:
-    text = table(*made_up(refused={"duplicate": 2}, declined={"out_of_domain": 1}, clamped=1))
+    text = table(made_up(refused={Refusal.DUPLICATE: 2}, declined={"out_of_domain": 1}, clamped=1))
     assert "2 duplicate" in text
     assert "a report of this id is counted already" in text
     assert "the device declined: out_of_domain" in text
@@ -107,24 +113,24 @@ def test_the_table_names_refusals_declined_answers_and_clamped_values() -> None:
 
 
 def test_each_round_is_a_row() -> None:
-    text = table(*made_up(rounds=3))
+    text = table(made_up(rounds=3))
     assert [line.split()[0] for line in text.splitlines() if line.strip().endswith(" 2")] == ["0", "1", "2"]
     assert "over 3 rounds" in row(text, "epsilon spent by each device")
 
 
 def test_no_report_is_no_estimate() -> None:
-    text = table(*made_up(mean=None, declined={"not_open": 2}))
+    text = table(made_up(mean=None, declined={"not_open": 2}))
     assert "none: no report was counted" in row(text, "estimate")
 
 
 def test_noise_that_is_not_private_is_named_in_table_and_object() -> None:
-    experiment, outcome = made_up(seed=3)
-    assert NOT_PRIVATE in row(table(experiment, outcome), "noise")
-    assert "NOT private" in document(experiment, outcome, 3)["noise"]
+    run = made_up(noise_seed=3)
+    assert NOT_PRIVATE in row(table(run), "noise")
+    assert "NOT private" in run.to_document()["noise"]
 
 
 def test_the_object_has_the_fields_of_the_design() -> None:
-    found = json.loads(to_json(document(*made_up(), 7)))
+    found = json.loads(to_json(made_up()))
     assert found["truth"] == {"reporters": 175.0, "population": 170.0}
     assert found["covered"] == {"reporters": True, "population": True}
     assert {name: found[name] for name in ("clients", "published", "lost", "elapsed_s", "reports_per_s")} == {
@@ -139,29 +145,27 @@ def test_the_object_has_the_fields_of_the_design() -> None:
 
 
 def test_a_report_that_never_arrived_is_lost_and_a_refused_one_is_not() -> None:
-    _, outcome = made_up()
-    done = outcome.rounds[0]
+    run = made_up()
 
-    def with_result(**changes: object) -> Outcome:
-        result = {**done.result, **changes}
-        return Outcome(outcome.task, (Round(result, done.reporters, 0, {}, 0.5, done.received),))
+    def lost(n: int, refused: dict[Refusal, int] | None = None) -> int:
+        return with_estimate(run, Estimate(n), refused).lost
 
-    assert lost(with_result(n=1)) == 1
-    assert lost(with_result(n=1, refused={"wrong_digest": 1})) == 0
-    assert lost(with_result(n=1, refused={"duplicate": 1})) == 1  # a redelivery of the other one
+    assert lost(1) == 1
+    assert lost(1, {Refusal.WRONG_DIGEST: 1}) == 0
+    assert lost(1, {Refusal.DUPLICATE: 1}) == 1  # a redelivery of the other one
 
 
 @pytest.mark.parametrize("error", [0.00042, 0.42, 4.2, 42.0, 4.2e7])
 def test_a_number_has_three_digits_of_its_error(error: float) -> None:
-    wording = NumberFormat.of({"mechanism": "laplace", "stderr": {"reporters": error}})
+    wording = NumberFormat.of(result_of(SCENARIOS["heights"].task(), Estimate(9, stderr={"reporters": error})))
     shown = float(wording.number(error).replace(" ", ""))
     assert shown == pytest.approx(error, rel=0.013)
     assert len(wording.number(error).replace(".", "").replace(" ", "").lstrip("0")) <= 8
 
 
 def test_a_huge_number_stays_short() -> None:
-    wording = NumberFormat.of({"mechanism": "laplace", "stderr": {"reporters": 1e300}, "unit": "kg"})
-    assert wording.value(1.23456789e300) == "1.23457e+300 kg"
+    wording = NumberFormat.of(result_of(SCENARIOS["heights"].task(), Estimate(9, stderr={"reporters": 1e300})))
+    assert wording.value(1.23456789e300) == "1.23457e+300 cm"
 
 
 @pytest.mark.slow
@@ -180,49 +184,42 @@ def test_a_huge_number_stays_short() -> None:
 def test_files_hold_a_picture_the_reports_and_the_object(
     tmp_path: Path, name: str, values: tuple[Value, ...], options: dict[str, Any]
 ) -> None:
-    experiment, outcome = made_up(name, values, **options)
-    result, reports, picture = write_files(tmp_path, document(experiment, outcome, 7), experiment, outcome)
+    run = made_up(name, values, **options)
+    result, reports, picture = write_files(tmp_path, run)
     assert json.loads(result.read_text(encoding="utf-8"))["clients"] == len(values)
     header = picture.read_bytes()[:24]
     assert header.startswith(b"\x89PNG")
     assert struct.unpack(">II", header[16:]) == (1440, 1280)
     rows = list(csv.DictReader(io.StringIO(reports.read_text(encoding="utf-8"))))
-    assert len(rows) == sum(len(done.received.ids) for done in outcome.rounds)
+    assert len(rows) == sum(len(done.received.ids) for done in run.rounds)
 
 
 def test_reports_are_kept_as_received_and_without_true_values(tmp_path: Path) -> None:
-    experiment, outcome = made_up(values=(171.25, 181.5))
-    write_files(tmp_path, document(experiment, outcome, 7), experiment, outcome)
+    write_files(tmp_path, made_up(values=(171.25, 181.5)))
     text = (tmp_path / "reports.csv").read_text(encoding="utf-8")
     assert text.splitlines()[:2] == ["round,report_id,epsilon,body,decoded", f"0,{0:032x},1,0,120.0"]
     assert "171.25" not in text
     assert "181.5" not in text
 
 
-def changed(outcome: Outcome, **facts: object) -> Outcome:
-    """The same outcome with other facts in its result."""
-    done = outcome.rounds[0]
-    result = {**done.result, **facts}
-    return Outcome(outcome.task, (Round(result, done.reporters, 0, {}, 0.5, done.received),))
-
-
 def test_an_interval_that_could_not_be_made_is_named_and_the_others_stay(tmp_path: Path) -> None:
-    experiment, outcome = made_up()
-    sound = {"population": outcome.rounds[0].result["intervals"]["population"]}
-    outcome = changed(outcome, intervals=sound, failures={"reporters": "not_finite"})
-    text = table(experiment, outcome)
+    run = made_up()
+    estimate = run.result.estimate
+    sound = {"population": estimate.intervals["population"]}
+    failed = with_estimate(run, replace(estimate, intervals=sound, failures={"reporters": "not_finite"}))
+    text = table(failed)
     assert "reporters (not_finite)" in row(text, "could not be made")
     assert "164.00 to 184.00 cm" in row(text, "95 % interval, population")
-    write_files(tmp_path, document(experiment, outcome, 7), experiment, outcome)
-    text = table(experiment, changed(outcome, intervals={}, stderr={}))
+    write_files(tmp_path, failed)
+    text = table(with_estimate(run, replace(estimate, intervals={}, stderr={})))
     assert "174.00 cm" in row(text, "estimate")
 
 
 def test_further_intervals_are_named_by_what_they_are_about() -> None:
-    experiment, outcome = made_up()
-    intervals = outcome.rounds[0].result["intervals"]
-    wider = {"anytime_population": [150.0, 200.0], "enrolled": [160.0, 190.0]}
-    text = table(experiment, changed(outcome, intervals=intervals | wider))
+    run = made_up()
+    wider = {"anytime_population": (150.0, 200.0), "enrolled": (160.0, 190.0)}
+    estimate = replace(run.result.estimate, intervals={**run.result.intervals, **wider})
+    text = table(with_estimate(run, estimate))
     assert "150.00 to 200.00 cm" in row(text, "95 % band, watched, population")
     assert "covers the truth" in row(text, "95 % band, watched, population")
     assert "truth unknown" in row(text, "95 % interval, enrolled")
@@ -231,10 +228,8 @@ def test_further_intervals_are_named_by_what_they_are_about() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     stream = io.StringIO()
-    experiment, outcome = made_up(clamped=1, rounds=1)
-    print_table(
-        document(experiment, outcome, 7), outcome, Console(file=stream, width=width, force_terminal=True, no_color=True)
-    )
+    run = made_up(clamped=1, rounds=1)
+    print_table(run, Console(file=stream, width=width, force_terminal=True, no_color=True))
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in stream.getvalue().splitlines()]
     assert max(map(len, lines)) <= width
     assert any("covers the truth" in line for line in lines)

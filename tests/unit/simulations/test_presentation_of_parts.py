@@ -4,19 +4,21 @@ import io
 import json
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from made_results import result_of
 from rich.console import Console
 
+from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
 from hush_simulations.display.files import write_files
 from hush_simulations.display.progress import bands, caption, following
 from hush_simulations.display.table import print_table
-from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
-from hush_simulations.results.result import document
+from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.population import Frequencies, Value
 from hush_simulations.scenarios.scenario import Scenario
@@ -28,7 +30,7 @@ def with_labels(count: int) -> Scenario:
     return Scenario(document_, Frequencies(tuple(labels), tuple(range(count, 0, -1))))
 
 
-async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> tuple[dict[str, Any], Experiment, Outcome]:
+async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> Run:
     values: tuple[Value, ...] = tuple(scenario.population.draw(count, np.random.default_rng(1)))
     offers = len(scenario.task().offers)
     choices = [number % offers for number in range(count)] if offers else []
@@ -37,21 +39,20 @@ async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> tuple[dic
     experiment = Experiment(
         scenario=scenario, values=values, choices=choices, engine="memory", connections=2, noise_seed=1
     )
-    outcome = await simulate(experiment)
-    return document(experiment, outcome, 1), experiment, outcome
+    return Run.of(experiment, await simulate(experiment))
 
 
-def table(found: dict[str, Any], outcome: Outcome, width: int = 80) -> str:
+def table(done: Run, width: int = 80) -> str:
     stream = io.StringIO()
     # The height, too: of a "dumb" terminal rich otherwise takes its own idea of the size.
-    print_table(found, outcome, Console(file=stream, width=width, height=50, force_terminal=True, color_system=None))
+    print_table(done, Console(file=stream, width=width, height=50, force_terminal=True, color_system=None))
     return stream.getvalue()
 
 
 @pytest.mark.parametrize("count", [2, 30])
 async def test_a_table_of_categories_fits_into_80_columns_and_cuts_nothing_but_long_names(count: int) -> None:
-    found, _, outcome = await run(with_labels(count))
-    lines = table(found, outcome).splitlines()
+    done = await run(with_labels(count))
+    lines = table(done).splitlines()
     assert max(map(len, lines)) <= 80
     assert [line for line in lines if "…" in line] == [line for line in lines if "a label that" in line]
     rows = [line for line in lines if line.strip().startswith(("a label", "label"))]
@@ -62,40 +63,40 @@ async def test_a_table_of_categories_fits_into_80_columns_and_cuts_nothing_but_l
 
 
 async def test_of_very_many_categories_the_largest_estimates_have_a_row() -> None:
-    found, _, outcome = await run(with_labels(100))
-    text = table(found, outcome)
+    done = await run(with_labels(100))
+    text = table(done)
     assert "… 60 more" in text
-    largest = max(found["result"]["categories"], key=lambda fact: fact["frequency"])["label"]
+    largest = max(done.result.categories, key=lambda one: one.frequency).label
     assert largest[:12] in text
 
 
 async def test_an_interval_that_misses_is_marked() -> None:
-    found, _, outcome = await run(with_labels(3))
-    for target in ("reporters", "population"):
-        found["covered"]["categories"][1]["intervals"][target] = False
-    text = table(found, outcome)
+    done = await run(with_labels(3))
+    missed = replace(done.score.parts["label 1"], covered={"reporters": False, "population": False})
+    judged = replace(done.score, parts={**done.score.parts, "label 1": missed})
+    text = table(replace(done, rounds=(replace(done.last, score=judged),)))
     assert next(line for line in text.splitlines() if line.strip().startswith("label 1")).count("!") == 2
     assert text.count("!") == 2
 
 
 async def test_coordinates_have_their_units_and_their_own_digits() -> None:
-    found, _, outcome = await run(SCENARIOS["offices"], 400)
-    text = table(found, outcome, 100)
+    done = await run(SCENARIOS["offices"], 400)
+    text = table(done, 100)
     assert "temperature (°C)" in text
     assert "carbon dioxide (ppm)" in text
     assert "of 4" in text
 
 
 async def test_rounds_of_categories_are_a_row_each() -> None:
-    found, _, outcome = await run(with_labels(3), rounds=2)
-    text = table(found, outcome)
+    done = await run(with_labels(3), rounds=2)
+    text = table(done)
     assert len([line for line in text.splitlines() if " of 3" in line]) == 2
     assert "points (" in text
 
 
 async def test_a_choice_of_epsilon_is_told() -> None:
-    found, _, outcome = await run(SCENARIOS["sleep"])
-    text = table(found, outcome)
+    done = await run(SCENARIOS["sleep"])
+    text = table(done)
     assert "epsilon 0.5, 1 or 2" in text
     assert "20 devices" in text
     assert "at most 2" in text
@@ -106,40 +107,44 @@ async def test_a_choice_of_epsilon_is_told() -> None:
 @pytest.mark.parametrize("name", ["commute", "offices", "sleep", "thirty", "hundred", "rounds"])
 async def test_files_hold_a_picture_and_the_reports_and_the_object(tmp_path: Path, name: str) -> None:
     several = {"thirty": with_labels(30), "hundred": with_labels(100), "rounds": with_labels(4)}
-    found, experiment, outcome = await run(several.get(name) or SCENARIOS[name], rounds=2 if name == "rounds" else 1)
-    result, reports, picture = write_files(tmp_path, found, experiment, outcome)
+    done = await run(several.get(name) or SCENARIOS[name], rounds=2 if name == "rounds" else 1)
+    result, reports, picture = write_files(tmp_path, done)
     assert json.loads(result.read_text(encoding="utf-8"))["clients"] == 60
     assert struct.unpack(">II", picture.read_bytes()[16:24]) == (1440, 1280)
     lines = reports.read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 1 + 60 * len(outcome.rounds)
+    assert len(lines) == 1 + 60 * len(done.rounds)
     assert lines[0] == "round,report_id,epsilon,body,decoded"
 
 
-CATEGORIES: dict[str, Any] = {
-    "mechanism": "subset_selection",
-    "confidence": 0.95,
-    "categories": [
-        {
-            "label": f"l{place}",
-            "frequency": share,
-            "stderr": {"reporters": 0.02},
-            "intervals": {"reporters": [0, 0.1], "anytime": [share - 0.05, share + 0.05]},
-            "joint_intervals": {"reporters": [0, 0.2], "anytime": [share - 0.08, share + 0.08]},
-        }
-        for place, share in enumerate([0.1, 0.4, 0.05, 0.2, 0.15, 0.06, 0.04])
-    ],
-}
+SHARES = (0.1, 0.4, 0.05, 0.2, 0.15, 0.06, 0.04)
+CATEGORIES = result_of(
+    with_labels(7).task(),
+    Estimate(
+        99,
+        categories=tuple(
+            CategoryEstimate(
+                label=f"l{place}",
+                frequency=share,
+                stderr={"reporters": 0.02},
+                intervals={"reporters": (0, 0.1), "anytime": (share - 0.05, share + 0.05)},
+                joint_intervals={"reporters": (0, 0.2), "anytime": (share - 0.08, share + 0.08)},
+            )
+            for place, share in enumerate(SHARES)
+        ),
+    ),
+)
 
 
 def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> None:
-    result = {
-        "mechanism": "laplace",
-        "unit": "cm",
-        "confidence": 0.95,
-        "mean": 170.0,
-        "stderr": {"reporters": 1.0},
-        "intervals": {"reporters": [168.0, 172.0], "population": [167.0, 173.0], "anytime": [165.0, 175.0]},
-    }
+    result = result_of(
+        SCENARIOS["heights"].task(),
+        Estimate(
+            9,
+            170.0,
+            stderr={"reporters": 1.0},
+            intervals={"reporters": (168.0, 172.0), "population": (167.0, 173.0), "anytime": (165.0, 175.0)},
+        ),
+    )
     (line,) = bands(result)
     assert (line.name, line.estimate, line.band) == ("mean", "170.00 cm", "165.00 to 175.00 cm")
     assert "may be watched" in caption(result)
@@ -155,15 +160,15 @@ def test_of_categories_the_most_frequent_are_seen_live_with_their_joint_bands() 
 
 
 def test_of_coordinates_the_first_that_were_drawn_are_seen_live() -> None:
-    drawn = {"mean": 1.0, "stderr": {"reporters": 0.1}, "intervals": {"anytime": [0.5, 1.5]}}
-    coordinates = [{"name": "empty", "n": 0}, *({"name": f"c{place}", "n": 3, **drawn} for place in range(9))]
-    found = {"mechanism": "vector", "confidence": 0.9, "coordinates": coordinates}
+    drawn = CoordinateEstimate(name="", n=3, mean=1.0, stderr={"reporters": 0.1}, intervals={"anytime": (0.5, 1.5)})
+    coordinates = (CoordinateEstimate(name="empty"), *(replace(drawn, name=f"c{place}") for place in range(9)))
+    found = result_of(SCENARIOS["offices"].task(), Estimate(9, coordinates=coordinates), confidence=0.9)
     assert [line.name for line in bands(found)] == ["c0", "c1", "c2", "c3", "c4"]
     assert len(caption(found)) <= 80
 
 
 def test_nothing_is_seen_before_the_first_report() -> None:
-    assert bands({"mechanism": "laplace", "confidence": 0.95, "n": 0}) == []
+    assert bands(result_of(SCENARIOS["heights"].task(), Estimate(0))) == []
 
 
 def test_in_a_pipe_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,13 +21,12 @@ from hush.cli import main
 from hush_aggregator.explain_task import meaning, text
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task_file import read_task
-from hush_simulations.display.parts_table import kind_of
 from hush_simulations.display.plan_table import print_plan
 from hush_simulations.display.table import print_table
-from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.planning.answer import Question, answer
-from hush_simulations.results.result import document
+from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
 
 FIGURE = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:\.\d+)?(?!\d)|[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?")
@@ -209,25 +208,23 @@ def of_parts(found: dict[str, Any], kind: str, scale: int, *, wide: bool) -> Ite
 
 
 @cache
-def simulated(name: str) -> tuple[dict[str, Any], Outcome]:
+def simulated(name: str) -> Run:
     scenario = SCENARIOS[name]
     values = tuple(scenario.population.draw(150, np.random.default_rng(4)))
-    experiment = Experiment(scenario=scenario, values=values, noise_seed=4, engine="memory")
-    outcome = asyncio.run(simulate(experiment))
-    return json.loads(json.dumps(document(experiment, outcome, 4))), outcome
+    experiment = Experiment(scenario=scenario, values=values, noise_seed=4, engine="memory", seed=4)
+    return Run.of(experiment, asyncio.run(simulate(experiment)))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["heights", "survey", "commute", "offices"])
 def test_every_value_of_a_simulation_is_that_of_its_json(name: str, width: int) -> None:
-    found, outcome = simulated(name)
+    done = simulated(name)
+    found = json.loads(json.dumps(done.to_document()))
     stream = io.StringIO()
-    print_table(
-        found, outcome, Console(file=stream, width=width, force_terminal=True, no_color=True, color_system=None)
-    )
+    print_table(done, Console(file=stream, width=width, force_terminal=True, no_color=True, color_system=None))
     words = stream.getvalue()
     assert max(map(len, words.splitlines())) <= width
-    kind = kind_of(found)
+    kind = next((kind for kind in ("categories", "coordinates") if kind in found["truth"]), None)
     scale = 100 if name in {"survey", "commute"} else 1
     body, costs = words.split("memory\n", 1)[1].split("  reports  ", 1)
     if kind is None:

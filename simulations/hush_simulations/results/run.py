@@ -1,0 +1,248 @@
+"""Run: the one account of a finished simulation, and the JSON object that `--json` prints and `result.json` holds."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Self
+
+from hush_aggregator.result import Result
+from hush_common.broker_url import BrokerUrl
+from hush_common.domain import CategoryDomain, VectorDomain
+from hush_common.epsilon import decimal_text
+from hush_common.task import Task
+from hush_simulations.brokers.choice import is_external
+from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
+from hush_simulations.engines.reports import Received
+from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
+from hush_simulations.results.score import Covered, Score, score
+
+__all__ = ["Round", "Run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a run, judged.
+
+    Args:
+        result: of the aggregator.
+        score: the same beside the truth.
+        reporters: positions, in `Experiment.values`, of the devices that sent a report.
+        clamped: how many of them had to move their value into the domain.
+        declined: devices that sent nothing, by their reason.
+        elapsed: seconds from the first answer to the last commit.
+        received: what the aggregator counted.
+    """
+
+    result: Result
+    score: Score
+    reporters: tuple[int, ...] = field(repr=False)
+    clamped: int
+    declined: Mapping[str, int]
+    elapsed: float
+    received: Received = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Run:
+    """A finished simulation. What represents it in text shows no value, no report and no address.
+
+    Args:
+        experiment: what was to be simulated.
+        task: as it was published: on a broker of others under an id of its own.
+        rounds: one at least, in their order.
+    """
+
+    experiment: Experiment
+    task: Task
+    rounds: tuple[Round, ...]
+
+    @classmethod
+    def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
+        """Judge what came of an experiment."""
+        return cls(experiment, outcome.task, tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds))
+
+    def __repr__(self) -> str:
+        rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
+        return f"<Run of {self.task.id!r}: {self.accepted} reports{rounds}>"
+
+    @property
+    def last(self) -> Round:
+        """The last round, which the figures of a run are about."""
+        return self.rounds[-1]
+
+    @property
+    def result(self) -> Result:
+        """Of the last round."""
+        return self.last.result
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """Of each round."""
+        return tuple(done.result for done in self.rounds)
+
+    @property
+    def score(self) -> Score:
+        """Of the last round."""
+        return self.last.score
+
+    @property
+    def truth(self) -> Mapping[str, float]:
+        """What the error bars of the last round are about, by target; of categories and vectors see `score.parts`."""
+        return self.score.truth
+
+    @property
+    def covered(self) -> Covered:
+        """Whether they hold it, by target; of categories and vectors, whether the joint ones of all parts do."""
+        return self.score.joint if self.score.parts else self.score.covered
+
+    @property
+    def clients(self) -> int:
+        """Devices."""
+        return len(self.experiment.values)
+
+    @property
+    def published(self) -> int:
+        """Reports that devices sent in all rounds."""
+        return sum(len(done.reporters) for done in self.rounds)
+
+    @property
+    def accepted(self) -> int:
+        """Reports counted in all rounds."""
+        return sum(done.result.n for done in self.rounds)
+
+    @property
+    def lost(self) -> int:
+        """Reports that the broker acknowledged to a device and never delivered to the aggregator."""
+        refused = self.result.refused  # counted per task, all rounds together
+        return max(0, self.published - judged(self.accepted, refused))
+
+    @property
+    def clamped(self) -> int:
+        """Values moved into the domain, in all rounds."""
+        return sum(done.clamped for done in self.rounds)
+
+    @property
+    def declined(self) -> Mapping[str, int]:
+        """Answers that devices declined in all rounds, by reason."""
+        return sum((Counter(done.declined) for done in self.rounds), Counter())
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of all rounds, to a millisecond."""
+        return round(sum(done.elapsed for done in self.rounds), 3)
+
+    @property
+    def reports_per_s(self) -> float:
+        """Reports counted in a second, to a tenth; 0 where no time passed."""
+        return _rate(self.rounds)
+
+    @property
+    def epsilon_spent(self) -> Fraction:
+        """The most that one device has spent: what a round costs it, as often as it answered, or all of it at first."""
+        answered = Counter(device for done in self.rounds for device in done.reporters)
+        totals = [self.task.offers[choice] for choice in self.experiment.choices] or [self.task.epsilon] * self.clients
+        if self.task.repeat == "sticky":
+            return max((totals[device] for device in answered), default=Fraction(0))
+        spent = (times * totals[device] / self.task.rounds for device, times in answered.items())
+        return max(spent, default=Fraction(0))
+
+    @property
+    def chosen(self) -> Mapping[Fraction, int]:
+        """How many devices took each of the epsilons offered, in the last round; empty where there is no choice."""
+        if not self.experiment.choices:
+            return {}
+        taken = Counter(self.experiment.choices[device] for device in self.last.reporters)
+        return {epsilon: taken[place] for place, epsilon in enumerate(self.task.offers)}
+
+    @property
+    def broker(self) -> str:
+        """What it ran over, without a password."""
+        if self.experiment.engine == "memory":
+            return "memory"
+        name = self.experiment.broker
+        return str(BrokerUrl.parse(name)) if is_external(name) else name
+
+    @property
+    def noise(self) -> str:
+        """Where the noise came from, in words."""
+        return SYSTEM if self.experiment.noise_seed is None else NOT_PRIVATE
+
+    def to_document(self) -> dict[str, Any]:
+        """Everything but the values and the reports.
+
+        With several rounds, `result`, `truth` and `covered` are those of the last one and `rounds` lists all of them;
+        counts and times are totals.
+        """
+        document: dict[str, Any] = {
+            **_found(self.last),
+            "clients": self.clients,
+            "published": self.published,
+            "lost": self.lost,
+            "declined": dict(self.declined),
+            "clamped": self.clamped,
+            "epsilon_spent": decimal_text(self.epsilon_spent),
+        }
+        if self.chosen:
+            document["chosen"] = {decimal_text(epsilon): count for epsilon, count in self.chosen.items()}
+        document |= {
+            "elapsed_s": self.elapsed_s,
+            "reports_per_s": self.reports_per_s,
+            "engine": self.experiment.engine,
+            "broker": self.broker,
+            "connections": self.experiment.gateways,
+            "noise": self.noise,
+        }
+        if self.experiment.seed is not None:
+            document["seed"] = self.experiment.seed
+        if len(self.rounds) > 1:
+            document["rounds"] = [_round(done) for done in self.rounds]
+        return document
+
+
+def _judged(experiment: Experiment, task: Task, done: RoundOutcome) -> Round:
+    values = [experiment.values[device] for device in done.reporters]
+    found = score(task.domain, done.result.estimate, values, experiment.scenario.population.mean)
+    return Round(done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+
+
+def _rate(rounds: Iterable[Round]) -> float:
+    elapsed = sum(done.elapsed for done in rounds)
+    accepted = sum(done.result.n for done in rounds)
+    return round(accepted / elapsed, 1) if elapsed > 0 else 0.0
+
+
+def _round(done: Round) -> dict[str, Any]:
+    return {
+        **_found(done),
+        "published": len(done.reporters),
+        "clamped": done.clamped,
+        "elapsed_s": round(done.elapsed, 3),
+        "reports_per_s": _rate((done,)),
+    }
+
+
+def _found(done: Round) -> dict[str, Any]:
+    """What was estimated, and what is true; of categories and vectors a list, each part by its name."""
+    found, result = done.score, done.result.to_document()
+    match done.result.task.domain:
+        case CategoryDomain():
+            many, one, estimated = "categories", "label", [True for _ in done.result.categories]
+        case VectorDomain():
+            many, one, estimated = "coordinates", "name", [part.n > 0 for part in done.result.coordinates]
+        case _:
+            views = {"truth": dict(found.truth), "covered": dict(found.covered), "error": dict(found.error)}
+            return {"result": result, **views}
+    parts = list(zip(found.parts.items(), estimated or [False] * len(found.parts), strict=True))
+    covered: dict[str, Any] = {
+        many: [
+            {one: name} | ({"intervals": dict(part.covered), "joint_intervals": dict(part.joint)} if known else {})
+            for (name, part), known in parts
+        ]
+    }
+    return {
+        "result": result,
+        "truth": {many: [{one: name, **part.truth} for (name, part), _ in parts]},
+        "covered": covered | ({"joint": dict(found.joint)} if found.joint else {}),
+        "error": {many: [{one: name, **part.error} for (name, part), _ in parts]},
+    }

@@ -1,0 +1,26 @@
+"""The pages that `make docs` builds: whole, and without a warning."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hush_aggregator
+import hush_client
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 110
+
+
+@pytest.mark.slow
+def test_pages_are_built_without_a_warning_and_have_every_public_name(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-W", "--keep-going", "docs", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    for package in (hush_client, hush_aggregator):
+        page = (tmp_path / "api" / f"{package.__name__.removeprefix('hush_')}.html").read_text(encoding="utf-8")
+        for name in package.__all__:
+            home = getattr(package, name).__module__
+            assert f'id="{home}.{name}"' in page or f'id="{package.__name__}.{name}"' in page
+    assert "Who sees what" in (tmp_path / "security.html").read_text(encoding="utf-8")
