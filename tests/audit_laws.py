@@ -56,7 +56,7 @@ def law_of(name: str, epsilon: str) -> tuple[list[tuple[int, ...]], list[list[fl
     first: object = {"multilevel": 0, "randomized_response": 0, "subset_selection": "a", "vector": [0] * 4}[name]
     outputs = list(task.randomizer.outputs())
     chances = [
-        [float(task.randomizer.probability(body, task.domain.index(value).index)) for body in outputs]  # type: ignore[arg-type]  # the domain made the index
+        [float(task.randomizer.probability(body, task.domain.index(value).index)) for body in outputs]
         for value in (first, last)
     ]
     return outputs, [[chance / math.fsum(row) for chance in row] for row in chances]

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.fold import columns
+from hush_aggregator.estimate.tallies import columns
+from hush_aggregator.estimate.worst_case import KEPT
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, SubsetSelection, Vector
 from hush_common.task import Task
-from hush_simulations.planning.worst_case import KEPT
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,19 @@ from fake_transport import HEIGHTS
 
 from hush_common.topics import task_topic
 
-__all__ = ["Action", "Packet", "ScriptedBroker", "after", "half", "hang_up", "nonsense", "reply_and_hang_up", "twice"]
+__all__ = [
+    "Action",
+    "Packet",
+    "ScriptedBroker",
+    "after",
+    "half",
+    "hang_up",
+    "header",
+    "message",
+    "nonsense",
+    "reply_and_hang_up",
+    "twice",
+]
 
 _CONNACK, _SUBACK, _PUBACK = b"\x20\x02\x00", b"\x90\x03", b"\x40\x02"
 
@@ -104,7 +116,7 @@ class ScriptedBroker:
             case Packet.CONNECT:
                 reply = _CONNACK + bytes([self._login])
             case Packet.SUBSCRIBE:
-                reply = _SUBACK + body[:2] + bytes([self._grant]) + _message(task_topic("heights"), self._task)
+                reply = _SUBACK + body[:2] + bytes([self._grant]) + message(task_topic("heights"), self._task)
             case Packet.PUBLISH:
                 (length,) = struct.unpack_from(">H", body)
                 self.published.append(body[2 + length + 2 :])
@@ -135,7 +147,16 @@ async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
             return head >> 4, await reader.readexactly(length)
 
 
-def _message(topic: str, payload: bytes) -> bytes:
+def header(first: int, length: int) -> bytes:
+    """The head of a packet: its first byte, and how many bytes follow."""
+    encoded = bytearray((first,))
+    while length >= 0x80:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes((*encoded, length))
+
+
+def message(topic: str, payload: bytes) -> bytes:
+    """A retained message of QoS 0."""
     body = struct.pack(">H", len(topic)) + topic.encode() + payload
-    length = bytes([len(body) & 0x7F | 0x80, len(body) >> 7])
-    return b"\x31" + length + body
+    return header(0x31, len(body)) + body

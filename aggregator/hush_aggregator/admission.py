@@ -9,7 +9,7 @@ import numpy as np
 
 from hush_aggregator.decode import Block, Decoded, note
 from hush_aggregator.store.base import UNKNOWN, Accepted
-from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse
+from hush_common.mechanisms import Offers
 from hush_common.refusal import Refusal
 from hush_common.task import CLOCK_SKEW, Task
 
@@ -91,13 +91,8 @@ def _inside(block: Block, task: Task) -> "np.ndarray[tuple[int], np.dtype[np.boo
     mechanism = task.randomizer
     if block.bodies.shape[1] != mechanism.width:
         return np.zeros(len(block.ids), dtype=np.bool_)
-    match mechanism:
-        case Laplace():
-            low, high = -mechanism.window, mechanism.steps + mechanism.window
-        case RandomizedResponse():
-            low, high = 0, 1
-        case Multilevel():
-            low, high = 0, mechanism.levels
-        case _:
-            return np.fromiter(map(mechanism.admits, map(tuple, block.bodies.tolist())), np.bool_, len(block.ids))
+    span = None if isinstance(mechanism, Offers) else mechanism.span
+    if span is None:
+        return np.fromiter(map(mechanism.admits, map(tuple, block.bodies.tolist())), np.bool_, len(block.ids))
+    low, high = span
     return np.asarray((block.bodies[:, 0] >= low) & (block.bodies[:, 0] <= high))

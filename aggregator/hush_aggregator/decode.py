@@ -13,12 +13,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.bus import Delivery
+from hush_aggregator.receive import ReportMessage
 from hush_common import codec
 from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
 from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES
-from hush_common.topics import task_of_report_topic
 
 __all__ = ["Block", "Decoded", "decode", "note"]
 
@@ -36,7 +35,7 @@ class Block:
         digest: the digest of the task they answer, 8 bytes.
         round: the round they answer.
         ids: report ids, shape (count,), dtype `V16`.
-        bodies: shape (count, width).
+        bodies: shape (count, width), in the byte order in which they came.
         sender: who sent all of them, as their topics say; None for several senders.
     """
 
@@ -64,30 +63,29 @@ class Decoded:
     senders: dict[tuple[str | None, Refusal], str | None] = field(default_factory=dict)
 
 
-def decode(deliveries: Iterable[Delivery]) -> Decoded:
+def decode(messages: Iterable[ReportMessage]) -> Decoded:
     """Read every payload of a batch of messages on report topics."""
     refused: Counter[tuple[str | None, Refusal]] = Counter()
     senders: dict[tuple[str | None, Refusal], str | None] = {}
     frames: defaultdict[tuple[str | None, bytes], list[bytes]] = defaultdict(list)
-    topics: dict[tuple[str | None, bytes], str | None] = {}
+    framers: dict[tuple[str | None, bytes], str | None] = {}
     blocks: list[Block] = []
-    for delivery in deliveries:
-        task_id = task_of_report_topic(delivery.topic)
-        payload = delivery.payload
+    for message in messages:
+        task_id, payload = message.task_id, message.payload
         if payload[:1] == b"{":
-            read = _json(delivery, task_id)
+            read = _json(message)
             if isinstance(read, Block):
                 blocks.append(read)
             else:
                 refused[task_id, read] += 1
-                note(senders, (task_id, read), _sender(delivery.topic))
+                note(senders, (task_id, read), message.sender)
         else:
             key = task_id, payload[: HEADER.size]
             frames[key].append(payload)
-            note(topics, key, delivery.topic)
+            note(framers, key, message.sender)
     for (task_id, header), payloads in frames.items():
         width = _width(header)
-        sender = _sender(topics[task_id, header])
+        sender = framers[task_id, header]
         if isinstance(width, Refusal):
             refused[task_id, width] += len(payloads)
             note(senders, (task_id, width), sender)
@@ -107,17 +105,13 @@ def note(names: dict[K, str | None], key: K, name: str | None) -> None:
         names[key] = None
 
 
-def _sender(topic: str | None) -> str | None:
-    return None if topic is None else topic.rpartition("/")[2]
-
-
-def _json(delivery: Delivery, task_id: str | None) -> Block | Refusal:
-    frame = codec.decode(delivery.payload)
+def _json(message: ReportMessage) -> Block | Refusal:
+    frame = codec.decode(message.payload)
     if isinstance(frame, Refusal):
         return frame
     ids = np.frombuffer(b"".join(report.id for report in frame.reports), dtype=f"V{REPORT_ID_BYTES}")
     bodies = np.array([report.body for report in frame.reports], dtype=np.int64)
-    return Block(task_id, frame.task, frame.digest, frame.round, ids, bodies, _sender(delivery.topic))
+    return Block(message.task_id, frame.task, frame.digest, frame.round, ids, bodies, message.sender)
 
 
 def _width(header: bytes) -> int | Refusal:
@@ -143,4 +137,4 @@ def _block(source: tuple[str | None, str | None], header: bytes, width: int, pay
     )
     _, _, _, digest, round_ = HEADER.unpack(header)
     task_id, sender = source
-    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"].astype(np.int64), sender)
+    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"], sender)

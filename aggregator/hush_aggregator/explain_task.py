@@ -10,15 +10,9 @@ from typing import Any
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEAK_ABOVE, at_most_sure, decimal_text, posterior
 from hush_common.figures import exact, percent_at_most, significant, whole
-from hush_common.mechanisms import (
-    Channel,
-    Laplace,
-    Multilevel,
-    Offers,
-    Single,
-)
-from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.tables import grid, shipped_at
+from hush_common.mechanisms import Offers
+from hush_common.mechanisms.build import best
+from hush_common.mechanisms.registry import fitting
 from hush_common.task import Task
 
 __all__ = ["alternatives", "expected_error", "meaning", "text", "warning"]
@@ -51,21 +45,16 @@ def expected_error(task: Task, people: int) -> float:
 
 
 def alternatives(task: Task) -> dict[str, float]:
-    """How many times as many people the other mechanisms of a number need for the same error, noise alone.
+    """How many times as many people the other mechanisms of a domain need for the same error, noise alone.
 
-    At the epsilon of this task, each with its best parameters, at the value that is worst for it. Empty for other
-    domains, which have one mechanism, and where devices choose among several epsilons or repeat their answers.
+    At the epsilon of this task, each with its best parameters, at the value that is worst for it. Empty where a domain
+    has one mechanism, and where devices choose among several epsilons or repeat their answers.
     """
-    randomizer, domain = task.randomizer, task.domain
-    if isinstance(randomizer, Offers) or not isinstance(domain, NumberDomain) or task.repeat == "sticky":
+    own, epsilon = task.randomizer, task.epsilon_per_round
+    if isinstance(own, Offers) or task.repeat == "sticky":
         return {}
-    epsilon = task.epsilon_per_round
-    others: list[Single] = [Laplace(epsilon, domain.steps), Multilevel(epsilon, domain.steps, best_levels(epsilon))]
-    if epsilon >= grid()[0]:
-        table = shipped_at(epsilon)
-        others.append(Channel(epsilon, domain.steps, table.positions, table.unit, table.weights))
-    own = randomizer.worst_variance
-    return {other.name: other.worst_variance / own for other in others if other.name != randomizer.name}
+    others = [kind for kind in fitting(task.domain) if kind.name != own.name and kind.serves([epsilon])]
+    return {kind.name: best(kind, task.domain, epsilon).worst_variance / own.worst_variance for kind in others}
 
 
 def meaning(task: Task) -> dict[str, Any]:

@@ -10,16 +10,14 @@ this is remembered while the service runs: a start tries everything once.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimating import CRASHED, TOO_SLOW, Estimator, Failure
-from hush_aggregator.tally import Tally
-from hush_common.refusal import Refusal
-from hush_common.task import Task
+from hush_aggregator.result import Counted
 
-__all__ = ["LONGEST_S", "QUICK_S", "Counted", "Lanes", "Made"]
+__all__ = ["LONGEST_S", "QUICK_S", "Lanes", "Made"]
 
 _LOG = logging.getLogger("hush.aggregator")
 
@@ -31,28 +29,11 @@ LONGEST_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """What is counted of a round.
-
-    Args:
-        task: what was asked.
-        round: the round, counted from 0.
-        tally: its reports.
-        refused: reports refused under the name of the task (all rounds), by reason.
-    """
-
-    task: Task
-    round: int
-    tally: Tally
-    refused: Mapping[Refusal, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Made:
     """An estimate, or why there is none, and what it was made of."""
 
     counted: Counted
-    result: Estimate | Failure
+    estimate: Estimate | Failure
 
 
 @dataclass(frozen=True, slots=True)

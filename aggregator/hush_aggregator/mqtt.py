@@ -1,27 +1,25 @@
-"""Intake: batches of messages from the broker, acknowledged after the commit. The one module that knows aiomqtt."""
+"""Intake: batches of messages from the broker, acknowledged after the commit."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import MQTTMessage
 
-from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Inbox, Session
+from hush_aggregator.bus import Bus, Delivery, Session
+from hush_aggregator.manual_client import ManualClient
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
+from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
 from hush_common.errors import BrokerError
+from hush_common.report import REPORT_ID_BYTES
 from hush_common.tls import remedy, tls_context
-from hush_common.topics import ALL_TASKS
+from hush_common.topics import ALL_ESTIMATES, ALL_TASKS
 
 __all__ = ["Bus", "Delivery", "MqttBus", "Session"]
 
-_INBOX_MESSAGES = 2 * BATCH_LIMIT
-_INBOX_BYTES = 32 * 1024 * 1024
+_LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _TIMEOUT_S = 10.0
-_READ_AT_ONCE = 64
 _SUBACK_FAILURE = 0x80
 
 
@@ -35,16 +33,26 @@ class MqttBus:
         status: a topic that says `online` or `offline`, retained, the latter as the last will too; None for no such
             topic.
         kept: whether the broker keeps the session while nobody is connected; None keeps it where there is a status.
+        on_estimate: called, in the event loop, with each estimate that is retained when the first connection is made.
 
     Raises:
         BrokerError: a file that `url` names for TLS cannot be read.
     """
 
-    def __init__(self, url: BrokerUrl, identifier: str, *, status: str | None = None, kept: bool | None = None) -> None:
+    def __init__(
+        self,
+        url: BrokerUrl,
+        identifier: str,
+        *,
+        status: str | None = None,
+        kept: bool | None = None,
+        on_estimate: Callable[[bytes], object] | None = None,
+    ) -> None:
         self._url = url
         self._identifier = identifier
         self._status = status
         self._kept = kept if kept is not None else status is not None
+        self._on_estimate = on_estimate
         self._tls = tls_context(url)
 
     @property
@@ -58,6 +66,10 @@ class MqttBus:
         try:
             await self._login(client)
             await session.subscribe(filters)
+            if self._on_estimate is not None:
+                client.divert(self._on_estimate)
+                self._on_estimate = None  # asked for once: some brokers hang up on whoever may not read them
+                await session.glance(ALL_ESTIMATES)
             if self._status is not None:
                 await session.publish(self._status, b"online", retain=True)
             try:
@@ -69,10 +81,10 @@ class MqttBus:
         finally:
             await session.close()
 
-    def _client(self) -> "_Client":
+    def _client(self) -> ManualClient:
         """A new client for every connection: nothing that paho remembers of the last one reaches this one."""
         will = None if self._status is None else aiomqtt.Will(self._status, b"offline", qos=1, retain=True)
-        return _Client(
+        client = ManualClient(
             self._url.host,
             self._url.port,
             username=self._url.user,
@@ -85,8 +97,10 @@ class MqttBus:
             transport="tcp" if self._url.path is None else "websockets",
             websocket_path=self._url.path,
         )
+        client.limit(_LONGEST_FRAME, self.name)
+        return client
 
-    async def _login(self, client: "_Client") -> None:
+    async def _login(self, client: ManualClient) -> None:
         opening = asyncio.create_task(client.__aenter__(), name="hush-connect")
         try:
             await asyncio.shield(opening)
@@ -101,128 +115,10 @@ class MqttBus:
             raise BrokerError(self.name, f"cannot connect ({_explain(error)}); {remedy(error)}") from error
 
 
-class _Client(aiomqtt.Client):
-    """aiomqtt's client with an inbox of our own, and acknowledgement by hand.
-
-    The inherited one acknowledges as soon as a message is queued, and a topic that it cannot parse ends the connection
-    (again after every reconnect, because the broker sends that message again).
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
-        super().__init__(*args, **kwargs)
-        self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
-        self._client.manual_ack_set(True)
-        self.inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES)
-        self.wake = asyncio.Event()
-        self._bounded = False
-        self._paused = False
-
-    @property
-    def is_up(self) -> bool:
-        return self._connected.done() and not self._connected.cancelled() and self._connected.exception() is None
-
-    @property
-    def lost(self) -> bool:
-        return self._disconnected.done()
-
-    def take(self) -> list[Delivery]:
-        """The next batch; may be empty."""
-        taken = self.inbox.take()
-        if self._paused and not self.inbox.full:
-            self._resume()
-        return taken
-
-    def notify_when_lost(self) -> None:
-        self._disconnected.add_done_callback(lambda _: self.wake.set())
-
-    def drop(self) -> None:
-        """Close a connection that never came up, or does not answer: aiomqtt would leave its socket open."""
-        self._client.on_socket_register_write = None  # from here on paho writes at once
-        self._client.disconnect()
-        self._client._sock_close()  # noqa: SLF001 - where the farewell could not be written, paho leaves it open
-        if self._disconnected.done() and not self._disconnected.cancelled():
-            self._disconnected.exception()  # looked at, or asyncio complains that nobody did
-
-    def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = ""  # no topic of ours, so that its payload ends as a counted refusal
-        payload = bytes(message.payload)
-        if message.qos:
-            self.inbox.put(Delivery(topic, payload, partial(self._client.ack, message.mid, message.qos)))
-        else:
-            self.inbox.put(Delivery(topic, payload))
-        self.wake.set()
-        if self._bounded and self.inbox.full and not self._paused:
-            self._pause()
-
-    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401, ARG002 - paho's
-        """As inherited, but a socket that was closed meanwhile is not watched: its number may be another's by then."""
-
-        def watch() -> None:
-            current = self._client.socket()
-            if current is not None and current is sock:
-                self._loop.add_writer(current.fileno(), self._write)
-
-        self._loop.call_soon_threadsafe(watch)
-
-    def _write(self) -> None:
-        try:
-            self._client.loop_write()
-        except Exception as error:  # noqa: BLE001 - as `_read`
-            if not self._disconnected.done():
-                self._disconnected.set_exception(error)
-
-    # Memory: a broker that limits unacknowledged messages limits the inbox as well, but some do not, and messages of
-    # QoS 0 are never limited. So a full inbox stops reading the socket, and TCP makes the broker wait. Not while
-    # somebody waits for an answer, though, which comes by the same socket: until the next batch is asked for.
-
-    def bound(self, wanted: bool) -> None:
-        self._bounded = wanted
-        if self._paused and not wanted:
-            self._resume()
-
-    def _pause(self) -> None:
-        socket = self._client.socket()
-        if socket is not None:
-            self._paused = self._loop.remove_reader(socket.fileno())
-
-    def _resume(self) -> None:
-        self._paused = False
-        socket = self._client.socket()
-        if socket is not None:
-            self._loop.add_reader(socket.fileno(), self._read)
-            self._loop.call_soon(self._read)  # TLS may hold bytes that the socket no longer announces
-
-    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401 - paho's types
-        super()._on_socket_open(client, userdata, sock)
-        self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._read)  # in place of the inherited
-
-    def _read(self) -> None:
-        """Read while messages come, a bounded number: one packet per turn of the event loop costs half the speed."""
-        try:
-            for _ in range(_READ_AT_ONCE):
-                before = len(self.inbox)
-                self._client.loop_read()
-                if self._paused or (len(self.inbox) == before and not self._pending()):
-                    break
-            else:
-                if self._pending():
-                    self._loop.call_soon(self._read)
-        except Exception as error:  # noqa: BLE001 - as aiomqtt's own reader: whatever it is ends this connection
-            if not self._disconnected.done():
-                self._disconnected.set_exception(error)
-
-    def _pending(self) -> int:
-        pending = getattr(self._client.socket(), "pending", None)  # TLS has it, and paho's WebSocket
-        return 0 if pending is None else int(pending())
-
-
 class _MqttSession:
     """A `Session` on one client."""
 
-    def __init__(self, client: _Client, name: str) -> None:
+    def __init__(self, client: ManualClient, name: str) -> None:
         self._client = client
         self._name = name
 
@@ -234,6 +130,12 @@ class _MqttSession:
             await self._subscribe(ALL_TASKS, qos=0)
         for topic in filters:
             await self._subscribe(topic, qos=1)
+
+    async def glance(self, topic: str) -> None:
+        """Ask for what is retained, and for nothing that comes later."""
+        with suppress(BrokerError, aiomqtt.MqttError):
+            await self._subscribe(topic, qos=0)
+            await cancellable(self._client.unsubscribe(topic))
 
     async def batch(self) -> list[Delivery]:
         self._client.bound(wanted=True)

@@ -8,8 +8,8 @@ is forgotten, and the connection has to be renewed, whereupon the broker deliver
 import asyncio
 from collections.abc import Container
 
-from hush_aggregator.bus import BATCH_LIMIT, Delivery
-from hush_common.topics import task_of_report_topic
+from hush_aggregator.bus import BATCH_LIMIT
+from hush_aggregator.receive import ReportMessage
 
 __all__ = ["PendingReports"]
 
@@ -30,7 +30,7 @@ class PendingReports:
         self._patience = patience
         self._settles_at = self._clock() + patience
         self._latest = self._clock() + _LONGEST * patience
-        self._held: list[Delivery] = []
+        self._held: list[ReportMessage] = []
         self.overflowed = False
 
     @property
@@ -43,7 +43,7 @@ class PendingReports:
         """When to come back without a new message (time of the event loop); None if nothing waits for it."""
         return self._settles_at if self._held or self.overflowed else None
 
-    def sift(self, reports: list[Delivery], known: Container[str | None], *, extend: bool) -> list[Delivery]:
+    def sift(self, reports: list[ReportMessage], known: Container[str | None], *, extend: bool) -> list[ReportMessage]:
         """The reports to judge now, those held before among them; the others are kept.
 
         Args:
@@ -58,9 +58,9 @@ class PendingReports:
             return waiting
         if extend:
             self._settles_at = min(self._clock() + self._patience, self._latest)
-        ready = [delivery for delivery in waiting if task_of_report_topic(delivery.topic) in known]
+        ready = [report for report in waiting if report.task_id in known]
         if len(ready) < len(waiting):
-            self._held = [delivery for delivery in waiting if task_of_report_topic(delivery.topic) not in known]
+            self._held = [report for report in waiting if report.task_id not in known]
             self.overflowed = self.overflowed or len(self._held) > _LIMIT
             del self._held[_LIMIT:]
         return ready

@@ -14,10 +14,9 @@ from datetime import datetime
 from typing import NoReturn
 
 from hush_aggregator.bus import Session
-from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimating import Estimator, Failure
-from hush_aggregator.lanes import Counted, Lanes, Made
-from hush_aggregator.result import WHOLE, Result, encode
+from hush_aggregator.estimating import Estimator
+from hush_aggregator.lanes import Lanes, Made
+from hush_aggregator.result import Counted, encode, result_of
 from hush_common.errors import BrokerError
 from hush_common.topics import estimate_topic
 
@@ -48,7 +47,6 @@ class Releases:
         clock: Callable[[], datetime],
     ) -> None:
         self._read = read
-        self._estimator = estimator
         self._confidence = confidence
         self._clock = clock
         self._lanes = Lanes(estimator, confidence, self.mark)
@@ -61,11 +59,6 @@ class Releases:
         self._due |= task_ids
         if self._due:
             self._changed.set()
-
-    async def estimate(self, counted: Counted) -> Result:
-        """The result of what is counted, made now, however often it failed and however long it takes."""
-        result = await self._estimator(counted.task, counted.tally, self._confidence)
-        return self._result(Made(counted, result))
 
     async def serve(self, session: Session) -> NoReturn:
         """Release what changes, until cancelled or the connection is lost."""
@@ -113,14 +106,12 @@ class Releases:
             else:
                 made = await self._lanes.make(await self._read(task_id))
             if made is not None:
-                await session.publish(estimate_topic(task_id), encode(self._result(made).to_document()), retain=True)
+                await session.publish(estimate_topic(task_id), self._encoded(made), retain=True)
             self._made.pop(task_id, None)
         except BaseException:
             self.mark({task_id})
             raise
 
-    def _result(self, made: Made) -> Result:
-        counted, estimate = made.counted, made.result
-        if isinstance(estimate, Failure):
-            estimate = Estimate(counted.tally.n, failures={WHOLE: estimate.reason})
-        return Result(counted.task, counted.round, estimate, counted.refused, self._confidence, self._clock())
+    def _encoded(self, made: Made) -> bytes:
+        result = result_of(made.counted, made.estimate, self._confidence, self._clock())
+        return encode(result.to_document())

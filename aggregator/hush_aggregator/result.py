@@ -7,14 +7,33 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hush_aggregator.estimate.result import CategoryEstimate, CoordinateEstimate, Estimate, Intervals
+from hush_aggregator.estimating import Failure
+from hush_aggregator.tally import Tally
 from hush_common.epsilon import decimal_text
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 
-__all__ = ["WHOLE", "Result", "encode"]
+__all__ = ["WHOLE", "Counted", "Result", "encode", "result_of"]
 
 WHOLE = "estimate"
 """The name in `failures` of an estimate that failed altogether."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What is counted of a round.
+
+    Args:
+        task: what was asked.
+        round: the round, counted from 0.
+        tally: its reports.
+        refused: reports refused under the name of the task (all rounds), by reason.
+    """
+
+    task: Task
+    round: int
+    tally: Tally
+    refused: Mapping[Refusal, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +120,12 @@ class Result:
         document |= _known(_figures(self.estimate))
         document["updated_at"] = self.updated_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return document
+
+
+def result_of(counted: Counted, made: Estimate | Failure, confidence: float, updated_at: datetime) -> Result:
+    """The result that has this estimate; of one that failed altogether the reports and the reason."""
+    estimate = Estimate(counted.tally.n, failures={WHOLE: made.reason}) if isinstance(made, Failure) else made
+    return Result(counted.task, counted.round, estimate, counted.refused, confidence, updated_at)
 
 
 def encode(document: Mapping[str, Any]) -> bytes:

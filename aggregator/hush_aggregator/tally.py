@@ -1,7 +1,7 @@
 """Tally: the sufficient statistics of one round, as exact integers.
 
-Which integers they are is the business of `moments`; here they only add up. Merging commutes and associates, so shards
-in any order give the same tally bit for bit.
+Which integers they are is the business of each mechanism (`hush_aggregator.estimate.mechanisms`); here they only add
+up. Merging commutes and associates, so shards in any order give the same tally bit for bit.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,14 @@
-"""The tasks that a device has learned from their retained messages."""
+"""The tasks that a device has learned from their retained messages: as many as its memory has room for."""
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from hush_common.errors import TaskError
-from hush_common.task import Task
+from hush_common.task import Task, is_task_id
 from hush_common.task_file import decode_task
 from hush_common.topics import task_of_task_topic
 
@@ -14,16 +16,33 @@ __all__ = ["Catalogue"]
 
 _LOG = logging.getLogger(__name__)
 
-_MOST = 1000  # tasks that nobody asked for by name: a broker must not fill the memory of a device with them
+_MOST_TASKS = 1000
+_MOST_BYTES = 8 * 1024 * 1024
+"""Of payloads as they came. What is made of them may take seven times as much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is published under an id: a task, or why it is none; and the bytes of its payload."""
+
+    what: Task | TaskError
+    size: int
 
 
 class Catalogue:
-    """Tasks by id, those who wait for one, and those who are told of every one."""
+    """Tasks by id, those who wait for one, and those who are told of every one.
+
+    A broker must not fill the memory of a device: beyond 1000 tasks or 8 MiB, legal or not, some are forgotten. The
+    oldest of those that were never answered go first, a new one among them; then the oldest that were. A task that
+    somebody waits for, or that has a source, stays: the program names those, not the broker.
+    """
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
-        self._illegal: dict[str, TaskError] = {}
-        self._asked: set[str] = set()
+        self._known: dict[str, _Known] = {}  # the oldest first
+        self._bytes = 0
+        self._answered: set[str] = set()
+        self._held: Counter[str] = Counter()
+        self._crowded = False
         self._listeners: list[Callable[[Task], object]] = []
         self._changed = asyncio.Event()
         self.version = 0
@@ -31,7 +50,7 @@ class Catalogue:
 
     def tasks(self) -> dict[str, Task]:
         """What is known now."""
-        return dict(self._tasks)
+        return {task_id: known.what for task_id, known in self._known.items() if isinstance(known.what, Task)}
 
     def listen(self, listener: Callable[[Task], object]) -> None:
         """Call `listener` with every task: those known now, and each one that is new or changed from now on."""
@@ -39,19 +58,30 @@ class Catalogue:
         for task in self.tasks().values():
             _tell(listener, task)
 
+    def hold(self, task_id: str) -> None:
+        """Never forget this one: it has a source."""
+        self._held[task_id] += 1
+
+    def note_answer(self, task_id: str) -> None:
+        """Forget this one later than those that were never answered."""
+        self._answered.add(task_id)
+
+    def may_have_forgotten(self, task_id: str) -> bool:
+        """Whether its retained message must be asked for again."""
+        return self._crowded and task_id not in self._known
+
     def receive(self, topic: str, payload: bytes) -> None:
         """Take in a retained message: a task, or nothing at all where a task was withdrawn."""
         task_id = task_of_task_topic(topic)
-        if task_id is None or not self._has_room(task_id):
+        if task_id is None or not is_task_id(task_id):
             return
-        known = self._tasks.pop(task_id, None)
-        self._illegal.pop(task_id, None)
-        if payload and known is not None and known.payload == payload:
-            self._tasks[task_id] = known  # the same object: its mechanism is built already
-        elif payload:
-            self._decode(task_id, payload)
-        self.version += 1
-        self._changed.set()
+        before = self._forget(task_id)
+        taken_in = bool(payload) and self._make_room(task_id, len(payload))
+        if taken_in:
+            self._keep(task_id, before, payload)
+        if taken_in or before is not None:
+            self.version += 1
+            self._changed.set()
 
     async def wait(self, task_id: str) -> Task:
         """The task, once it is known.
@@ -59,13 +89,18 @@ class Catalogue:
         Raises:
             TaskError: what is published under this id is not a task that may be answered.
         """
-        self._asked.add(task_id)
-        while True:
-            if task_id in self._tasks:
-                return self._tasks[task_id]
-            if task_id in self._illegal:
-                raise self._illegal[task_id]
-            await self.change(self.version)
+        self._held[task_id] += 1
+        try:
+            while task_id not in self._known:
+                await self.change(self.version)
+            what = self._known[task_id].what
+        finally:
+            self._held[task_id] -= 1
+            if not self._held[task_id]:
+                del self._held[task_id]
+        if isinstance(what, TaskError):
+            raise what.with_traceback(None)
+        return what
 
     async def change(self, since: int, timeout: float | None = None) -> None:  # noqa: ASYNC109 - its end is no error
         """Return when anything was taken in since that version, or after `timeout` seconds."""
@@ -75,25 +110,61 @@ class Catalogue:
                     self._changed.clear()
                     await self._changed.wait()
 
-    def _has_room(self, task_id: str) -> bool:
-        if len(self._tasks) + len(self._illegal) < _MOST or task_id in self._tasks or task_id in self._illegal:
-            return True
-        return task_id in self._asked
+    def _keep(self, task_id: str, before: Task | TaskError | None, payload: bytes) -> None:
+        changed = not (isinstance(before, Task) and before.payload == payload)
+        what = _read(task_id, payload) if before is None or changed else before  # whose mechanism is built already
+        self._known[task_id] = _Known(what, len(payload))
+        self._bytes += len(payload)
+        if isinstance(what, Task) and changed:
+            for listener in self._listeners:
+                _tell(listener, what)
 
-    def _decode(self, task_id: str, payload: bytes) -> None:
-        try:
-            task = decode_task(payload)
-        except TaskError as error:
-            self._illegal[task_id] = error
-            return
-        if task.id != task_id:
-            self._illegal[task_id] = TaskError(
-                "id", f"{task.id!r} is published under the name of {task_id!r}; tell whoever published it"
+    def _forget(self, task_id: str) -> Task | TaskError | None:
+        known = self._known.pop(task_id, None)
+        if known is None:
+            return None
+        self._bytes -= known.size
+        return known.what
+
+    def _make_room(self, task_id: str, size: int) -> bool:
+        """Forget others until there is room for this one; whether it is to be taken in."""
+        if self._has_room(size):
+            return True
+        self._tell_once()
+        held, answered = task_id in self._held, task_id in self._answered
+        loose = [other for other in self._known if other not in self._held]
+        first = [other for other in loose if other not in self._answered]
+        last = [other for other in loose if other in self._answered] if held or answered else []
+        for other in (*first, *last):
+            self._forget(other)
+            if self._has_room(size):
+                return True
+        return held
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._known) < _MOST_TASKS and self._bytes + size <= _MOST_BYTES
+
+    def _tell_once(self) -> None:
+        if not self._crowded:
+            self._crowded = True
+            _LOG.warning(
+                "there are more tasks on this broker than are remembered (%d, or %d MiB): those that were never "
+                "answered are forgotten, the oldest first",
+                _MOST_TASKS,
+                _MOST_BYTES >> 20,
             )
-            return
-        self._tasks[task_id] = task
-        for listener in self._listeners:
-            _tell(listener, task)
+
+
+def _read(task_id: str, payload: bytes) -> Task | TaskError:
+    """What a payload says, or why it is no task: without the traceback, which would keep all that was read of it."""
+    try:
+        task = decode_task(payload)
+    except TaskError as error:
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+    if task.id == task_id:
+        return task
+    return TaskError("id", f"{task.id!r} is published under the name of {task_id!r}; tell whoever published it")
 
 
 def _tell(listener: Callable[[Task], object], task: Task) -> None:

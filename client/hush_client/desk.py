@@ -1,15 +1,19 @@
-"""The desk of a gateway that is open: from a question to the outbox, and from there to the sender."""
+"""The desk of a gateway that is open: from a task to a question, to the outbox, and from there to the sender."""
+# ruff: noqa: ASYNC109 - a timeout here ends in a message, not in TimeoutError
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from hush_client.answer import Question, admit, answer_all
+from hush_client.catalogue import Catalogue
 from hush_client.receipt import Receipt
 from hush_client.schedule import milliseconds_to_wait
 from hush_client.sender import Sender
 from hush_client.state import State
-from hush_client.terms import Terms
+from hush_client.terms import Terms, topic_of
+from hush_common.errors import BrokerError
 from hush_common.reading import Reading
 from hush_common.rng import Rng
 from hush_common.task import Task
@@ -19,19 +23,44 @@ __all__ = ["Desk"]
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where questions are decided, and answers stored.
+    """Where tasks are asked for, questions are decided, and answers stored.
 
     Args:
         terms: of the gateway.
+        catalogue: the tasks.
         state: where the ledger and the outbox are.
         sender: is told what was stored, and when it is due.
         rng: where index, noise and id come from.
     """
 
     terms: Terms
+    catalogue: Catalogue
     state: State
     sender: Sender
     rng: Rng
+
+    def want(self, task_id: str) -> str:
+        """See to it that the broker sends a task; its topic.
+
+        Raises:
+            TaskError: the id is none.
+        """
+        topic = topic_of(task_id)
+        self.sender.want(topic, again=self.catalogue.may_have_forgotten(task_id))
+        return topic
+
+    async def task(self, task_id: str, timeout: float | None) -> Task:
+        """The task published under an id; see `Gateway.task`."""
+        topic = self.want(task_id)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.catalogue.wait(task_id)
+        except TimeoutError:
+            sender = self.sender
+            why = f"no task {task_id!r} on this broker: publish it, or check the name"
+            if not sender.ever_connected:
+                why = "no connection yet; check the address, or wait longer"
+            raise sender.trouble or sender.forbidden.get(topic) or BrokerError(sender.broker, why) from None
 
     def ask_a_source(self, task: Task, device: str, seconds: float) -> tuple[Question, float, float]:
         """What is asked now, how many seconds its source has, and the moment of sending, which is after those."""
@@ -51,6 +80,9 @@ class Desk:
         """Answer, and send what was stored from `due` on; see `hush_client.answer.answer_all`."""
 
         def send(answers: list[tuple[Receipt, int | None]]) -> None:
+            for (question, _), (receipt, _) in zip(asked, answers, strict=True):
+                if receipt.reason is None:
+                    self.catalogue.note_answer(question.task.id)
             for sequence in {sequence for _, sequence in answers if sequence is not None}:
                 self.sender.stored(sequence, due)
 

@@ -24,8 +24,7 @@ from hush_client.schedule import LONGEST_SPREAD, Clock, utc_now
 from hush_client.sender import Sender
 from hush_client.state import State
 from hush_client.statement import Statement, read_statement
-from hush_client.terms import CAPACITY, Terms, check_names, topic_of
-from hush_common.errors import BrokerError
+from hush_client.terms import CAPACITY, Terms, check_names
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task
 from hush_common.topics import ALL_TASKS
@@ -168,9 +167,9 @@ class Gateway:
         """
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         check_names(values)
-        sender, state = self._running()
-        desk = Desk(self._terms, state, sender, self._rng)
-        task = await self.task(task_id, timeout=timeout)
+        sender, _ = self._running()
+        desk = self._desk()
+        task = await desk.task(task_id, timeout)
         readings = await read_all(task.domain, values)
         del values
         question = self._terms.question(task, epsilon)
@@ -223,8 +222,8 @@ class Gateway:
         check_names((device,))
         if not 0 < source_timeout <= LONGEST_SPREAD or absent not in ("answer", "skip"):
             raise ValueError(f"source_timeout={source_timeout} s, absent={absent!r}: up to a week, 'answer' or 'skip'")
-        sender, state = self._running()
-        topic = topic_of(task_id)
+        desk = self._desk()
+        desk.want(task_id)
         if (device, task_id) in self._sources:
             raise ValueError(f"{task_id} is answered from a source already")
         answering = Answering(
@@ -232,13 +231,13 @@ class Gateway:
             source,
             device=device,
             source_timeout=source_timeout,
-            desk=Desk(self._terms, state, sender, self._rng),
+            desk=desk,
             catalogue=self._catalogue,
             clock=self._terms.clock,
             absent=absent,
             told=told,
         )
-        sender.want(topic)
+        self._catalogue.hold(task_id)
         self._sources.add((device, task_id))
         self._background.start(answering.run(), f"hush-answer-{task_id}")
 
@@ -249,21 +248,13 @@ class Gateway:
             BrokerError: it is not known in time.
             TaskError: the id is none, or what is published under it is no legal task.
         """
-        sender, _ = self._running()
-        topic = topic_of(task_id)
-        sender.want(topic)
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._catalogue.wait(task_id)
-        except TimeoutError:
-            why = f"no task {task_id!r} on this broker: publish it, or check the name"
-            if not sender.ever_connected:
-                why = "no connection yet; check the address, or wait longer"
-            missing = BrokerError(self._transport.name, why)
-            raise sender.trouble or sender.forbidden.get(topic) or missing from None
+        return await self._desk().task(task_id, timeout)
 
     def tasks(self) -> dict[str, Task]:
-        """The tasks known now, by id: those that were asked for, and all of them where `on_task` was called."""
+        """The tasks known now, by id: those that were asked for, and all of them where `on_task` was called.
+
+        At most 1000 of them or 8 MiB as they came are remembered: see `hush_client.catalogue`.
+        """
         return self._catalogue.tasks()
 
     def on_task(self, callback: Callable[[Task], object]) -> None:
@@ -293,6 +284,10 @@ class Gateway:
         except TimeoutError:
             return False
         return True
+
+    def _desk(self) -> Desk:
+        sender, state = self._running()
+        return Desk(self._terms, self._catalogue, state, sender, self._rng)
 
     def _running(self) -> tuple[Sender, State]:
         if self._sender is None or self._state is None:

@@ -61,6 +61,7 @@ class Sender:
         self._window = window
         self._rng = rng or SystemRng()
         self._topics: dict[str, None] = {}  # in the order in which they were wanted
+        self._subscribed: set[str] = set()  # on the present connection
         self._wanted = asyncio.Event()
         self._schedule = Schedule(clock)
         self._loaded = False
@@ -72,11 +73,23 @@ class Sender:
         self._waiters: dict[int, asyncio.Future[bool]] = {}
         self._progress = False
 
-    def want(self, topic: str) -> None:
-        """Subscribe to `topic`, on this connection and every later one."""
-        if topic not in self._topics:
+    def want(self, topic: str, *, again: bool = False) -> None:
+        """Subscribe to `topic`, on this connection and every later one.
+
+        Args:
+            topic: of tasks.
+            again: even if it is subscribed: its retained message is needed once more.
+        """
+        if again:
+            self._subscribed.discard(topic)
+        if topic not in self._topics or again:
             self._topics[topic] = None
             self._wanted.set()
+
+    @property
+    def broker(self) -> str:
+        """What to call the broker in a message."""
+        return self._transport.name
 
     def now(self) -> float:
         """The time by which entries are due."""
@@ -158,16 +171,16 @@ class Sender:
             self._on_message(topic, payload)
 
     async def _subscribe(self, link: Link) -> None:
-        subscribed: set[str] = set()
+        self._subscribed.clear()
         while True:
             self._wanted.clear()
-            for topic in [topic for topic in self._topics if topic not in subscribed]:
+            for topic in [topic for topic in self._topics if topic not in self._subscribed]:
                 self.forbidden.pop(topic, None)
                 try:
                     await link.subscribe(topic)
                 except SubscriptionRefusedError as error:
                     self.forbidden[topic] = error
-                subscribed.add(topic)
+                self._subscribed.add(topic)
             await self._wanted.wait()
 
     async def _publish(self, link: Link, group: asyncio.TaskGroup) -> None:

@@ -14,6 +14,8 @@ from hush_client.link import Link, SubscriptionRefusedError
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError
+from hush_common.packets import limit_packets
+from hush_common.task_file import PAYLOAD_LIMIT
 from hush_common.tls import remedy, tls_context
 
 __all__ = ["MqttTransport"]
@@ -63,6 +65,7 @@ class MqttTransport:
             websocket_path=self._url.path,
         )
         client.pending_calls_threshold = 2 * self._window
+        limit_packets(client._client, PAYLOAD_LIMIT, self.name)  # noqa: SLF001 - aiomqtt has no public way
         await self._open(client)
         try:
             yield _MqttLink(client, self.name)
@@ -137,6 +140,9 @@ class _MqttLink:
             )
 
     async def receive(self) -> tuple[str, bytes]:
+        if len(self._messages):  # else aiomqtt takes longer for each than another one takes to come, and they pile up
+            message = self._client._queue.get_nowait()  # noqa: SLF001 - aiomqtt has no public way
+            return message.topic.value, message.payload
         try:
             message = await anext(self._messages)
         except aiomqtt.MqttError as error:

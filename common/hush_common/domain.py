@@ -51,6 +51,9 @@ class NumberDomain(Readable):
         TaskError: bounds that are not finite, not in order, or too far apart; a unit that is no short line.
     """
 
+    kind = "number"
+    in_words = "a number"
+
     lower: float
     upper: float
     unit: str = ""
@@ -103,6 +106,9 @@ class NumberDomain(Readable):
 class BitDomain(Readable):
     """Yes or no: `True`, `False`, 1 or 0."""
 
+    kind = "bit"
+    in_words = "a bit"
+
     @property
     def sizes(self) -> tuple[int, ...]:
         return (2,)
@@ -127,6 +133,9 @@ class CategoryDomain(Readable):
     Raises:
         TaskError: too few or too many labels, a repeated, empty or unprintable one, or `other` is none of them.
     """
+
+    kind = "category"
+    in_words = "a category"
 
     labels: tuple[str, ...]
     other: str | None = None
@@ -190,6 +199,9 @@ class VectorDomain(Readable):
     Raises:
         TaskError: no or too many coordinates, a repeated name, or grids of different steps.
     """
+
+    kind = "vector"
+    in_words = "a vector"
 
     coordinates: tuple[Coordinate, ...]
 

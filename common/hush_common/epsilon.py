@@ -129,13 +129,13 @@ def weight_of_lie(epsilon: Fraction) -> int:
     return floor(below) + 1
 
 
-def log_ceiling(ratio: Fraction, places: int = 6) -> Fraction:
-    """The smallest decimal of `places` places that is not below ln(ratio), 1 < ratio ≤ e^50: certified, by bisection.
+def log_ceiling(ratio: Fraction) -> Fraction:
+    """The smallest decimal of six places that is not below ln(ratio), 1 < ratio ≤ e^50: certified, by bisection.
 
     Raises:
         ValueError: ratio ≤ 1 or above e^50.
     """
-    unit = 10**places
+    unit = 10**6
     if ratio <= 1:
         raise ValueError(f"a ratio of {ratio} has no positive logarithm")
     low, high = 0, ceil(LARGEST) * unit

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Rational, Real
-from typing import Literal
+from typing import ClassVar, Literal
 
 from hush_common.rng import Rng
 
@@ -72,6 +72,12 @@ class Readable(ABC):
     """What all domains have; `hush_common.domain` says what each method is for."""
 
     __slots__ = ()
+
+    kind: ClassVar[str]
+    """Its name in a task."""
+
+    in_words: ClassVar[str]
+    """What one value is, with its article."""
 
     @property
     @abstractmethod

@@ -13,11 +13,10 @@ from hush_common.domain import Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import LARGEST, SMALLEST, decimal_text
 from hush_common.errors import EpsilonError, TaskError
 from hush_common.mechanisms.build import assemble
-from hush_common.mechanisms.multilevel import Multilevel
-from hush_common.mechanisms.offers import Offers, Single
-from hush_common.mechanisms.parameters import MechanismName, Parameters
-from hush_common.mechanisms.randomized_response import RandomizedResponse
-from hush_common.mechanisms.sticky import Levelled
+from hush_common.mechanisms.mechanism import Levelled, Mechanism
+from hush_common.mechanisms.offers import Offers
+from hush_common.mechanisms.parameters import Parameters
+from hush_common.mechanisms.registry import known, named
 from hush_common.report import DIGEST_BYTES
 
 __all__ = ["CLOCK_SKEW", "MOST_OFFERS", "ROUND_LIMIT", "Repeat", "Task", "digest_of", "is_task_id"]
@@ -33,7 +32,6 @@ _TEXT_LIMIT = 500
 ROUND_LIMIT = 1_000_000
 """Most rounds of one task."""
 _SECOND = timedelta(seconds=1)
-_STICKY: tuple[MechanismName, ...] = ("multilevel", "randomized_response")
 MOST_OFFERS = 8
 """Most epsilons that one task may offer."""
 
@@ -74,7 +72,7 @@ class Task:
         id: a-z, 0-9 and -, at most 64 characters.
         epsilon: the loss of a device that answers *every* round. With `repeat = "sticky"` that is beside the pattern of
             rounds in which its value changed: see `hush_common.mechanisms.sticky`.
-        mechanism: how a value becomes a report; `hush_common.mechanisms.build.fitting` says which fit a domain.
+        mechanism: how a value becomes a report; `hush_common.mechanisms.registry` says which fit a domain.
         domain: which values are legal.
         parameters: what the mechanism needs besides, complete.
         offers: the totals among which a device may choose, ascending, `epsilon` the last; empty offers `epsilon` alone.
@@ -100,7 +98,7 @@ class Task:
 
     id: str
     epsilon: Fraction
-    mechanism: MechanismName
+    mechanism: str
     domain: Domain
     parameters: Parameters = field(default_factory=Parameters)
     offers: tuple[Fraction, ...] = ()
@@ -165,13 +163,11 @@ class Task:
             raise TaskError("repeat", f"{self.repeat!r} is neither 'fresh' nor 'sticky'; choose one")
         if self.repeat == "fresh":
             return
-        if self.mechanism not in _STICKY:
-            raise TaskError("repeat", f"{self.mechanism!r} has no sticky answers, only {' and '.join(_STICKY)} have")
+        if self._levelled is None:
+            others = " and ".join(kind.name for kind in known() if issubclass(kind, Levelled))
+            raise TaskError("repeat", f"{self.mechanism!r} has no sticky answers, only {others} have")
         if self.offers:
             raise TaskError("repeat", "a sticky task has one epsilon; drop offers, or ask afresh each round")
-        levels = self.parameters.levels
-        if self.mechanism == "multilevel" and (len(levels) != 1 or levels[0] < 1):
-            raise TaskError("levels", f"{list(levels)} is not the one positive number that a sticky task needs")
         if self.rounds <= self.draws:
             raise TaskError(
                 "repeat",
@@ -236,12 +232,17 @@ class Task:
             )
         return digest_of(self.payload)
 
+    @cached_property
+    def _levelled(self) -> type[Levelled] | None:
+        """The mechanism of a sticky task that a memory can be drawn for."""
+        kind = named(self.mechanism) if self.repeat == "sticky" else None
+        return kind if kind is not None and issubclass(kind, Levelled) else None
+
     @property
     def draws(self) -> int:
         """Over how many draws `epsilon` is split: one a round, or the G + 1 of a sticky memory."""
-        if self.repeat == "fresh":
-            return self.rounds
-        return 1 + (self.parameters.levels[0] if self.mechanism == "multilevel" else 1)
+        kind = self._levelled
+        return self.rounds if kind is None else 1 + kind.levels_of(self.parameters)
 
     @property
     def epsilon_per_round(self) -> Fraction:
@@ -249,7 +250,7 @@ class Task:
         return self.epsilon / self.draws
 
     @cached_property
-    def randomizer(self) -> Single | Offers:
+    def randomizer(self) -> Mechanism | Offers:
         """The mechanism of one report: the one object that a device perturbs with and an aggregator estimates with."""
         epsilons = [epsilon / self.draws for epsilon in self.offers or (self.epsilon,)]
         return assemble(self.mechanism, self.domain, epsilons, self.parameters)
@@ -257,8 +258,9 @@ class Task:
     @property
     def levelled(self) -> Levelled | None:
         """The mechanism, if a device answers from a memory of it; else None."""
-        mechanism = self.randomizer if self.repeat == "sticky" else None
-        return mechanism if isinstance(mechanism, Multilevel | RandomizedResponse) else None
+        if self.repeat == "fresh":
+            return None
+        return self.randomizer if isinstance(self.randomizer, Levelled) else None
 
     @property
     def unit(self) -> str:

@@ -3,38 +3,45 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from fractions import Fraction
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import TaskError
-from hush_common.mechanisms.build import complete, fitting
-from hush_common.mechanisms.parameters import Coins, MechanismName, Parameters, Table
-from hush_common.mechanisms.sticky import best_sticky_levels
-from hush_common.mechanisms.tables import choose, shipped, shipped_at
+from hush_common.mechanisms.build import choose, complete
+from hush_common.mechanisms.mechanism import Levelled
+from hush_common.mechanisms.parameters import Parameters
+from hush_common.mechanisms.registry import fitting
+from hush_common.mechanisms.tables import shipped
 from hush_common.task import ROUND_LIMIT, Repeat, Task
-from hush_common.task_fields import Fields, integers, text
+from hush_common.task_fields import Fields, text
 
 __all__ = ["domain_document", "encode_document", "task_of_document"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AUTO = "auto"
+_OPEN = frozenset({"levels", "size", "sampled", "table"})  # what hush fills in
 _INTERVAL = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
-_PROBABILITY = re.compile(r"[01](\.[0-9]{1,18})?")
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What a document says about the mechanism."""
+    """What a document says about the mechanism.
 
-    name: MechanismName | Literal["auto"] | None
-    levels: tuple[int, ...]
-    size: tuple[int, ...]
-    sampled: int | None
-    table: Table | str | None
-    coins: Coins | None
+    Args:
+        name: its own, `"auto"`, or None.
+        given: its parameters.
+        shipped: the name of a table, where a draft has that in its place.
+        rounds: of the task.
+        repeat: of the task.
+    """
+
+    name: str | None
+    given: Parameters
+    shipped: str | None
     rounds: int
     repeat: Repeat
 
@@ -87,57 +94,60 @@ def task_of_document(
 
 def _left_open(choice: _Choice) -> frozenset[str]:
     """What a draft does not fix, but a version of hush: an upgrade may decide it otherwise, and tables may improve."""
-    stated = {"levels": choice.levels, "size": choice.size, "sampled": choice.sampled}
-    names = {name for name, value in stated.items() if value in (None, ())}
-    names |= {"table"} if choice.table is None or isinstance(choice.table, str) else set()
-    return frozenset(names | {"mechanism"} if choice.name == "auto" else names)
+    names = _OPEN - choice.given.given
+    return names | {"mechanism"} if choice.name == _AUTO else names
 
 
 def _choice(fields: Fields) -> _Choice:
-    table, coins = fields.anything("table", None), fields.anything("coins", None)
-    name, repeat = fields.text_or_none("mechanism"), fields.text("repeat", "fresh")
+    table = fields.anything("table", None)
     return _Choice(
-        name=cast('MechanismName | Literal["auto"] | None', name),  # the task judges the words
-        levels=fields.some_integers("levels"),
-        size=fields.some_integers("size"),
-        sampled=fields.integer_or_none("sampled"),
-        table=table if table is None or isinstance(table, str) else _table(Fields(table, "table")),
-        coins=None if coins is None else _coins(Fields(coins, "coins")),
+        name=fields.text_or_none("mechanism"),
+        repeat=cast("Repeat", fields.text("repeat", "fresh")),  # the task judges the words
+        given=Parameters.read(fields, None if isinstance(table, str) else table),
+        shipped=table if isinstance(table, str) else None,
         rounds=fields.integer("rounds", 1),
-        repeat=cast("Repeat", repeat),
     )
 
 
-def _mechanism(
-    choice: _Choice, domain: Domain, totals: Sequence[Fraction], *, draft: bool
-) -> tuple[MechanismName, Parameters]:
-    if isinstance(choice.table, str) and not draft:
+def _mechanism(choice: _Choice, domain: Domain, totals: Sequence[Fraction], *, draft: bool) -> tuple[str, Parameters]:
+    """The name of the mechanism, and its parameters: complete, if it is a draft."""
+    if draft:
+        return _decided(choice, domain, totals)
+    if choice.shipped is not None:
         raise TaskError("table", "a published task holds the table itself; publish it with hush task publish")
-    if choice.name == "auto" and not draft:
+    if choice.name == _AUTO:
         raise TaskError("mechanism", "'auto' is for task files; publish it with hush task publish, which decides")
-    name, table, levels = choice.name, choice.table, choice.levels
+    return _or_default(choice.name, domain), choice.given
+
+
+def _decided(choice: _Choice, domain: Domain, totals: Sequence[Fraction]) -> tuple[str, Parameters]:
+    """What a draft leaves open is decided here, once: the task is published with it."""
     rounds = min(max(choice.rounds, 1), ROUND_LIMIT)  # of other numbers the task complains
     per_round = [total / rounds for total in totals]
-    sticky_number = choice.repeat == "sticky" and isinstance(domain, NumberDomain)
-    if draft and sticky_number and choice.name in (None, "auto", "multilevel"):
-        name, levels = "multilevel", levels or (best_sticky_levels(totals[-1], rounds),)
-    if name == "auto":
+    name, given = choice.name, choice.given
+    if choice.repeat == "sticky":
+        name, given = _sticky(choice, domain, totals, rounds)
+    if name == _AUTO:
         name, table = choose(domain, per_round)
-    elif isinstance(table, str):
-        table = shipped(table)
-    elif table is None and name == "table" and draft:
-        table = shipped_at(per_round[-1])
-    name = fitting(domain)[0] if name is None else name
-    given = Parameters(levels, choice.size, choice.sampled, choice.coins, table)
-    return name, complete(name, domain, per_round, given) if draft and name in fitting(domain) else given
+        given = replace(given, table=table)
+    elif choice.shipped is not None:
+        given = replace(given, table=shipped(choice.shipped))
+    name = _or_default(name, domain)
+    return name, complete(name, domain, per_round, given)
 
 
-def _table(fields: Fields) -> Table:
-    rows = enumerate(fields.items("weights"))
-    weights = tuple(integers(f"table.weights.{place}", row) for place, row in rows)
-    table = Table(fields.integers("positions"), fields.integer("unit"), weights)
-    fields.end()
-    return table
+def _or_default(name: str | None, domain: Domain) -> str:
+    return fitting(domain)[0].name if name is None else name
+
+
+def _sticky(choice: _Choice, domain: Domain, totals: Sequence[Fraction], rounds: int) -> tuple[str | None, Parameters]:
+    """Where a mechanism has something to choose for sticky answers, a draft that leaves the mechanism open means it."""
+    for kind in fitting(domain):
+        if issubclass(kind, Levelled) and choice.name in (None, _AUTO, kind.name):
+            chosen = kind.sticky(totals[-1], rounds, choice.given)
+            if chosen is not None:
+                return kind.name, chosen
+    return choice.name, choice.given
 
 
 def _domain(document: object) -> Domain:
@@ -145,16 +155,16 @@ def _domain(document: object) -> Domain:
     kind = fields.anything("kind", None)
     domain: Domain
     match kind:
-        case "bit":
+        case BitDomain.kind:
             domain = BitDomain()
-        case "category":
+        case CategoryDomain.kind:
             labels = enumerate(fields.items("labels"))
             places = tuple(text(f"domain.labels.{place}", label) for place, label in labels)
             domain = CategoryDomain(places, fields.text_or_none("other"))
-        case "vector":
+        case VectorDomain.kind:
             parts = enumerate(fields.items("coordinates"))
             domain = VectorDomain(tuple(_coordinate(Fields(part, f"domain.coordinates.{n}")) for n, part in parts))
-        case "number":
+        case NumberDomain.kind:
             domain = NumberDomain(**_bounds(fields))
         case None:
             raise TaskError("domain", 'has no kind; write kind = "number", "bit", "category" or "vector"')
@@ -182,21 +192,10 @@ def _bounds(fields: Fields) -> dict[str, Any]:
 def _epsilon(given: object, choice: _Choice) -> Fraction:
     if given is not None:
         return parse_epsilon(given)
-    if choice.coins is None:
+    coins = choice.given.coins
+    if coins is None:
         raise TaskError("epsilon", 'is missing; write for example epsilon = "1"')
-    return choice.coins.epsilon() * (2 if choice.repeat == "sticky" else choice.rounds)
-
-
-def _coins(fields: Fields) -> Coins:
-    coins = Coins(*(_probability(f"coins.{name}", fields.text(name)) for name in ("truth", "yes")))
-    fields.end()
-    return coins
-
-
-def _probability(field: str, text: str) -> Fraction:
-    if not _PROBABILITY.fullmatch(text):
-        raise TaskError(field, f'{text[:40]!r} is no exact probability; write for example "0.5"')
-    return Fraction(text)
+    return coins.epsilon() * (2 if choice.repeat == "sticky" else choice.rounds)
 
 
 def _interval(text: str) -> timedelta:
@@ -236,38 +235,23 @@ def encode_document(task: Task) -> bytes:
         document["repeat"] = task.repeat
     if task.offers:
         document["offers"] = [decimal_text(offer) for offer in task.offers]
-    document |= _parameters_document(task.parameters)
+    document |= task.parameters.document()
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
-def _parameters_document(parameters: Parameters) -> dict[str, object]:
-    document: dict[str, object] = {
-        name: numbers[0] if len(numbers) == 1 else list(numbers)
-        for name in ("levels", "size")
-        if (numbers := getattr(parameters, name))
-    }
-    if parameters.sampled is not None:
-        document["sampled"] = parameters.sampled
-    if (coins := parameters.coins) is not None:
-        document["coins"] = {"truth": decimal_text(coins.truth), "yes": decimal_text(coins.yes)}
-    if (table := parameters.table) is not None:
-        document["table"] = {"positions": table.positions, "unit": table.unit, "weights": table.weights}
-    return document
 
 
 def domain_document(domain: Domain) -> dict[str, object]:
     """A domain as it stands in a task."""
     match domain:
         case NumberDomain():
-            return {"kind": "number", **_bounds_document(domain)}
+            return {"kind": domain.kind, **_bounds_document(domain)}
         case BitDomain():
-            return {"kind": "bit"}
+            return {"kind": domain.kind}
         case CategoryDomain(labels=labels, other=other):
-            category: dict[str, object] = {"kind": "category", "labels": list(labels)}
+            category: dict[str, object] = {"kind": domain.kind, "labels": list(labels)}
             return category if other is None else category | {"other": other}
         case VectorDomain(coordinates=coordinates):
             parts = [{"name": part.name, **_bounds_document(part)} for part in coordinates]
-            return {"kind": "vector", "coordinates": parts}
+            return {"kind": domain.kind, "coordinates": parts}
 
 
 def _bounds_document(domain: NumberDomain) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hush_common.errors import TaskError
 
-__all__ = ["Fields", "integers", "text"]
+__all__ = ["Fields", "check_integers", "integers", "text"]
 
 _T = TypeVar("_T")
 _REQUIRED = object()
@@ -30,6 +30,12 @@ def integers(path: str, value: object) -> tuple[int, ...]:
         if type(item) is not int:
             raise TaskError(f"{path}.{place}", f"{_shown(item)} is {_NO_INTEGER}")
     return tuple(found)
+
+
+def check_integers(field: str, numbers: object) -> None:
+    """Refuse what is no tuple of integers: whatever is no integer here would end in a probability that is not exact."""
+    if not isinstance(numbers, tuple) or not all(type(number) is int for number in numbers):
+        raise TaskError(field, f"{str(numbers)[:40]!r} holds something that is no integer; write whole numbers")
 
 
 def _typed(path: str, value: object, kind: type[_T], complaint: str) -> _T:

@@ -9,6 +9,7 @@ from pathlib import Path
 from hush_common.codec import unique_object
 from hush_common.errors import TaskError
 from hush_common.mechanisms.parameters import Parameters
+from hush_common.mechanisms.registry import named
 from hush_common.task import Task
 from hush_common.task_document import encode_document, task_of_document
 
@@ -70,7 +71,8 @@ def settled(task: Task, payload: bytes) -> Task | None:
         there = decode_task(payload, legacy=task.legacy)
         names = [field.name for field in fields(Parameters)]
         given = {name: getattr((there if name in task.chosen else task).parameters, name) for name in names}
-        free = "mechanism" in task.chosen and there.mechanism != "laplace"  # which "auto" never meant
+        kind = named(there.mechanism)
+        free = "mechanism" in task.chosen and kind is not None and kind.auto
         mechanism = there.mechanism if free else task.mechanism
         asked = replace(task, mechanism=mechanism, parameters=Parameters(**given), payload=payload)
     except TaskError:

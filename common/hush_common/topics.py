@@ -9,9 +9,11 @@ hush/v1/status/{aggregator}         retained, with last will
 import re
 
 __all__ = [
+    "ALL_ESTIMATES",
     "ALL_REPORTS",
     "ALL_TASKS",
     "estimate_topic",
+    "is_estimate_topic",
     "is_sender",
     "report_topic",
     "status_topic",
@@ -23,6 +25,7 @@ __all__ = [
 _ROOT = "hush/v1"
 ALL_TASKS = f"{_ROOT}/tasks/+"
 ALL_REPORTS = f"{_ROOT}/reports/+/+"
+ALL_ESTIMATES = f"{_ROOT}/estimates/+"
 
 _SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 
@@ -44,6 +47,10 @@ def report_topic(task_id: str, sender: str) -> str:
 
 def estimate_topic(task_id: str) -> str:
     return f"{_ROOT}/estimates/{task_id}"
+
+
+def is_estimate_topic(topic: str) -> bool:
+    return topic.startswith(f"{_ROOT}/estimates/")
 
 
 def status_topic(aggregator: str) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fake_bus import FakeBus
 
-from hush_aggregator.bus import Delivery
 from hush_aggregator.pending import PendingReports
 from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.receive import ReportMessage
 from hush_aggregator.store import SqliteStore
 from hush_common.codec import decode, encode_frame, unique_object
 from hush_common.refusal import Refusal
@@ -54,8 +54,8 @@ async def test_junk_on_the_topics_of_tasks_makes_no_report_wait(
     sift = PendingReports.sift
 
     def watched(
-        hold: PendingReports, reports: list[Delivery], known: Container[str | None], *, extend: bool
-    ) -> list[Delivery]:
+        hold: PendingReports, reports: list[ReportMessage], known: Container[str | None], *, extend: bool
+    ) -> list[ReportMessage]:
         extended.append(extend)
         return sift(hold, reports, known, extend=extend)
 

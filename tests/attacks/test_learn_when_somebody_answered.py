@@ -15,6 +15,7 @@ from hush_aggregator.admission import admit
 from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
 from hush_aggregator.progress import Progress
+from hush_aggregator.receive import receive
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.codec import encode_frame, encode_json
 from hush_common.refusal import Refusal
@@ -111,7 +112,7 @@ def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_no
         at("a", encode_frame([good])),
     ]
     batch += [at("j", encode_json("heights", far)), at("k", encode_json("heights", far))]
-    judged = admit(decode(batch), {"heights": HEIGHTS}, datetime.now(UTC))
+    judged = admit(decode(receive(batch).reports), {"heights": HEIGHTS}, datetime.now(UTC))
     assert judged.senders == {
         ("heights", Refusal.WRONG_DIGEST): "mallory",
         ("heights", Refusal.MALFORMED): "mallory",

@@ -1,38 +1,44 @@
-"""Whoever sets the clock of an aggregator back wants every report acknowledged and dropped."""
+"""Whoever sets the clock of an aggregator back wants every report acknowledged and dropped.
+
+Whoever forges estimates of tomorrow wants it to mistrust a clock that is right.
+"""
 
 import asyncio
+import json
+import re
 import secrets
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from counting import refused, shell
 from fake_bus import FakeBus
+from servers import Mosquitto
 
 from hush_aggregator.clock import MADE, CheckedClock
+from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
-from hush_common.codec import encode_frame
+from hush_common.broker_url import BrokerUrl
+from hush_common.codec import encode_frame, encode_json
 from hush_common.report import Report
 from hush_common.task_file import make_task
+from hush_common.topics import estimate_topic
 
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}}
 HEIGHTS = make_task({**DOCUMENT, "opens": "2026-01-01T00:00:00Z"})
-LONG_AGO, LATELY = date(2020, 5, 17), date(2031, 5, 17)
+LONG_AGO, LATELY = datetime(2020, 5, 17, 12, tzinfo=UTC), datetime(2031, 5, 17, 12, tzinfo=UTC)
 
 
 async def test_reports_wait_unacknowledged_until_the_clock_is_right(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_aggregator.clock._LOOK_EVERY_S", 0.01)
-    now = [datetime(2020, 5, 17, 12, tzinfo=UTC)]
+    now = [LONG_AGO]
     bus = FakeBus()
-
-    def today() -> date:
-        return now[-1].date()
-
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, today=today)
+        clock = CheckedClock(store, now=lambda: now[-1])
         counting = Aggregator(bus, store, tasks=(HEIGHTS,), clock=lambda: now[-1], settle_s=0, ready=clock.right)
         aggregator = asyncio.create_task(counting.run())
         for _ in range(50):
@@ -43,7 +49,7 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         assert len(bus.waiting) == 50
-        assert f"the clock says 2020-05-17, but this hush was made after {MADE}" in caplog.text
+        assert f"the clock says 2020-05-17, but this hush was not made before {MADE}" in caplog.text
         now.append(datetime(2026, 12, 24, 12, tzinfo=UTC))
         await bus.emptied()
         aggregator.cancel()
@@ -55,30 +61,114 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
 
 def test_the_store_remembers_the_newest_day_and_nothing_finer(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, today=lambda: LATELY)
+        clock = CheckedClock(store, now=lambda: LATELY)
         assert store.newest_day is None
         clock.note()
-        assert store.newest_day == LATELY
+        assert store.newest_day == LATELY.date()
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        back = CheckedClock(store, today=lambda: LATELY - timedelta(days=1))
+        back = CheckedClock(store, now=lambda: LATELY - timedelta(days=1))
         assert back.wrong() == "the clock says 2031-05-16, but this store was in use on 2031-05-17"
         back.note()
-        assert store.newest_day == LATELY
+        assert store.newest_day == LATELY.date()
 
 
 def test_a_clock_that_was_ahead_is_forgotten_when_the_present_one_is_accepted(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         store.note_day(date(2099, 1, 1))
-        assert CheckedClock(store, today=lambda: LATELY).wrong()
-        assert CheckedClock(store, today=lambda: LATELY, accept=True).wrong() is None
-        assert CheckedClock(store, today=lambda: LATELY).wrong() is None
-        assert CheckedClock(store, today=lambda: LONG_AGO, accept=True).wrong() is None
+        assert CheckedClock(store, now=lambda: LATELY).wrong()
+        assert CheckedClock(store, now=lambda: LATELY, accept=True).wrong() is None
+        assert CheckedClock(store, now=lambda: LATELY).wrong() is None
+        assert CheckedClock(store, now=lambda: LONG_AGO, accept=True).wrong() is None
 
 
 def test_a_clock_set_back_while_the_service_runs_is_noticed(tmp_path: Path) -> None:
-    days = [LATELY]
+    times = [LATELY]
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, today=lambda: days[0])
+        clock = CheckedClock(store, now=lambda: times[0])
         clock.note()
-        days[0] = LONG_AGO
+        times[0] = LONG_AGO
         assert "this store was in use on 2031-05-17" in str(clock.wrong())
+
+
+def estimate(updated_at: str) -> bytes:
+    return json.dumps({"task": "heights", "updated_at": updated_at, "v": 1}, separators=(",", ":")).encode()
+
+
+def test_an_estimate_of_tomorrow_is_told_once_and_decides_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        clock = CheckedClock(store, now=lambda: LATELY)
+        for of_before in ("2031-05-17T12:00:00Z", "2031-05-17T12:05:00Z", "2031-05-17T14:04:00+02:00"):
+            clock.look_at(estimate(of_before))
+        for nonsense in (b"", b"\xff", b"[]", b'{"updated_at":"9999"}', b'{"updated_at":"0001-01-01T00:00:00+23:59"}'):
+            clock.look_at(nonsense)
+        assert caplog.messages == []
+        clock.look_at(estimate("2031-05-17T12:05:01Z"))
+        clock.look_at(estimate("2031-05-18T12:00:00Z"))
+        assert len(caplog.messages) == 1
+        assert "it was made at 2031-05-17T12:05:01+00:00, which this clock has not reached yet" in caplog.text
+        assert clock.wrong() is None
+
+
+def test_no_forged_text_reaches_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        clock = CheckedClock(store, now=lambda: LATELY)
+        clock.look_at(b'{"updated_at":"2999-01-01T00:00:00Z\x1b[2J\n"}')
+        clock.look_at(b'{"updated_at":"2999-01-01T00:00:00Z","task":"\x1b[2J"}')
+    (told,) = caplog.messages
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize("readable", [True, False])
+async def test_retained_estimates_are_seen_once_and_counted_never(
+    mosquitto: Mosquitto, tmp_path: Path, *, readable: bool
+) -> None:
+    forged = estimate("2999-01-01T00:00:00Z")
+    shell("mosquitto_pub", mosquitto.port, "-t", estimate_topic("other"), "-r", "-m", forged.decode())
+    if not readable:
+        rules = mosquitto.directory / "rules"
+        rules.write_text("topic readwrite hush/v1/tasks/+\ntopic readwrite hush/v1/reports/#\ntopic write hush/v1/#\n")
+        mosquitto.stop()
+        mosquitto.access += f"\nacl_file {rules}"
+        mosquitto.start()
+    seen: list[bytes] = []
+    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", kept=True, on_estimate=seen.append)
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        for _ in range(2):
+            running = asyncio.create_task(Aggregator(bus, store, tasks=(HEIGHTS,)).run())
+            for number in range(2):
+                report = encode_json("heights", Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,)))
+                before = store.tally(HEIGHTS.digest, 0).n
+                topic = f"hush/v1/reports/heights/d{number}"
+                async with asyncio.timeout(20):
+                    while store.tally(HEIGHTS.digest, 0).n == before:
+                        await asyncio.to_thread(
+                            shell, "mosquitto_pub", mosquitto.port, "-q", "1", "-t", topic, "-m", report.decode()
+                        )
+                        await asyncio.sleep(0.05)
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+        assert seen == [forged] * readable
+    assert refused(tmp_path / "hush.sqlite").keys() <= {"duplicate"}
+
+
+DATED = re.compile(r"^## .*?(\d{4}-\d{2}-\d{2})\s*$", re.MULTILINE)
+
+
+def releases_after_it_was_made(changelog: str) -> list[date]:
+    return [day for day in map(date.fromisoformat, DATED.findall(changelog)) if day > MADE]
+
+
+def test_no_release_is_newer_than_the_day_that_is_known_to_have_been() -> None:
+    text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert text.count("\n## ") > 0
+    assert releases_after_it_was_made(text) == []
+    assert datetime.now(UTC).date() >= MADE, "or no clock that is right would do"
+
+
+def test_a_release_that_forgot_to_raise_that_day_is_found() -> None:
+    newer = MADE + timedelta(days=1)
+    text = f"# Changelog\n\n## Unreleased\n\n## [1.1.0] - {newer}\n\n- 2999-01-01\n\n## [1.0.0] - {MADE}\n"
+    assert releases_after_it_was_made(text) == [newer]

@@ -28,7 +28,16 @@ from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import Channel, Laplace, Multilevel, Offers, RandomizedResponse, Single, SubsetSelection
+from hush_common.mechanisms import (
+    Channel,
+    Laplace,
+    Mechanism,
+    Multilevel,
+    Offers,
+    RandomizedResponse,
+    SubsetSelection,
+    Vector,
+)
 from hush_common.task import Task
 from hush_common.task_file import make_task
 
@@ -83,7 +92,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "vector of 8, four epsilons", four | {"domain": _vector(8)}
 
 
-def tally_of(randomizer: Single | Offers, n: int, rng: np.random.Generator) -> Tally:
+def tally_of(randomizer: Mechanism | Offers, n: int, rng: np.random.Generator) -> Tally:
     """A tally of n reports from devices that all hold a value in the middle (categories: spread unevenly)."""
     match randomizer:
         case Offers(parts=parts):
@@ -101,6 +110,7 @@ def tally_of(randomizer: Single | Offers, n: int, rng: np.random.Generator) -> T
             return Tally(n, tuple(_counts(randomizer, n, rng)))
         case SubsetSelection():
             return Tally(n, tuple(_named(randomizer, n, rng)))
+    assert isinstance(randomizer, Vector)
     drawn = np.bincount(
         rng.integers(randomizer.coordinates, size=n * randomizer.sampled), minlength=randomizer.coordinates
     )

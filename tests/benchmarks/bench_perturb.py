@@ -13,17 +13,20 @@ integer below C(1024, 275), would take hundreds of divisions of integers of a th
 
 import importlib
 import statistics
+import struct
 import sys
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Channel, Laplace, Mechanism, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.subset_selection import best_size
+from hush_common.mechanisms.subsets import draw_subset
 from hush_common.mechanisms.tables import shipped_at
-from hush_common.rng import SystemRng
+from hush_common.rng import Rng, SystemRng
 
 __all__ = ["main"]
 
@@ -36,6 +39,7 @@ _CALLS = 50
 _LARGE = 64
 _ONE = Fraction(1)
 _THIRD = GRID_STEPS // 3
+_SINGLE = [1 << c for c in range(1024)]
 
 Case = tuple[str, Mechanism, int | tuple[int, ...], float]
 
@@ -87,6 +91,20 @@ def opendp() -> dict[str, Callable[[], object]]:
     return {"laplace, epsilon 1": lambda: number(_THIRD), "randomized_response, epsilon 1": lambda: bit(arg=True)}
 
 
+def by_rejection(n: int, size: int, rng: Rng) -> int:
+    """What `draw_subset` could be in a dozen lines: elements of 16 bits, until there are enough different ones."""
+    chosen: int = 0
+    limit, left = (1 << 16) - (1 << 16) % n, size
+    while True:
+        for word in struct.unpack(f"<{2 * size}H", rng.token_bytes(4 * size)):
+            bit = _SINGLE[word % n]
+            if word < limit and not chosen & bit:
+                chosen |= bit
+                left -= 1
+                if not left:
+                    return chosen
+
+
 def main() -> int:
     """Print the medians; 1 if one is above what is promised."""
     theirs, rng, slow = opendp(), SystemRng(), 0
@@ -96,6 +114,10 @@ def main() -> int:
         other = f"{median(theirs[name]):8.1f}" if name in theirs else f"{'-':>8}"
         print(f"{name:42}{took:8.2f}{f'{limit:.0f}' if limit else '-':>8}{other}")
         slow += bool(limit and took > limit)
+    print(f"\n{'a subset':42}{'hush':>8}{'by rejection':>14}")
+    for n, size in ((15, 4), (63, 17), (127, 34), (255, 69), (1023, 275)):
+        both = [median(partial(draw, n, size, rng)) for draw in (draw_subset, by_rejection)]
+        print(f"{f'{size} of {n}':42}{both[0]:8.2f}{both[1]:14.2f}")
     return 1 if slow else 0
 
 

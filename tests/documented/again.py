@@ -16,8 +16,7 @@ from scipy import stats
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH
 from hush_common.mechanisms import Multilevel
-from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.sticky import best_sticky_levels
+from hush_common.mechanisms.multilevel import best_levels, best_sticky_levels
 from hush_simulations.auditing.bound import default_samples
 
 AUDITS = Path(__file__).with_name("audits.json")

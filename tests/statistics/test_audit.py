@@ -15,9 +15,10 @@ import pytest
 from audit_laws import LAWS, at_once, larger
 from scipy import stats
 
+from hush_common.mechanisms.registry import known
 from hush_common.task_file import make_task
 from hush_simulations.auditing.bound import Measured, audit, audit_coded, default_samples, highest_bound
-from hush_simulations.auditing.subjects import NAMES, Subject, mechanism_subject, task_subjects
+from hush_simulations.auditing.subjects import Subject, mechanism_subject, task_subjects
 from hush_simulations.auditing.views import View, numeric, views_of_reports
 from hush_simulations.engines.seeded_rng import SeededRng
 
@@ -43,7 +44,7 @@ def by_name(name: str, epsilon: str, seed: int = 7) -> Subject:
     return mechanism_subject(name, Fraction(epsilon), 8, 4, SeededRng(seed))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [kind.name for kind in known()])
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_honest_mechanisms_are_not_accused_and_nearly_reach_their_epsilon(name: str, epsilon: str) -> None:
     found = measured(by_name(name, epsilon), FEW)

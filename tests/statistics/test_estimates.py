@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate, laplace
+from hush_aggregator.estimate.ladder import LADDER
 from hush_aggregator.estimate.numerics.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import LADDER, fold
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Laplace

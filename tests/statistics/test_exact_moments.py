@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
+from hush_aggregator.estimate.finite_channel import finite
 from hush_common.epsilon import weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Channel, Laplace, Mechanism, Multilevel, RandomizedResponse, SubsetSelection, Vector
@@ -205,6 +206,15 @@ def test_the_worst_variance_of_a_bit_is_that_of_the_bit_that_varies_more(coins: 
     p0, p1 = mechanism.probability_of_one
     variances = [fold(mechanism, bit, lambda body: (body[0] - p0) / (p1 - p0))[1] for bit in (0, 1)]
     assert mechanism.worst_variance == pytest.approx(float(max(variances)), rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", TABLES)
+def test_plans_and_estimates_have_one_worst_variance(epsilon: Fraction) -> None:
+    """A plan takes it from the mechanism, exact; an estimate makes it of its arrays."""
+    for number in (Multilevel(epsilon, 1 << 20, best_levels(epsilon)), table_of(epsilon, 1 << 20)):
+        assert finite(number).variances[1] == pytest.approx(number.worst_variance, rel=1e-12)
+    for share in (RandomizedResponse.from_epsilon(epsilon), SubsetSelection(epsilon, 40, best_size(epsilon, 40))):
+        assert finite(share).noise.max() == pytest.approx(share.worst_variance, rel=1e-12)
 
 
 def test_the_worst_variance_of_laplace_noise_is_in_units_of_the_range() -> None:

@@ -26,9 +26,10 @@ from hush_common.mechanisms import (
     Vector,
     multilevel,
     subset_selection,
+    subsets,
     vector,
 )
-from hush_common.mechanisms.subset_selection import _by_coins, _Coins, draw_subset
+from hush_common.mechanisms.subsets import _by_coins, _Plan, draw_subset
 from hush_common.mechanisms.tables import shipped_at
 from hush_common.rng import Rng, SystemRng
 from hush_common.task_file import make_task
@@ -122,7 +123,7 @@ def test_every_subset_is_drawn_equally_often(enumerate_law: Enumerate, n: int, s
 
 
 @dataclass(frozen=True)
-class FollowedCoins(_Coins):
+class FollowedCoins(_Plan):
     """Coins and single elements drawn as integers, the latter one by one, so that every path can be followed."""
 
     def draw(self, rng: Rng) -> tuple[int, Iterator[int]]:
@@ -137,7 +138,7 @@ class FollowedCoins(_Coins):
 def test_every_subset_is_drawn_equally_often_by_coins(
     enumerate_law: Enumerate, monkeypatch: pytest.MonkeyPatch, n: int, size: int, digits: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(subset_selection, "_plan", lambda n, _: FollowedCoins(n, digits, 1))
+    monkeypatch.setattr(subsets, "_best_plan", lambda n, _: FollowedCoins(n, digits, 1))
     law, missing = enumerate_law(lambda rng: (_by_coins(n, size, rng),), Fraction(1, 3 * 10**5))
     assert missing < Fraction(1, 20)
     assert set(law) == set(sets(n, size))
@@ -157,9 +158,9 @@ class OnlyBytes(Untouched):
         return given
 
 
-def by_coins(plan: _Coins, size: int, given: Iterator[bytes], monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+def by_coins(plan: _Plan, size: int, given: Iterator[bytes], monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How often each subset comes, over all that the random bytes can be; 0 where they do not suffice."""
-    monkeypatch.setattr(subset_selection, "_plan", lambda *_: plan)
+    monkeypatch.setattr(subsets, "_best_plan", lambda *_: plan)
     counts: Counter[int] = Counter()
     for some in given:
         try:
@@ -173,12 +174,12 @@ def test_all_bytes_for_coins_give_every_subset_that_they_suffice_for_equally_oft
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = (bytes([coins]) for coins in range(256))
-    counts = by_coins(_Coins(4, (1,), 0), 2, given, monkeypatch)
+    counts = by_coins(_Plan(4, (1,), 0), 2, given, monkeypatch)
     assert counts == {0: 256 - 6 * 16} | {subset: 16 for (subset,) in sets(4, 2)}
 
 
 @dataclass(frozen=True)
-class RefusesNothing(_Coins):
+class RefusesNothing(_Plan):
     """Wrong on purpose: the remainder of 16 bits, whatever they are."""
 
     @cached_property
@@ -191,7 +192,7 @@ def test_all_bytes_for_single_elements_give_every_element_equally_often(
     monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
     words = [word.to_bytes(2, "little") for word in range(1 << 16)]
-    counts = by_coins(_Coins(n, (), 1), 1, iter(words), monkeypatch)
+    counts = by_coins(_Plan(n, (), 1), 1, iter(words), monkeypatch)
     refused = (1 << 16) % n
     assert counts.pop(0, 0) == refused
     assert counts == {1 << element: (1 << 16) // n for element in range(n)}

@@ -19,9 +19,10 @@ from hush_aggregator.estimate import (
     estimate,
     laplace,
 )
+from hush_aggregator.estimate.ladder import LADDER
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
-from hush_aggregator.fold import LADDER, fold
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.task import Task

@@ -88,7 +88,7 @@ def task(domain: Domain, mechanism: str, epsilon: str, **parameters: object) -> 
     return Task(
         id="t",
         epsilon=Fraction(epsilon),
-        mechanism=mechanism,  # type: ignore[arg-type]  # one of them
+        mechanism=mechanism,
         domain=domain,
         parameters=Parameters(**parameters),  # type: ignore[arg-type]  # of the mechanism
         offers=offers,
@@ -176,7 +176,7 @@ def sticky(domain: Domain, mechanism: str, levels: tuple[int, ...], rounds: int)
     return Task(
         id="t",
         epsilon=Fraction(2),
-        mechanism=mechanism,  # type: ignore[arg-type]  # one of the two
+        mechanism=mechanism,
         domain=domain,
         parameters=Parameters(levels=levels),
         rounds=rounds,

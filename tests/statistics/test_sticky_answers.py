@@ -10,8 +10,9 @@ import pytest
 
 from hush_common.epsilon import WEIGHT_OF_TRUTH, certified_exp, log_ceiling, weight_of_lie
 from hush_common.mechanisms import Multilevel, RandomizedResponse
-from hush_common.mechanisms.randomized_response import coin_loss_ratio
-from hush_common.mechanisms.sticky import Levelled, Memory, best_sticky_levels
+from hush_common.mechanisms.coins import coin_loss_ratio
+from hush_common.mechanisms.multilevel import best_sticky_levels
+from hush_common.mechanisms.sticky import Levelled, Memory
 
 Values = tuple[int, ...]
 Pattern = tuple[int, ...]
@@ -31,6 +32,7 @@ def chance(mechanism: Levelled, level: int, report: int) -> Fraction:
     if isinstance(mechanism, RandomizedResponse):
         one = mechanism.probability_of_one[level]
         return one if report else 1 - one
+    assert isinstance(mechanism, Multilevel)
     return Fraction(WEIGHT_OF_TRUTH if report == level else mechanism.lie, mechanism.total)
 
 

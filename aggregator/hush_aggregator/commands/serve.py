@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -66,16 +67,16 @@ def serve(
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     with SqliteStore(settings.store) as opened, InProcesses() as estimator:
         clock = CheckedClock(opened, accept=accept_clock)
-        asyncio.run(_serve(settings, _bus(settings, opened), tasks, (opened, clock), estimator))
+        asyncio.run(_serve(settings, _bus(settings, opened, clock.look_at), tasks, (opened, clock), estimator))
         clock.note()
     _LOG.info("stopped")
 
 
-def _bus(settings: Settings, store: SqliteStore) -> Bus:
+def _bus(settings: Settings, store: SqliteStore, on_estimate: Callable[[bytes], object] | None = None) -> Bus:
     """The broker under a client id that nobody can guess: whoever knows it can take what waits for it."""
     status = status_topic(settings.name)
     guessable = f"hush-aggregator-{settings.name}"
-    bus = MqttBus(settings.broker, f"{guessable}-{store.identity}", status=status)
+    bus = MqttBus(settings.broker, f"{guessable}-{store.identity}", status=status, on_estimate=on_estimate)
     if not store.has_former_session:
         return bus
     return MovingBus(

@@ -10,13 +10,10 @@ All arithmetic is guarded: an interval whose making overflows, or fails in anoth
 it.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from hush_aggregator.estimate import bounded_mean, categories, laplace, pooled, vectors
 from hush_aggregator.estimate.diagnostics import manski, replacement_bias
-from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.mechanisms import Asked, analysis_of
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.result import (
     ANYTIME,
@@ -31,11 +28,9 @@ from hush_aggregator.estimate.result import (
     PooledMean,
     WinsorisedMean,
 )
-from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import check, split
+from hush_aggregator.estimate.tallies import check, parts_of
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
-from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, Single, SubsetSelection, Vector
+from hush_common.domain import Domain, NumberDomain, VectorDomain
 from hush_common.task import Task
 
 __all__ = [
@@ -51,8 +46,6 @@ __all__ = [
     "WinsorisedMean",
     "estimate",
 ]
-
-M = TypeVar("M", bound=Single)
 
 
 def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
@@ -109,25 +102,5 @@ def _with_silence(made: Estimate, domain: Domain, enrolled: int) -> Estimate:
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
-    mechanism, domain = task.randomizer, task.domain
-    enrolled = task.enrolled if task.enrolled is not None and tally.n <= task.enrolled else None
-    parts: list[tuple[Single, Tally]] = [(mechanism, tally)] if not isinstance(mechanism, Offers) else []
-    if isinstance(mechanism, Offers):
-        parts = list(zip(mechanism.parts, split(mechanism, tally), strict=True))
-    match domain:
-        case CategoryDomain(labels=labels):
-            return categories.estimate(_of(SubsetSelection, parts), labels, confidence, enrolled=enrolled)
-        case VectorDomain():
-            return vectors.estimate(_of(Vector, parts), domain, confidence, enrolled)
-    if isinstance(parts[0][0], Laplace) and isinstance(domain, NumberDomain):
-        return laplace.estimate(_of(Laplace, parts), domain, confidence, enrolled)
-    if isinstance(parts[0][0], RandomizedResponse):
-        return pooled.estimate(_of(RandomizedResponse, parts), confidence, enrolled=enrolled)
-    units = Units.of(domain) if isinstance(domain, NumberDomain) else Units()
-    groups = [bounded_mean.Group(finite(part), share.moments) for part, share in parts]
-    return bounded_mean.estimate(groups, units, confidence, enrolled=enrolled)
-
-
-def _of(kind: type[M], parts: Sequence[tuple[Single, Tally]]) -> list[tuple[M, Tally]]:
-    """The parts, all of which are of this kind: a task has one mechanism, under one epsilon or several."""
-    return [(mechanism, tally) for mechanism, tally in parts if isinstance(mechanism, kind)]
+    parts = parts_of(task.randomizer, tally)
+    return analysis_of(parts[0][0]).estimate(parts, Asked(task.domain, confidence, task.enrolled))

@@ -26,11 +26,11 @@ from hush_aggregator.estimate.pooled import pooled_coins
 from hush_aggregator.estimate.proportions import Coins, coins
 from hush_aggregator.estimate.result import CategoryEstimate, Estimate
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import SubsetSelection
+from hush_common.mechanisms import Mechanism
 
 __all__ = ["estimate", "simplex"]
 
-_Part = tuple[SubsetSelection, Tally]
+_Part = tuple[Mechanism, Tally]
 
 
 def estimate(
@@ -43,7 +43,7 @@ def estimate(
     confidences = (confidence, joint_confidence)
     if len(parts) == 1:
         ((mechanism, tally),) = parts
-        found = coins(mechanism.support, n, tally.moments, confidences, enrolled=enrolled)
+        found = coins(finite(mechanism).of_yes, n, tally.moments, confidences, enrolled=enrolled)
     else:
         found = pooled_coins(
             [(finite(mechanism), tally.n, tally.moments) for mechanism, tally in parts], confidences, enrolled=enrolled

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.intervals.anytime import RATES
 from hush_aggregator.estimate.numerics.guard import underflow
-from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse, Single, SubsetSelection
+from hush_common.mechanisms import Mechanism
 
 __all__ = ["FiniteChannel", "finite"]
 
@@ -46,6 +46,11 @@ class FiniteChannel:
         """Outputs that occur at all, by ascending position."""
         some = [y for y in range(len(self.positions)) if any(row[y] for row in self.rows)]
         return tuple(sorted(some, key=lambda y: self.positions[y]))
+
+    @property
+    def of_yes(self) -> tuple[Fraction, Fraction]:
+        """Of a reported yes or no: the exact probability of a yes where it is false, and where it is true."""
+        return self.rows[0][1], self.rows[-1][1]
 
     @cached_property
     def scaled(self) -> tuple[tuple[int, ...], int]:
@@ -141,7 +146,7 @@ class FiniteChannel:
 
 
 class _Levels(FiniteChannel):
-    """The channel of `multilevel`: at node j output j is the truth, and all others are equal lies.
+    """A channel with an even law: at node j output j is the truth, and all others are equal lies.
 
     With up to 1025 nodes and outputs a table of a million is not made of what two numbers say.
     """
@@ -193,21 +198,9 @@ class _Levels(FiniteChannel):
 
 
 @lru_cache(maxsize=256)
-def finite(mechanism: Single) -> FiniteChannel:
-    """The channel of a bounded mechanism; for `subset_selection` that of one category, 0 unnamed and 1 named."""
-    match mechanism:
-        case Multilevel(levels=levels):
-            lie, total = mechanism.lie, mechanism.total
-            truth, other = Fraction(total - levels * lie, total), Fraction(lie, total)
-            many = [(other,) * j + (truth,) + (other,) * (levels - j) for j in range(levels + 1)]
-            return _Levels(tuple(mechanism.unit_value(Fraction(z)) for z in range(levels + 1)), tuple(many))
-        case Channel():
-            rows = [[Fraction(w, mechanism.total) for w in row] for row in mechanism.weights]
-            positions = [Fraction(a, mechanism.unit) for a in mechanism.positions]
-        case RandomizedResponse() | SubsetSelection():
-            p = mechanism.probability_of_one if isinstance(mechanism, RandomizedResponse) else mechanism.support
-            rows = [[1 - p[0], p[0]], [1 - p[1], p[1]]]
-            positions = [-p[0] / (p[1] - p[0]), (1 - p[0]) / (p[1] - p[0])]
-        case _:
-            raise TypeError(f"{mechanism.name} is no finite channel of one value")
-    return FiniteChannel(tuple(positions), tuple(tuple(row) for row in rows))
+def finite(mechanism: Mechanism) -> FiniteChannel:
+    """The channel of a bounded mechanism; of categories that of one of them, 0 unnamed and 1 named."""
+    law = mechanism.law
+    if law is None:
+        raise TypeError(f"{mechanism.name} is no finite channel of one value")
+    return (_Levels if law.even else FiniteChannel)(law.positions, law.rows)

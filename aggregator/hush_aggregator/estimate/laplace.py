@@ -36,7 +36,7 @@ nothing but the noise is left.
 `anytime`, "reporters-laplace-mixture", and `anytime_population`, "population-laplace-hoeffding-mixture" (`anytime`),
 with the exact exponent of discrete Laplace noise, psi(l) = -log(1 - (sinh(l/2)/sinh(h/2))^2), h = epsilon/m, l < h.
 
-Beside them: the winsorised mean, its threshold the smallest rung of `moments.LADDER` that is at least ln n scales.
+Beside them: the winsorised mean, its threshold the smallest rung of `ladder.LADDER` that is at least ln n scales.
 Honest noise loses at most e^(-t·h)/(2·sinh h) steps by it.
 
 Half a step is added to every half-width, for the values were rounded to the grid: at m = 2^20 a millionth of the
@@ -55,6 +55,7 @@ import numpy as np
 from hush_aggregator.estimate.diagnostics import variance_monitor, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.intervals.anytime import RATES, symmetric_mixture_deviation
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, finite_spread, is_many, noise_and_sampling
+from hush_aggregator.estimate.ladder import rung, threshold
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.laplace_sums import Scales, mixed_laplace_quantile
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
@@ -70,7 +71,6 @@ from hush_aggregator.estimate.result import (
     WinsorisedMean,
 )
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import rung, threshold
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text

@@ -5,8 +5,8 @@ person alike; it is unbiased for both targets whoever chose which epsilon.
 
 - "chernoff-berry-esseen" (`tilted`): at every n and confidence, for `reporters`, `population` and `enrolled`.
 - "student-t" (population), "student-t-capped" (reporters) and "student-t-enrolled": where the mean is close to normal
-  (`bounded.is_normal`, which knows n, the channels and the confidence), as in `bounded`.
-- `anytime` and `anytime_population`: as in `bounded`.
+  (`sample.is_normal`, which knows n, the channels and the confidence), as in `bounded_mean`.
+- `anytime` and `anytime_population`: as in `bounded_mean`.
 
 Standard errors. Reporters: by the variances of the answer that is noisiest, an upper bound. Population: of each group
 at its share of yes moved into [q, p]. `stderr_plug_in`: at the estimated mean moved into [0, 1].
@@ -33,11 +33,11 @@ from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLE
 from hush_aggregator.estimate.sample import is_normal
 from hush_aggregator.estimate.units import around
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import RandomizedResponse
+from hush_common.mechanisms import Mechanism
 
 __all__ = ["Part", "estimate", "pooled_coins"]
 
-Part: TypeAlias = tuple[RandomizedResponse, Tally]
+Part: TypeAlias = tuple[Mechanism, Tally]
 
 _Array: TypeAlias = NDArray[np.float64]
 _Ends: TypeAlias = tuple[_Array, _Array]

@@ -58,7 +58,7 @@ from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_aggregator.estimate.result import ANYTIME, ENROLLED, POPULATION, REPORTERS, Estimate, Interval
 from hush_aggregator.estimate.units import around
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import RandomizedResponse
+from hush_common.mechanisms import Mechanism
 
 __all__ = ["MOST_INVERTED", "Coins", "coins", "each", "each_interval", "estimate", "sampling_variance"]
 
@@ -75,13 +75,11 @@ _Ends: TypeAlias = tuple[_Array, _Array]
 _Intervals: TypeAlias = dict[str, Interval]
 
 
-def estimate(
-    mechanism: RandomizedResponse, tally: Tally, confidence: float, *, enrolled: int | None = None
-) -> Estimate:
+def estimate(mechanism: Mechanism, tally: Tally, confidence: float, *, enrolled: int | None = None) -> Estimate:
     """The proportion of ones and its error bars of n ≥ 1 reports; this module's docstring specifies them."""
     (ones,) = tally.moments
     channel = finite(mechanism)
-    found = coins(mechanism.probability_of_one, tally.n, [ones], [confidence], enrolled=enrolled)
+    found = coins(channel.of_yes, tally.n, [ones], [confidence], enrolled=enrolled)
     return Estimate(
         n=tally.n,
         mean=found.mean[0],

@@ -154,7 +154,7 @@ class Estimate:
             estimates with. It is too small at small n, and no interval is made of it.
         intervals: (lower, upper) for each target, clipped to the domain.
         methods: how each interval was made.
-        worst_case_bias: by how much 1 liar, or liars who are 1 % or 5 % of the reports, can move the mean at most.
+        worst_case_bias: by how much 1 false report, or 1 % or 5 % of the reports, can move the mean at most.
         replacement_bias: by how much the mean, or any frequency, moves at most if 1 % of the reporters had no value.
         monitor: `"ok"`, `"too_little_noise"` or `"outliers"`; None below 100 reports, which say nothing.
         winsorised: for Laplace reports a second view of the mean.

@@ -1,6 +1,6 @@
 """What an aggregator asks of its store. Every method blocks; the pipeline calls them in one worker thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from hush_aggregator.tally import Tally
 from hush_common.refusal import Refusal
+from hush_common.report import Report
 from hush_common.task import Task
 
-__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "Store"]
+__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "Store", "StoreReader"]
 
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
@@ -26,7 +27,7 @@ class Accepted:
         task: the task they answer.
         round: the round they answer.
         ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
-        bodies: their bodies, shape (count, width).
+        bodies: their bodies, shape (count, width), in any byte order.
     """
 
     task: Task
@@ -54,31 +55,15 @@ class CommitOutcome:
     senders: Mapping[tuple[str, Refusal], str | None] = field(default_factory=dict)
 
 
-class Store(Protocol):
-    """Durable memory. Each method is one transaction: it happens as a whole or, with a `StoreError`, not at all."""
+class StoreReader(Protocol):
+    """What can be read of a durable memory, by several threads at once."""
 
-    def add_task(self, task: Task) -> bytes:
-        """Keep `task` unless its id is taken; return the payload that is stored under the id now.
-
-        Raises:
-            TaskError: the 8 bytes of its digest collide with those of a task of another id.
-        """
+    def task(self, task_id: str) -> bytes | None:
+        """The payload of the task kept under an id; None if there is none."""
         ...
 
     def tasks(self) -> list[bytes]:
         """Payloads of all tasks kept."""
-        ...
-
-    def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
-        """Count a batch.
-
-        Reports whose key (digest, round, id) is new are inserted, and exactly those are folded into the tallies; the
-        others are counted as duplicates. Within a batch the first of equal keys is the new one.
-
-        Args:
-            accepted: what admission let through.
-            refused: what it did not, by (task id or `UNKNOWN`, reason).
-        """
         ...
 
     def tally(self, digest: bytes, round_: int) -> Tally:
@@ -91,4 +76,35 @@ class Store(Protocol):
 
     def refusals(self, task_id: str) -> dict[Refusal, int]:
         """Reports refused under the name of a task, by reason, without zeros."""
+        ...
+
+    def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
+        """The counted reports of a round, in the order of their random ids, which says nothing about the devices.
+
+        What is committed while they are read may be among them, or not.
+        """
+        ...
+
+
+class Store(StoreReader, Protocol):
+    """Durable memory. Each method is one transaction: it happens as a whole or, with a `StoreError`, not at all."""
+
+    def add_task(self, task: Task) -> bytes:
+        """Keep `task` unless its id is taken; return the payload that is stored under the id now.
+
+        Raises:
+            TaskError: the 8 bytes of its digest collide with those of a task of another id.
+        """
+        ...
+
+    def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
+        """Count a batch.
+
+        Reports whose key (digest, round, id) is new are inserted, and exactly those are folded into the tallies; the
+        others are counted as duplicates. Within a batch the first of equal keys is the new one.
+
+        Args:
+            accepted: what admission let through.
+            refused: what it did not, by (task id or `UNKNOWN`, reason).
+        """
         ...

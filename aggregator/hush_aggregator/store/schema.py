@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hush_common.errors import StoreError
 
-__all__ = ["damaged", "make_private", "prepare", "seal"]
+__all__ = ["check", "damaged", "make_private", "prepare", "seal"]
 
 _APPLICATION = 0x68757368  # "hush" in ASCII: tells our file from another program's
 # No time and no sender: who reported when is nobody's business, so it is never written down.
@@ -80,19 +80,13 @@ def prepare(path: Path, connection: sqlite3.Connection) -> None:
         StoreError: the file is another program's, or of a later version.
         sqlite3.Error: it cannot be read or written.
     """
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != _APPLICATION and (objects or application or version):
-        raise StoreError(f"{path}: is a database of another program; name another file")
-    if version > len(_MIGRATIONS):
-        raise StoreError(f"{path}: was written by a later hush (schema {version}); update hush")
+    version = _version(path, connection)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -32768")  # KiB: memory stays the same however large the file grows
     connection.create_function("seal", 4, seal, deterministic=True)
     if version == len(_MIGRATIONS):
-        _check(connection)
+        _check_tables(connection)
         return
     connection.create_function("new_identity", 0, partial(secrets.token_hex, 16))
     connection.create_function("was_there", 0, lambda: int(version > 0))
@@ -102,7 +96,32 @@ def prepare(path: Path, connection: sqlite3.Connection) -> None:
     )
 
 
-def _check(connection: sqlite3.Connection) -> None:
+def check(path: Path, connection: sqlite3.Connection) -> None:
+    """See that the tables are there as this version makes them; nothing is written.
+
+    Raises:
+        StoreError: the file is another program's, or of another version.
+        sqlite3.Error: it cannot be read.
+    """
+    version = _version(path, connection)
+    if version < len(_MIGRATIONS):
+        raise StoreError(f"{path}: was written by an earlier hush (schema {version}); start its aggregator once")
+    connection.create_function("seal", 4, seal, deterministic=True)
+    _check_tables(connection)
+
+
+def _version(path: Path, connection: sqlite3.Connection) -> int:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != _APPLICATION and (objects or application or version):
+        raise StoreError(f"{path}: is a database of another program; name another file")
+    if version > len(_MIGRATIONS):
+        raise StoreError(f"{path}: was written by a later hush (schema {version}); update hush")
+    return int(version)
+
+
+def _check_tables(connection: sqlite3.Connection) -> None:
     """Whatever an estimate is made of is as it was written; reports are many, and each has been counted."""
     for table in ("task", "tally", "refusal", "identity"):
         (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()

@@ -2,28 +2,24 @@
 
 import json
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
 from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
+from hush_aggregator.store.reading import SqliteReader, read_tally, translated
 from hush_aggregator.store.schema import damaged, make_private, prepare, seal
-from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
 from hush_common.refusal import Refusal
-from hush_common.task import Task, digest_of
+from hush_common.task import Task
 
 __all__ = ["SqliteStore"]
 
-_REASONS = frozenset(reason.value for reason in Refusal)
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
@@ -31,7 +27,7 @@ INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET co
 """
 
 
-class SqliteStore:
+class SqliteStore(SqliteReader):
     """A `Store` in the file `path`, created if it is missing. Other programs may read the file meanwhile.
 
     Threads wait for each other's transactions. A side file `path` + `.lock` keeps a second aggregator out; the
@@ -42,26 +38,16 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._turn = threading.Lock()
-        self._lock = self._take_lock()
+        self._lock = _take_lock(path)
         try:
-            self._connection = self._open()
+            super().__init__(path)
         except BaseException:
             self._lock.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the file and let go of the lock; calling it again does nothing."""
-        self._connection.close()
+        super().close()
         self._lock.close()
 
     @property
@@ -105,13 +91,6 @@ class SqliteStore:
         payload: bytes = row[0]
         return payload
 
-    def tasks(self) -> list[bytes]:
-        with self._reading() as run:
-            rows = run.execute("SELECT payload, digest FROM task ORDER BY id").fetchall()
-            if any(digest_of(payload) != digest for payload, digest in rows):
-                raise damaged("a task")
-            return [payload for payload, _ in rows]
-
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
         counted = 0
         refusals = Counter(refused)
@@ -128,50 +107,10 @@ class SqliteStore:
         changed = {reports.task.id for reports in accepted} | {task for task, _ in refusals}
         return CommitOutcome(counted, by_reason, frozenset(changed), refusals)
 
-    def tally(self, digest: bytes, round_: int) -> Tally:
-        with self._reading() as run:
-            return _tally(run, digest, round_)
-
-    def latest_round(self, digest: bytes) -> int:
-        with self._reading() as run:
-            (latest,) = run.execute("SELECT max(round) FROM tally WHERE digest = ?", (digest,)).fetchone()
-        return int(latest or 0)
-
-    def refusals(self, task_id: str) -> dict[Refusal, int]:
-        with self._reading() as run:
-            rows = run.execute("SELECT reason, count FROM refusal WHERE task = ? ORDER BY reason", (task_id,))
-            found = dict(rows.fetchall())
-            if not found.keys() <= _REASONS:
-                raise damaged("a reason of refusals")
-            return {Refusal(reason): count for reason, count in found.items()}
-
-    def _take_lock(self) -> sqlite3.Connection:
-        """Hold an exclusive lock on a side file until closed. SQLite's own lock: it works on every platform."""
-        side = self._path.with_name(f"{self._path.name}.lock")
-        lock = self._connect(side, timeout=0)
+    def _opened(self) -> sqlite3.Connection:
+        connection = _connect(self._path, timeout=10)
         try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            lock.close()
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-                raise StoreError(
-                    f"{self._path}: another aggregator uses this store; stop it, or give this one a store of its own"
-                ) from error
-            raise StoreError(f"{side}: {error}; remove the file if it is not needed, or move the store") from error
-        return lock
-
-    def _connect(self, path: Path, timeout: float) -> sqlite3.Connection:
-        try:
-            make_private(path)
-            return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
-        except (sqlite3.Error, OSError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise StoreError(f"{path}: {reason}; name a file in a directory that may be written") from error
-
-    def _open(self) -> sqlite3.Connection:
-        connection = self._connect(self._path, timeout=10)
-        try:
-            with _translated(self._path):
+            with translated(self._path):
                 prepare(self._path, connection)
         except BaseException:
             connection.close()
@@ -179,13 +118,8 @@ class SqliteStore:
         return connection
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, _translated(self._path):
-            yield self._connection
-
-    @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, _translated(self._path):
+        with self._turn, translated(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -196,10 +130,35 @@ class SqliteStore:
                 raise
 
 
+def _take_lock(path: Path) -> sqlite3.Connection:
+    """Hold an exclusive lock on a side file until closed. SQLite's own lock: it works on every platform."""
+    side = path.with_name(f"{path.name}.lock")
+    lock = _connect(side, timeout=0)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        lock.close()
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise StoreError(
+                f"{path}: another aggregator uses this store; stop it, or give this one a store of its own"
+            ) from error
+        raise StoreError(f"{side}: {error}; remove the file if it is not needed, or move the store") from error
+    return lock
+
+
+def _connect(path: Path, timeout: float) -> sqlite3.Connection:
+    try:
+        make_private(path)
+        return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    except (sqlite3.Error, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"{path}: {reason}; name a file in a directory that may be written") from error
+
+
 def _insert(run: sqlite3.Connection, reports: Accepted) -> int:
     """Insert what is new and fold exactly that into the tally; return how many. Earlier ids win, within a batch too."""
     digest, round_ = reports.task.digest, reports.round
-    raw = reports.bodies.astype(">i8").tobytes()
+    raw = reports.bodies.astype(">i8", copy=False).tobytes()
     size = 8 * reports.bodies.shape[1]
     new = np.fromiter(
         (
@@ -211,38 +170,8 @@ def _insert(run: sqlite3.Connection, reports: Accepted) -> int:
     )
     if not new.any():
         return 0
-    folded = _tally(run, digest, round_).merge(fold(reports.task.randomizer, reports.bodies[new]))
+    counted = fold(reports.task.randomizer, reports.bodies[new].astype(np.int64, copy=False))
+    folded = read_tally(run, digest, round_).merge(counted)
     row = (digest, round_, folded.n, json.dumps(folded.moments))
     run.execute(_SET_TALLY, (*row, seal(*row)))
     return int(new.sum())
-
-
-def _tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
-    row = run.execute("SELECT n, moments, seal FROM tally WHERE digest = ? AND round = ?", (digest, round_)).fetchone()
-    if row is None:
-        return Tally()
-    n, moments_, sealed = row
-    if sealed != seal(digest, round_, n, moments_):
-        raise damaged("a tally")
-    return Tally(n, tuple(json.loads(moments_)))
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite complains about into a `StoreError` with a remedy."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "see that it may be read and written")
-        raise StoreError(f"{path}: {error}; {remedy}") from error
-    except UnicodeDecodeError as error:  # SQLite believes that a text is one
-        raise StoreError(f"{path}: a text in it is none; {_REMEDIES[sqlite3.SQLITE_CORRUPT]}") from error
-
-
-_REMEDIES = {
-    sqlite3.SQLITE_FULL: "free some space and start again: the broker keeps what is not counted yet",
-    sqlite3.SQLITE_NOTADB: "name another file",
-    sqlite3.SQLITE_BUSY: "another program writes to it; stop that program",
-    sqlite3.SQLITE_READONLY: "make it writable",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
-}

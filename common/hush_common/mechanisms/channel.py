@@ -4,11 +4,11 @@ Specification. L + 1 input levels, N outputs, weights w[j][y] ≥ 0 with the sam
 of {0, …, m} becomes level j = floor(i·L/m) plus one with probability (i·L mod m)/m, drawn exactly; then output y
 has probability w[j][y]/T (one uniform integer below T). Output y stands for position a[y]/D on the unit interval.
 
-Privacy, checked in integers by `check`: in every column max_j w ≤ e^epsilon · min_j w, with a rational lower bound of
-e^epsilon; so a zero stands only in a column of zeros. Rounding mixes rows, which cannot raise the ratio.
+Privacy, checked in integers when the object is made: in every column max_j w ≤ e^epsilon · min_j w, with a rational
+lower bound of e^epsilon; so a zero stands only in a column of zeros. Rounding mixes rows, which cannot raise the ratio.
 
-Estimator. `check` demands sum_y w[j][y]·a[y]·L = T·D·j in integers: the position of a report is exactly unbiased for
-every level, and by the rounding for every index. Variance at x between two levels: the interpolated second moment
+Estimator. Checked likewise is sum_y w[j][y]·a[y]·L = T·D·j, in integers: the position of a report is exactly unbiased
+for every level, and by the rounding for every index. Variance at x between two levels: the interpolated second moment
 less x^2; largest at a point that `worst_variance` finds exactly on each cell.
 
 The tables that hush ships (`hush_common.mechanisms.tables`) come within two percent of the smallest worst-case variance
@@ -17,16 +17,21 @@ Source: Kairouz, Oh and Viswanath 2016 (linear programs over channels); the chec
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
+from typing import cast
 
+from hush_common.domain import NumberDomain
 from hush_common.epsilon import certified_exp, decimal_text
 from hush_common.errors import TaskError
+from hush_common.mechanisms.mechanism import FiniteLaw, Mechanism
+from hush_common.mechanisms.parameters import Parameters, Table
+from hush_common.mechanisms.tables import grid, shipped_at
 from hush_common.rng import Rng
 
 __all__ = ["MOST_CELLS", "Channel"]
@@ -36,7 +41,7 @@ _MOST_WEIGHT = 1 << 128
 
 
 @dataclass(frozen=True)
-class Channel:
+class Channel(Mechanism):
     """The parameters of the mechanism, built once from a task.
 
     Args:
@@ -57,7 +62,37 @@ class Channel:
     weights: tuple[tuple[int, ...], ...]
 
     name = "table"
+    fits = NumberDomain
+    takes = frozenset({"table"})
+    auto = True
     width = 1
+
+    @classmethod
+    def smallest(cls) -> Fraction:
+        return grid()[0]
+
+    @classmethod
+    def serves(cls, epsilons: Sequence[Fraction]) -> bool:
+        return len(epsilons) == 1 and super().serves(epsilons)
+
+    @classmethod
+    def complete(cls, domain: NumberDomain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:  # noqa: ARG003 - a share of any range
+        """The shipped table of the nearest grid point below."""
+        return given if given.table is not None else replace(given, table=shipped_at(epsilons[-1]))
+
+    @classmethod
+    def build(cls, domain: NumberDomain, epsilon: Fraction, parameters: Parameters, offer: int) -> "Channel":  # noqa: ARG003 - there is one
+        table = cast("Table", parameters.table)
+        return cls(epsilon, domain.steps, table.positions, table.unit, table.weights)
+
+    @property
+    def chosen(self) -> dict[str, int]:
+        return {"outputs": len(self.positions)}
+
+    @cached_property
+    def law(self) -> FiniteLaw:
+        rows = tuple(tuple(Fraction(w, self.total) for w in row) for row in self.weights)
+        return FiniteLaw(tuple(Fraction(a, self.unit) for a in self.positions), rows)
 
     def __post_init__(self) -> None:
         self._check_shape()

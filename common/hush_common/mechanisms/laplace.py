@@ -23,6 +23,9 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil, sinh
 
+from hush_common.domain import Domain, NumberDomain
+from hush_common.mechanisms.mechanism import Aspects, Mechanism
+from hush_common.mechanisms.parameters import Parameters
 from hush_common.rng import Rng
 
 __all__ = ["Laplace", "bernoulli_exp", "discrete_laplace"]
@@ -31,7 +34,7 @@ _WINDOW = 40  # in noise scales: an honest report meets the clamp with probabili
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Mechanism):
     """The parameters of the mechanism, built once from a task.
 
     Args:
@@ -43,7 +46,12 @@ class Laplace:
     steps: int
 
     name = "laplace"
+    fits = NumberDomain
     width = 1
+
+    @classmethod
+    def build(cls, domain: NumberDomain, epsilon: Fraction, parameters: Parameters, offer: int) -> "Laplace":  # noqa: ARG003 - it has none
+        return cls(epsilon, domain.steps)
 
     @cached_property
     def scale(self) -> Fraction:
@@ -63,6 +71,10 @@ class Laplace:
     def variance(self) -> float:
         """Variance of one report in steps squared; by sinh, because 2q/(1-q)^2 cancels where epsilon/m is small."""
         return 0.5 / sinh(float(1 / self.scale) / 2) ** 2
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return -self.window, self.steps + self.window
 
     @property
     def worst_variance(self) -> float:
@@ -99,6 +111,13 @@ class Laplace:
             result = power * (1 if at_end else 1 - q) / (1 + q)
             context.prec = digits
             return +result
+
+    def aspects(self, domain: Domain) -> Aspects:
+        """The report, in the unit of the domain."""
+        if not isinstance(domain, NumberDomain):
+            return super().aspects(domain)
+        lower, step = domain.lower, float(domain.step)
+        return {"the report": lambda body: lower + step * body[0]}
 
 
 def bernoulli_exp(numerator: int, denominator: int, rng: Rng) -> bool:

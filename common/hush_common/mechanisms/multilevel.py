@@ -17,23 +17,27 @@ G = 1 is the one-bit mechanism (Duchi, Jordan and Wainwright 2018; Ding, Kulkarn
 Source: Waudby-Smith, Wu and Ramdas 2023 (NPRR), with the extremal weights of Kairouz, Oh and Viswanath 2016.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
+from hush_common.domain import NumberDomain
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
+from hush_common.errors import TaskError
+from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
+from hush_common.mechanisms.parameters import Parameters, within
 from hush_common.rng import Rng
 
-__all__ = ["MOST_LEVELS", "Multilevel", "best_levels"]
+__all__ = ["MOST_LEVELS", "Multilevel", "best_levels", "best_sticky_levels"]
 
 MOST_LEVELS = 1024
 
 
 @dataclass(frozen=True)
-class Multilevel:
+class Multilevel(Levelled):
     """The parameters of the mechanism, built once from a task.
 
     Args:
@@ -47,7 +51,49 @@ class Multilevel:
     levels: int
 
     name = "multilevel"
+    fits = NumberDomain
+    takes = frozenset({"levels"})
+    auto = True
+    described = ("levels",)
     width = 1
+
+    @classmethod
+    def complete(cls, domain: NumberDomain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:  # noqa: ARG003 - a share of any range
+        return given if given.levels else replace(given, levels=tuple(map(best_levels, epsilons)))
+
+    @classmethod
+    def build(cls, domain: NumberDomain, epsilon: Fraction, parameters: Parameters, offer: int) -> "Multilevel":
+        return cls(epsilon, domain.steps, within("levels", parameters.levels[offer], MOST_LEVELS))
+
+    @classmethod
+    def levels_of(cls, parameters: Parameters) -> int:
+        levels = parameters.levels
+        if len(levels) != 1 or levels[0] < 1:
+            raise TaskError("levels", f"{list(levels)} is not the one positive number that a sticky task needs")
+        return levels[0]
+
+    @classmethod
+    def sticky(cls, total: Fraction, rounds: int, given: Parameters) -> Parameters:
+        return given if given.levels else replace(given, levels=(best_sticky_levels(total, rounds),))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return 0, self.levels
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.steps, self.levels
+
+    @property
+    def of_levels(self) -> "Multilevel":
+        return Multilevel(self.epsilon, self.levels, self.levels)
+
+    @cached_property
+    def law(self) -> FiniteLaw:
+        """At level j output j has the weight of the truth, and each other one that of a lie."""
+        truth, lie = Fraction(self.total - self.levels * self.lie, self.total), Fraction(self.lie, self.total)
+        rows = tuple((lie,) * j + (truth,) + (lie,) * (self.levels - j) for j in range(self.levels + 1))
+        return FiniteLaw(tuple(self.unit_value(Fraction(z)) for z in range(self.levels + 1)), rows, even=True)
 
     @cached_property
     def lie(self) -> int:
@@ -161,3 +207,19 @@ def best_levels(epsilon: Fraction) -> int:
         least = min(least, about[levels])
     near = [levels for levels, worst in about.items() if worst <= least * (1 + 1e-9)]
     return min(near, key=lambda levels: Multilevel(epsilon, 1, levels).exact_worst_variance)
+
+
+def best_sticky_levels(epsilon: Fraction, rounds: int) -> int:
+    """The G of least worst-case variance if `epsilon` is the total: more levels round less, and share it among more.
+
+    On a tie the smaller, and at most T - 2. It is 1 up to epsilon = 5.28. Like `best_levels`, decided once, by public
+    numbers.
+    """
+    best, least = 1, Multilevel(epsilon / 2, 1, 1).exact_worst_variance
+    for levels in range(2, min(rounds - 2, MOST_LEVELS) + 1):
+        worst = Multilevel(epsilon / (levels + 1), levels, levels).exact_worst_variance
+        if worst < least:
+            best, least = levels, worst
+        elif levels > 2 * best + 8:  # the worst variance has one minimum
+            break
+    return best

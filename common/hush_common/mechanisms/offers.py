@@ -11,17 +11,10 @@ from decimal import Decimal
 from fractions import Fraction
 
 from hush_common.domain import Index
-from hush_common.mechanisms.channel import Channel
-from hush_common.mechanisms.laplace import Laplace
-from hush_common.mechanisms.multilevel import Multilevel
-from hush_common.mechanisms.randomized_response import RandomizedResponse
-from hush_common.mechanisms.subset_selection import SubsetSelection
-from hush_common.mechanisms.vector import Vector
+from hush_common.mechanisms.mechanism import Mechanism
 from hush_common.rng import Rng
 
-__all__ = ["Offers", "Single", "perturb"]
-
-Single = Laplace | RandomizedResponse | Multilevel | SubsetSelection | Vector | Channel
+__all__ = ["Offers", "perturb"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class Offers:
         parts: two or more, of one kind and one body length.
     """
 
-    parts: tuple[Single, ...]
+    parts: tuple[Mechanism, ...]
 
     @property
     def name(self) -> str:
@@ -50,7 +43,7 @@ class Offers:
 
     def perturb(self, index: int | tuple[int, ...], rng: Rng, offer: int) -> tuple[int, ...]:
         """The body of a report under offer number `offer`, which must not depend on the value."""
-        return (offer, *self.parts[offer].perturb(index, rng))  # type: ignore[arg-type]  # the domain made the index
+        return (offer, *self.parts[offer].perturb(index, rng))
 
     def admits(self, body: tuple[int, ...]) -> bool:
         """Whether a device that follows the mechanism can send `body`."""
@@ -62,10 +55,10 @@ class Offers:
 
     def probability(self, body: tuple[int, ...], index: int | tuple[int, ...], digits: int = 60) -> Decimal:
         """P(body | index, the offer in it), to `digits` significant digits."""
-        return self.parts[body[0]].probability(body[1:], index, digits)  # type: ignore[arg-type]  # as in `perturb`
+        return self.parts[body[0]].probability(body[1:], index, digits)
 
 
-def perturb(randomizer: Single | Offers, index: Index, rng: Rng, offer: int) -> tuple[int, ...]:
+def perturb(randomizer: Mechanism | Offers, index: Index, rng: Rng, offer: int) -> tuple[int, ...]:
     """The body of a report: what every device calls.
 
     Args:
@@ -76,4 +69,4 @@ def perturb(randomizer: Single | Offers, index: Index, rng: Rng, offer: int) -> 
     """
     if isinstance(randomizer, Offers):
         return randomizer.perturb(index.index, rng, offer)
-    return randomizer.perturb(index.index, rng)  # type: ignore[arg-type]  # the domain of the task made the index
+    return randomizer.perturb(index.index, rng)

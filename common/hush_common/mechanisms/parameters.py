@@ -1,70 +1,20 @@
 """What a mechanism needs beside domain and epsilon: fixed when the task is published, and part of it.
 
-So a device in any language reads G, w or s instead of computing it, and both sides hold the same numbers.
+So a device in any language reads G, w or s instead of computing it, and both sides hold the same numbers. The names are
+one vocabulary for all mechanisms, because the fields of a task are read before its mechanism is looked up.
 """
 
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Literal
+from dataclasses import dataclass, fields
 
-from hush_common.epsilon import decimal_text, log_ceiling
 from hush_common.errors import TaskError
-from hush_common.mechanisms.randomized_response import coin_loss_ratio
+from hush_common.mechanisms.coins import Coins
+from hush_common.mechanisms.tables import Table
+from hush_common.task_fields import Fields, check_integers
 
-__all__ = ["Coins", "MechanismName", "Parameters", "Table"]
+__all__ = ["Coins", "Parameters", "Table", "within"]
 
-MechanismName = Literal["laplace", "randomized_response", "multilevel", "subset_selection", "vector", "table"]
-
-
-@dataclass(frozen=True, slots=True)
-class Coins:
-    """Two-coin randomized response: answer truthfully with probability `truth`, else "yes" with probability `yes`."""
-
-    truth: Fraction
-    yes: Fraction
-
-    def __post_init__(self) -> None:
-        for name in ("truth", "yes"):
-            if not isinstance(getattr(self, name), Fraction):
-                raise TaskError(f"coins.{name}", f'{getattr(self, name)!r} is not exact; write Fraction("0.5")')
-
-    def epsilon(self) -> Fraction:
-        """The loss of one answer, rounded up to six decimals, from all four ratios.
-
-        Raises:
-            TaskError: a probability outside [0, 1], no information, or a loss without bound.
-        """
-        for name, p in (("truth", self.truth), ("yes", self.yes)):
-            if not 0 <= p <= 1:
-                raise TaskError(f"coins.{name}", f"{decimal_text(p)} is no probability; write a number from 0 to 1")
-        if self.truth == 0:
-            raise TaskError("coins.truth", "0 means that every answer is a coin: nothing can be learned; raise it")
-        ratio = coin_loss_ratio(self.truth, self.yes)
-        if ratio is None:
-            raise TaskError(
-                "coins", "some answer gives the bit away (infinite epsilon); keep both strictly inside 0 and 1"
-            )
-        try:
-            return log_ceiling(ratio)
-        except ValueError as error:
-            raise TaskError("coins", "these coins lose more than epsilon = 50; lower truth") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A finite channel in integers; see `hush_common.mechanisms.channel`."""
-
-    positions: tuple[int, ...]
-    unit: int
-    weights: tuple[tuple[int, ...], ...]
-
-    def __post_init__(self) -> None:
-        _integers("table.positions", self.positions)
-        _integers("table.unit", (self.unit,))
-        if not isinstance(self.weights, tuple):
-            raise TaskError("table.weights", "is no tuple of rows")
-        for row in self.weights:
-            _integers("table.weights", row)
+_PER_OFFER = ("levels", "size")
+_FOR_ONE_OFFER = ("coins", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +36,81 @@ class Parameters:
     table: Table | None = None
 
     def __post_init__(self) -> None:
-        _integers("levels", self.levels)
-        _integers("size", self.size)
+        check_integers("levels", self.levels)
+        check_integers("size", self.size)
         if self.sampled is not None:
-            _integers("sampled", (self.sampled,))
+            check_integers("sampled", (self.sampled,))
         for name, kind in (("coins", Coins), ("table", Table)):
             value = getattr(self, name)
             if value is not None and type(value) is not kind:
                 raise TaskError(name, f"is of type {type(value).__name__}; write {kind.__name__}(…)")
 
+    @classmethod
+    def read(cls, document: Fields, table: object) -> "Parameters":
+        """From a task document.
 
-def _integers(field: str, numbers: object) -> None:
-    """Whatever is no integer here would end in a probability that is not exact."""
-    if not isinstance(numbers, tuple) or not all(type(number) is int for number in numbers):
-        raise TaskError(field, f"{str(numbers)[:40]!r} holds something that is no integer; write whole numbers")
+        Args:
+            document: the fields that are left of it.
+            table: the field of that name, which is read already; None if there is none.
+
+        Raises:
+            TaskError: naming the field and the remedy.
+        """
+        coins = document.anything("coins", None)
+        return cls(
+            levels=document.some_integers("levels"),
+            size=document.some_integers("size"),
+            sampled=document.integer_or_none("sampled"),
+            table=None if table is None else Table.read(table),
+            coins=None if coins is None else Coins.read(coins),
+        )
+
+    def document(self) -> dict[str, object]:
+        """The same for the published form; what says nothing is left out."""
+        document: dict[str, object] = {
+            name: numbers[0] if len(numbers) == 1 else list(numbers)
+            for name in _PER_OFFER
+            if (numbers := getattr(self, name))
+        }
+        if self.sampled is not None:
+            document["sampled"] = self.sampled
+        if self.coins is not None:
+            document["coins"] = self.coins.document()
+        if self.table is not None:
+            document["table"] = self.table.document()
+        return document
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The names of those that say something."""
+        return frozenset(field.name for field in fields(self) if getattr(self, field.name) not in (None, ()))
+
+    def check(self, mechanism: str, takes: frozenset[str], optional: frozenset[str], offers: int) -> None:
+        """Refuse what the mechanism of that name does not have, what it lacks, and numbers for other offers.
+
+        Raises:
+            TaskError: naming the field and the remedy.
+        """
+        given = self.given
+        for name in (field.name for field in fields(self)):
+            if name in given and name not in takes:
+                raise TaskError(name, f"{mechanism!r} has no {name}; drop it, or choose another mechanism")
+            if name in takes and name not in given | optional:
+                raise TaskError(name, f"is missing; {mechanism!r} needs it")
+        for name in _PER_OFFER:
+            count = len(getattr(self, name))
+            if count not in (0, offers):
+                raise TaskError(name, f"{count} numbers for {offers} epsilons; write one for each")
+        if offers > 1 and given.intersection(_FOR_ONE_OFFER):
+            raise TaskError("offers", "coins and tables have one epsilon, their own; offer one")
+
+
+def within(field: str, value: int, most: int) -> int:
+    """The parameter, if it is from 1 to `most`.
+
+    Raises:
+        TaskError: it is not.
+    """
+    if not 1 <= value <= most:
+        raise TaskError(field, f"{value} is outside 1 to {most}")
+    return value

@@ -20,16 +20,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
 
-from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
+from hush_common.domain import BitDomain
+from hush_common.epsilon import WEIGHT_OF_TRUTH, decimal_text, weight_of_lie
+from hush_common.errors import TaskError
+from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
+from hush_common.mechanisms.parameters import Coins, Parameters
 from hush_common.rng import Rng
 
-__all__ = ["RandomizedResponse", "coin_loss_ratio"]
+__all__ = ["RandomizedResponse"]
 
 
 @dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(Levelled):
     """The parameters of the mechanism, built once from a task.
 
     Args:
@@ -43,7 +48,39 @@ class RandomizedResponse:
     total: int
 
     name = "randomized_response"
+    fits = BitDomain
+    takes = optional = frozenset({"coins"})
+    auto = True
+    is_share = True
     width = 1
+    span = (0, 1)
+    grid = (1, 1)
+
+    @classmethod
+    def build(
+        cls,
+        domain: BitDomain,  # noqa: ARG003 - there is one
+        epsilon: Fraction,
+        parameters: Parameters,
+        offer: int,  # noqa: ARG003 - no more to know
+    ) -> "RandomizedResponse":
+        coins = parameters.coins
+        if coins is None:
+            return cls.from_epsilon(epsilon)
+        _check_cost(epsilon, coins)
+        return cls.from_coins(epsilon, coins.truth, coins.yes)
+
+    @classmethod
+    def levels_of(cls, parameters: Parameters) -> int:  # noqa: ARG003 - of a bit it is always
+        return 1
+
+    @property
+    def of_levels(self) -> "RandomizedResponse":
+        return self
+
+    @cached_property
+    def law(self) -> FiniteLaw:
+        return FiniteLaw.of_coin(*self.probability_of_one)
 
     @classmethod
     def from_epsilon(cls, epsilon: Fraction) -> "RandomizedResponse":
@@ -53,7 +90,7 @@ class RandomizedResponse:
 
     @classmethod
     def from_coins(cls, epsilon: Fraction, truth: Fraction, yes: Fraction) -> "RandomizedResponse":
-        """The two-coin form; `epsilon` is its loss rounded up (`hush_common.task` checks that)."""
+        """The two-coin form; `epsilon` is its loss rounded up (`build` checks that)."""
         lie = (1 - truth) * yes
         total = lcm(lie.denominator, truth.denominator)
         return cls(epsilon, (int(lie * total), int((truth + lie) * total)), total)
@@ -66,8 +103,7 @@ class RandomizedResponse:
     @property
     def worst_variance(self) -> float:
         """The larger variance of one decoded report: the same for both bits in the optimal form."""
-        zero, one = self.probability_of_one
-        return float(max(p * (1 - p) for p in (zero, one)) / (one - zero) ** 2)
+        return float(max(self.law.noise))
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
         """The body of a report: 0 or 1.
@@ -95,15 +131,11 @@ class RandomizedResponse:
             return Decimal(weight) / Decimal(self.total)
 
 
-def coin_loss_ratio(truth: Fraction, yes: Fraction) -> Fraction | None:
-    """e^epsilon of the two-coin form: the largest of all four ratios. None if some answer betrays the bit.
-
-    Args:
-        truth: probability that the first coin says "answer truthfully", in [0, 1].
-        yes: probability that the second coin says "yes", in [0, 1].
-    """
-    one = ((1 - truth) * yes, truth + (1 - truth) * yes)
-    zero = (1 - one[0], 1 - one[1])
-    if 0 in one + zero:
-        return None
-    return max(one[1] / one[0], one[0] / one[1], zero[0] / zero[1], zero[1] / zero[0])
+def _check_cost(epsilon: Fraction, coins: Coins) -> None:
+    """The declared epsilon of two coins is theirs, rounded up: neither less nor more."""
+    right = coins.epsilon()
+    if right != epsilon:
+        raise TaskError(
+            "epsilon",
+            f"{decimal_text(epsilon)} a report is not what these coins cost; write {decimal_text(right)!r} a round",
+        )

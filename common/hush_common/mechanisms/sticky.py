@@ -41,16 +41,11 @@ patterns are the patterns here).
 """
 
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
-from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel
-from hush_common.mechanisms.randomized_response import RandomizedResponse
+from hush_common.mechanisms.mechanism import Levelled
 from hush_common.rng import Rng
 
-__all__ = ["Levelled", "Memory", "best_sticky_levels"]
-
-Levelled = Multilevel | RandomizedResponse
-"""The mechanisms that see a level, of few."""
+__all__ = ["Levelled", "Memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +65,14 @@ class Memory:
     @classmethod
     def draw(cls, mechanism: Levelled, rng: Rng) -> "Memory":
         """A fresh memory. It needs no value, so that nothing about it can depend on one."""
-        steps, levels = _grid(mechanism)
-        one = mechanism
-        if isinstance(one, Multilevel):
-            one = Multilevel(one.epsilon, levels, levels)  # each index of this one is a level
+        steps, levels = mechanism.grid
+        one = mechanism.of_levels
         reports = tuple(one.perturb(level, rng)[0] for level in range(levels + 1))
         return cls(rng.randbelow(steps), reports).with_substitute(mechanism, rng)
 
     def with_substitute(self, mechanism: Levelled, rng: Rng) -> "Memory":
         """The same memory with a fresh substitute. It needs no value, either."""
-        return replace(self, substitute=rng.randbelow(_grid(mechanism)[0] + 1))
+        return replace(self, substitute=rng.randbelow(mechanism.grid[0] + 1))
 
     def body(self, mechanism: Levelled, index: int | None) -> tuple[int, ...]:
         """The body of a report about a value at `index`; None stands for a missing one.
@@ -87,7 +80,7 @@ class Memory:
         Raises:
             ValueError: the index, or the substitute, outside [0, m].
         """
-        steps, levels = _grid(mechanism)
+        steps, levels = mechanism.grid
         index = self.substitute if index is None else index
         if index is None or not 0 <= index <= steps:
             raise ValueError(f"the index is outside [0, {steps}]")
@@ -96,31 +89,10 @@ class Memory:
 
     def fits(self, mechanism: Levelled) -> bool:
         """Whether `draw` can have made it for this mechanism."""
-        steps, levels = _grid(mechanism)
+        steps, levels = mechanism.grid
         return (
             0 <= self.threshold < steps
             and (self.substitute is None or 0 <= self.substitute <= steps)
             and len(self.reports) == levels + 1
             and all(mechanism.admits((report,)) for report in self.reports)
         )
-
-
-def _grid(mechanism: Levelled) -> tuple[int, int]:
-    """The steps m and the levels G."""
-    return (mechanism.steps, mechanism.levels) if isinstance(mechanism, Multilevel) else (1, 1)
-
-
-def best_sticky_levels(epsilon: Fraction, rounds: int) -> int:
-    """The G of least worst-case variance if `epsilon` is the total: more levels round less, and share it among more.
-
-    On a tie the smaller, and at most T - 2. It is 1 up to epsilon = 5.28. Like `best_levels`, decided once, by public
-    numbers.
-    """
-    best, least = 1, Multilevel(epsilon / 2, 1, 1).exact_worst_variance
-    for levels in range(2, min(rounds - 2, MOST_LEVELS) + 1):
-        worst = Multilevel(epsilon / (levels + 1), levels, levels).exact_worst_variance
-        if worst < least:
-            best, least = levels, worst
-        elif levels > 2 * best + 8:  # the worst variance has one minimum
-            break
-    return best

@@ -17,28 +17,33 @@ more.
 Sources: Duchi, Jordan and Wainwright 2018 (sampling coordinates); Wang et al. 2019 (how many).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations, pairwise, product
 from math import comb, perm
+from typing import cast
 
-from hush_common.domain import GRID_STEPS
-from hush_common.mechanisms.multilevel import Multilevel, best_levels
-from hush_common.mechanisms.subset_selection import draw_subset, floyd
+from hush_common.codec import BODY_LIMIT
+from hush_common.domain import GRID_STEPS, Domain, VectorDomain
+from hush_common.mechanisms.mechanism import Aspects, Mechanism
+from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel, best_levels
+from hush_common.mechanisms.parameters import Parameters, within
+from hush_common.mechanisms.subsets import draw_subset, floyd
 from hush_common.rng import Rng
 
 __all__ = ["Vector", "best_sampled"]
 
 _FEW = 8
 _EVEN = Fraction(1, 12)  # variance of an even spread over the unit interval
-_MOST_SAMPLED = 20
+_MOST_TRIED = 20
+_MOST_SAMPLED = (BODY_LIMIT - 1) // 2  # an offer, and two integers a coordinate, must fit into a body
 
 
 @dataclass(frozen=True)
-class Vector:
+class Vector(Mechanism):
     """The parameters of the mechanism, built once from a task.
 
     Args:
@@ -56,11 +61,32 @@ class Vector:
     levels: int
 
     name = "vector"
+    fits = VectorDomain
+    takes = frozenset({"levels", "sampled"})
+    auto = True
+    described = ("coordinates", "sampled", "levels")
+
+    @classmethod
+    def complete(cls, domain: VectorDomain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:
+        d = len(domain.coordinates)
+        sampled = _sampled(best_sampled(epsilons[-1], d) if given.sampled is None else given.sampled, d)
+        levels = given.levels or tuple(best_levels(epsilon / sampled) for epsilon in epsilons)
+        return replace(given, sampled=sampled, levels=levels)
+
+    @classmethod
+    def build(cls, domain: VectorDomain, epsilon: Fraction, parameters: Parameters, offer: int) -> "Vector":
+        d = len(domain.coordinates)
+        sampled = _sampled(cast("int", parameters.sampled), d)
+        return cls(epsilon, domain.steps, d, sampled, within("levels", parameters.levels[offer], MOST_LEVELS))
 
     @cached_property
     def part(self) -> Multilevel:
         """The mechanism of one drawn coordinate."""
         return Multilevel(self.epsilon / self.sampled, self.steps, self.levels)
+
+    @property
+    def drawn(self) -> float:
+        return self.sampled / self.coordinates
 
     @property
     def worst_variance(self) -> float:
@@ -129,6 +155,17 @@ class Vector:
             context.prec = digits
             return +result
 
+    def aspects(self, domain: Domain) -> Aspects:  # noqa: ARG002 - levels have no unit
+        """How many coordinates are at either end, and the first one that was drawn."""
+        return {
+            "(levels at top, at bottom)": lambda body: (body[1::2].count(self.levels), body[1::2].count(0)),
+            "(first coordinate drawn, its level)": lambda body: tuple(body[:2]),
+        }
+
+
+def _sampled(sampled: int, coordinates: int) -> int:
+    return within("sampled", sampled, min(coordinates, _MOST_SAMPLED))
+
 
 def best_sampled(epsilon: Fraction, coordinates: int) -> int:
     """The s of least variance of a coordinate at equal n, d/s·(V(epsilon/s) + 1/12), for values spread evenly.
@@ -141,4 +178,4 @@ def best_sampled(epsilon: Fraction, coordinates: int) -> int:
         noise = Multilevel(part, GRID_STEPS, best_levels(part)).exact_worst_variance
         return (noise + _EVEN) / sampled
 
-    return min(range(1, min(coordinates, _MOST_SAMPLED) + 1), key=variance)
+    return min(range(1, min(coordinates, _MOST_TRIED) + 1), key=variance)

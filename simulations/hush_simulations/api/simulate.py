@@ -47,7 +47,7 @@ def simulate(
         column: which column of a data frame; a vector takes those that are named as its coordinates.
         domain: the legal values of `data`, as in a task file or as an object, from public knowledge.
         epsilon: privacy loss over all rounds; smaller is more private.
-        mechanism: how a device perturbs; "laplace", "multilevel", "table" or "auto" for numbers.
+        mechanism: how a device perturbs, by its name in a task file; "auto" for the best there is.
         clients: how many devices report; with `data`, each row is one.
         rounds: how often every device is asked.
         engine: "mqtt" (real sockets) or "memory".

@@ -15,24 +15,15 @@ from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, In
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError
 from hush_common.figures import exact
-from hush_common.mechanisms import Offers, Single, perturb
-from hush_common.mechanisms.build import assemble, complete
-from hush_common.mechanisms.parameters import MechanismName, Parameters
-from hush_common.mechanisms.tables import grid, shipped_at
+from hush_common.mechanisms import Mechanism, Offers, perturb
+from hush_common.mechanisms.build import best
+from hush_common.mechanisms.registry import known, named
+from hush_common.reading import Readable
 from hush_common.rng import Rng
 from hush_common.task import Task
 from hush_simulations.auditing.views import View, views_of_mechanism, views_of_reports
 
-__all__ = ["NAMES", "Subject", "mechanism_subject", "own_subject", "task_subjects"]
-
-NAMES: tuple[MechanismName, ...] = (
-    "laplace",
-    "multilevel",
-    "table",
-    "randomized_response",
-    "subset_selection",
-    "vector",
-)
+__all__ = ["Subject", "mechanism_subject", "own_subject", "task_subjects"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +51,25 @@ def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates
     Raises:
         OptionError: there is no such mechanism, or no table for this epsilon.
     """
-    chosen = next((known for known in NAMES if known == name), None)
-    if chosen is None:
-        known = ", ".join(NAMES)
-        raise OptionError("MECHANISM", f"{name[:60]!r} is none; there are {known}, or write module:function")
-    domain = _domain(chosen, categories, coordinates)
-    if chosen == "table" and epsilon < grid()[0]:
-        raise OptionError(
-            "--epsilon", f"no table is shipped for {decimal_text(epsilon)}, below {decimal_text(grid()[0])}"
-        )
-    parameters = complete(
-        chosen, domain, [epsilon], Parameters(table=shipped_at(epsilon) if chosen == "table" else None)
-    )
-    return _of_hush(chosen, domain, assemble(chosen, domain, [epsilon], parameters), 0, rng)
+    kind = named(name)
+    if kind is None:
+        names = ", ".join(other.name for other in known())
+        raise OptionError("MECHANISM", f"{name[:60]!r} is none; there are {names}, or write module:function")
+    if not kind.serves([epsilon]):
+        least = decimal_text(kind.smallest())
+        raise OptionError("--epsilon", f"no {name} is shipped for {decimal_text(epsilon)}, below {least}")
+    domain = _domain(kind.fits, categories, coordinates)
+    return _of_hush(name, domain, best(kind, domain, epsilon), 0, rng)
 
 
-def _domain(name: MechanismName, categories: int, coordinates: int) -> Domain:
-    match name:
-        case "randomized_response":
-            return BitDomain()
-        case "subset_selection":
-            return CategoryDomain(tuple(map(str, range(categories))))
-        case "vector":
-            return VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in range(coordinates)))
-        case _:
-            return NumberDomain(0.0, 1.0)
+def _domain(kind: type[Readable], categories: int, coordinates: int) -> Domain:
+    if kind is BitDomain:
+        return BitDomain()
+    if kind is CategoryDomain:
+        return CategoryDomain(tuple(map(str, range(categories))))
+    if kind is VectorDomain:
+        return VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in range(coordinates)))
+    return NumberDomain(0.0, 1.0)
 
 
 def task_subjects(task: Task, rng: Rng) -> list[Subject]:
@@ -94,7 +79,7 @@ def task_subjects(task: Task, rng: Rng) -> list[Subject]:
     return [_of_hush(task.id, task.domain, randomizer, offer, rng) for offer in range(offers)]
 
 
-def _of_hush(name: str, domain: Domain, randomizer: Single | Offers, offer: int, rng: Rng) -> Subject:
+def _of_hush(name: str, domain: Domain, randomizer: Mechanism | Offers, offer: int, rng: Rng) -> Subject:
     part = randomizer.parts[offer] if isinstance(randomizer, Offers) else randomizer
     texts, indices = zip(*(_extreme(domain, side) for side in (0, 1)), strict=True)
     skip = int(isinstance(randomizer, Offers))
@@ -102,11 +87,7 @@ def _of_hush(name: str, domain: Domain, randomizer: Single | Offers, offer: int,
     def draw(side: int) -> object:
         return perturb(randomizer, indices[side], rng, offer)[skip:]
 
-    parameters = ", ".join(
-        f"{field} {getattr(part, field)}"
-        for field in ("categories", "coordinates", "sampled", "size", "levels")
-        if part.name != "table" and hasattr(part, field)
-    )
+    parameters = ", ".join(f"{field} {getattr(part, field)}" for field in part.described)
     title = name if name == part.name else f"{name} ({part.name})"
     return Subject(
         name=f"{title}, {parameters}" if parameters else title,

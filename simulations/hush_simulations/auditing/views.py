@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hush_common.domain import Domain, NumberDomain
-from hush_common.mechanisms import Laplace, Single, SubsetSelection, Vector
+from hush_common.domain import Domain
+from hush_common.mechanisms import Mechanism
 
 __all__ = ["View", "numeric", "views_of_mechanism", "views_of_reports"]
-
-_JUDGED_WHOLE = 12  # categories: at most C(12, 6) = 924 sets, each a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +29,9 @@ class View:
     look: Callable[[Any], Hashable]
 
 
-def views_of_mechanism(part: Single, domain: Domain) -> list[View]:
-    """How to look at the bodies of a mechanism: at what its likelihood ratio depends on, and at the whole if small."""
-    match part, domain:
-        case SubsetSelection(categories=categories), _:
-            first, last = (0, 0), divmod(categories - 1, 32)
-            both = View("(first named, last named)", lambda body: (_bit(body, *first), _bit(body, *last)))
-            return [both, View("the body", tuple)] if part.size == 1 or categories <= _JUDGED_WHOLE else [both]
-        case Vector(levels=levels), _:
-            ends = View("(levels at top, at bottom)", lambda body: _ends(body, levels))
-            return [ends, View("(first coordinate drawn, its level)", lambda body: tuple(body[:2]))]
-        case Laplace(), NumberDomain(lower=lower, step=step):
-            width = float(step)
-            return [View("the report", lambda body: lower + width * body[0])]
-        case _:
-            return [View("the report", lambda body: float(body[0]))]
-
-
-def _bit(body: Sequence[int], word: int, bit: int) -> int:
-    return body[word] >> bit & 1
-
-
-def _ends(body: Sequence[int], levels: int) -> tuple[int, int]:
-    drawn = tuple(body[1::2])
-    return drawn.count(levels), drawn.count(0)
+def views_of_mechanism(part: Mechanism, domain: Domain) -> list[View]:
+    """How to look at the bodies of a mechanism: as it says itself."""
+    return [View(of, look) for of, look in part.aspects(domain).items()]
 
 
 def numeric(report: object) -> float | None:

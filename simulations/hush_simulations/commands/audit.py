@@ -14,10 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from hush_common.epsilon import decimal_text, parse_epsilon, posterior
 from hush_common.errors import HushError, OptionError
 from hush_common.figures import at_least, significant, whole
+from hush_common.mechanisms.registry import known
 from hush_common.rng import Rng, SystemRng
 from hush_common.task_file import read_task
 from hush_simulations.auditing.bound import audit, default_samples, highest_bound
-from hush_simulations.auditing.subjects import NAMES, Subject, mechanism_subject, own_subject, task_subjects
+from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
 from hush_simulations.commands.options import parse_confidence, parse_seed
 from hush_simulations.engines.seeded_rng import SeededRng
 
@@ -97,7 +98,7 @@ def _subjects(
     declared = None if epsilon is None else parse_epsilon(epsilon, field="--epsilon")
     if mechanism is not None and inputs is not None:
         return [own_subject(mechanism, (_value(inputs[0]), _value(inputs[1])), declared)]
-    names = NAMES if mechanism is None else (mechanism,)
+    names = [kind.name for kind in known()] if mechanism is None else [mechanism]
     return list(_by_name(names, declared or Fraction(1), sizes, rng))
 
 

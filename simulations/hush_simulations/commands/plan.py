@@ -25,6 +25,7 @@ _PEOPLE = re.compile(r"[0-9][0-9 _]*([eE][0-9]{1,2})?")
 _ERROR = re.compile(r"(?P<number>[0-9.]+([eE]-?[0-9]+)?)\s*(?P<percent>%?)")
 _CONFIDENCE = 0.95
 _MOST_PARTS = 1024
+_NUMBERS = (NumberDomain.kind, VectorDomain.kind)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -132,13 +133,13 @@ def _error(text: str, domain: Domain, *, bounded: bool) -> float:
 def _domain(kind: _Kind) -> Domain:
     _check_superfluous(kind)
     match kind.name:
-        case "number":
+        case NumberDomain.kind:
             return NumberDomain(*_bounds(kind), kind.unit)
-        case "bit":
+        case BitDomain.kind:
             return BitDomain()
-        case "category":
+        case CategoryDomain.kind:
             return CategoryDomain(tuple(map(str, range(_parts("--categories", kind.categories, 2)))))
-        case "vector":
+        case VectorDomain.kind:
             bounds, count = _bounds(kind), _parts("--coordinates", kind.coordinates, 1)
             return VectorDomain(tuple(Coordinate(*bounds, kind.unit, name=str(place)) for place in range(count)))
     raise OptionError("--domain", f"{kind.name[:40]!r} is no kind of value; write number, bit, category or vector")
@@ -146,11 +147,11 @@ def _domain(kind: _Kind) -> Domain:
 
 def _check_superfluous(kind: _Kind) -> None:
     for option, value, names in (
-        ("--lower", kind.lower, ("number", "vector")),
-        ("--upper", kind.upper, ("number", "vector")),
-        ("--unit", kind.unit or None, ("number", "vector")),
-        ("--categories", kind.categories, ("category",)),
-        ("--coordinates", kind.coordinates, ("vector",)),
+        ("--lower", kind.lower, _NUMBERS),
+        ("--upper", kind.upper, _NUMBERS),
+        ("--unit", kind.unit or None, _NUMBERS),
+        ("--categories", kind.categories, (CategoryDomain.kind,)),
+        ("--coordinates", kind.coordinates, (VectorDomain.kind,)),
     ):
         if value is not None and kind.name not in names:
             raise OptionError(option, f"is for --domain {' or '.join(names)}; leave it out, or change --domain")

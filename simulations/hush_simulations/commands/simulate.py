@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from hush_common.domain import NumberDomain
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_common.errors import BrokerError
+from hush_common.mechanisms.registry import known
 from hush_simulations.brokers.choice import is_external, parse_broker
 from hush_simulations.commands.interrupt import run_to_end
 from hush_simulations.commands.options import (
@@ -31,6 +33,8 @@ from hush_simulations.scenarios.library import SCENARIOS
 
 __all__ = ["app"]
 
+_OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDomain)
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -43,7 +47,7 @@ def run(
     *,
     clients: Annotated[int | None, typer.Option(parser=parse_count, help="Devices that report.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="Privacy loss over all rounds, exact decimal text.")] = None,
-    mechanism: Annotated[str | None, typer.Option(help="laplace, multilevel, table or auto for numbers.")] = None,
+    mechanism: Annotated[str | None, typer.Option(help=f"{_OF_NUMBERS} or auto for numbers.")] = None,
     rounds: Annotated[int | None, typer.Option(parser=parse_rounds, help="Times everybody is asked.")] = None,
     seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Fixes the population, not the noise.")] = None,
     connections: Annotated[

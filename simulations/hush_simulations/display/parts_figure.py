@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS
 from hush_common.domain import CategoryDomain, Coordinate, VectorDomain
-from hush_common.mechanisms import Vector
-from hush_simulations.engines.reports import named, offers_of
+from hush_simulations.engines.reports import said
 from hush_simulations.results.run import Run
 
 if TYPE_CHECKING:
@@ -68,8 +67,8 @@ def _shares(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run) -> None:
     truths = [100 * parts[place].truth.get(REPORTERS, 0.0) for place in chosen]
     panels[0].barh(rows, truths, color=TRUE, alpha=0.85, height=0.7)
     panels[0].set_xlabel("of the people, %")
-    said = named(run.task, run.last.received.bodies)
-    shares = 100 * said.mean(axis=0)[list(chosen)] if len(said) else np.zeros(len(chosen))
+    bodies = run.last.received.bodies
+    shares = [100 * float(said(run.task, bodies, place).mean()) if len(bodies) else 0.0 for place in chosen]
     panels[1].barh(rows, shares, color=NOISY, alpha=0.85, height=0.7)
     panels[1].set_xlabel("of the reports name it, %")
     _bars(panels[2], [_bar_of_category(run, place, truth) for place, truth in zip(chosen, truths, strict=True)])
@@ -126,21 +125,14 @@ def _spreads(axes: "Axes", rows: _Rows, coordinates: Sequence[Coordinate], colum
 
 def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], run: Run) -> None:
     """Of the reports that drew a coordinate, how many named each level, light for the lowest."""
-    parts, offers, bodies = offers_of(run.task, run.last.received.bodies)
     for row, place in zip(rows, chosen, strict=True):
         start = 0.0
-        levels = np.concatenate([_relative(part, bodies[offers == offer], place) for offer, part in enumerate(parts)])
+        levels = said(run.task, run.last.received.bodies, place)
         for level in np.unique(levels):
             count = int((levels == level).sum())
             axes.barh(row, count, left=start, color=NOISY, alpha=0.3 + 0.6 * float(level), height=0.7, ec="white")
             start += count
     axes.set_xlabel("reports, low levels light")
-
-
-def _relative(part: object, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-    levels = part.levels if isinstance(part, Vector) else 1
-    relative: NDArray[np.float64] = bodies[:, 1::2][bodies[:, ::2] == place] / levels
-    return relative
 
 
 def _per_cent(value: float, coordinate: Coordinate) -> float:

@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from hush_common.domain import BitDomain, CategoryDomain, VectorDomain
 from hush_common.epsilon import at_most_sure
 from hush_common.figures import exact, percent_at_most, ratio, significant, whole
 from hush_simulations.display.number_format import say
@@ -50,11 +51,11 @@ def _error_kind(found: Mapping[str, Any]) -> str:
 
 def _domain(domain: Mapping[str, Any]) -> str:
     match domain["kind"]:
-        case "bit":
+        case BitDomain.kind:
             return "the share of yes"
-        case "category":
+        case CategoryDomain.kind:
             return f"the share of each of {domain['categories']} categories"
-        case "vector":
+        case VectorDomain.kind:
             return f"the mean of each of {domain['coordinates']} numbers{_bounds(domain)}"
     return f"the mean of a number{_bounds(domain)}"
 
@@ -106,7 +107,7 @@ def _value(found: Mapping[str, Any], value: Any) -> str:  # noqa: ANN401 - a cou
 def _error(found: Mapping[str, Any], value: float) -> str:
     """An error in the unit of the value, and in per cent of its range where that is another number."""
     domain = found["domain"]
-    if domain["kind"] in ("bit", "category"):
+    if domain["kind"] in (BitDomain.kind, CategoryDomain.kind):
         points = significant(value, scale=100)
         return f"{points} {'point' if points == '1' else 'points'}"
     if _is_share(domain):

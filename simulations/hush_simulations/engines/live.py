@@ -72,7 +72,6 @@ class _Run:
         self._experiment = experiment
         self._network = network
         self._directory = directory
-        self._store = directory / "aggregator.sqlite"
         self._on_progress = on_progress
         self._on_look = on_look
         self._clock = VirtualClock(network.task.opens)
@@ -82,7 +81,7 @@ class _Run:
         self._places = asyncio.Semaphore(_CONCURRENT)
 
     async def run(self) -> Outcome:
-        store = await asyncio.to_thread(SqliteStore, self._store)
+        store = await asyncio.to_thread(SqliteStore, self._directory / "aggregator.sqlite")
         try:
             rounds = await self._with_aggregator(store)
         finally:
@@ -105,7 +104,8 @@ class _Run:
             async with AsyncExitStack() as stack:
                 gateways = [await stack.enter_async_context(self._gateway(number)) for number in self._numbers()]
                 rounds = [
-                    await self._round(number, gateways, aggregator) for number in range(self._network.task.rounds)
+                    await self._round(number, gateways, aggregator, store)
+                    for number in range(self._network.task.rounds)
                 ]
             watching.cancel()
             running.cancel()
@@ -128,7 +128,9 @@ class _Run:
             clock=self._clock,
         )
 
-    async def _round(self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator) -> RoundOutcome:
+    async def _round(
+        self, number: int, gateways: Sequence[Gateway], aggregator: Aggregator, store: SqliteStore
+    ) -> RoundOutcome:
         if (opens := self._network.task.round_opens(number)) is not None:
             self._clock.turn_to(opens)
         before, began = self._counted, time.perf_counter()
@@ -143,7 +145,7 @@ class _Run:
             looking.cancel()
         elapsed = time.perf_counter() - began
         result = await aggregator.estimate(self._network.task.id, number)
-        received = await asyncio.to_thread(read_received, self._store, self._network.task, number)
+        received = await asyncio.to_thread(read_received, store, self._network.task, number)
         reporters = tuple(sorted(answers.reporters))
         return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
 

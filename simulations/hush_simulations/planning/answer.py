@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from hush_aggregator.estimate.worst_case import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, posterior
-from hush_common.mechanisms.tables import choose
-from hush_simulations.planning.costs import Family, central, offered, references
+from hush_common.mechanisms.build import choose
+from hush_common.mechanisms.registry import fitting
+from hush_simulations.planning.costs import Family, MechanismCost, central, offered, references
 from hush_simulations.planning.precision import (
     TARGETS,
     Target,
@@ -17,7 +19,6 @@ from hush_simulations.planning.precision import (
     people_for,
     sampling_error,
 )
-from hush_simulations.planning.worst_case import KEPT
 
 __all__ = ["Question", "answer"]
 
@@ -55,8 +56,7 @@ def answer(question: Question) -> dict[str, Any]:
     `relative` is how many times the people (or epsilon, where that is asked for) of `auto` a line takes, for
     `reporters`. A target that no epsilon or number of people reaches is left out of its line.
     """
-    lines = [_line(question, name, family) for name, family in offered(question.domain).items()]
-    lines = [line for line in lines if line["mechanism"] != "table" or len(line) > 1]  # none for this epsilon
+    lines = list(_offered(question))
     others = [_line(question, name, family) for name, family in references(question.domain).items()]
     trusted = _line(question, "trusted collector", central(question.domain))
     chosen = _auto(question, lines)
@@ -78,40 +78,65 @@ def _line(question: Question, name: str, family: Family) -> dict[str, Any]:
     return line
 
 
+def _offered(question: Question) -> Iterator[dict[str, Any]]:
+    """The lines of hush's own mechanisms, but of one that is not there for every epsilon, and is none for this."""
+    kinds = {kind.name: kind for kind in fitting(question.domain)}
+    for name, family in offered(question.domain).items():
+        line = _line(question, name, family)
+        if len(line) > 1 or not kinds[name].smallest():
+            yield line
+
+
 def _solved(question: Question, family: Family, target: Target) -> Iterator[tuple[str, Any]]:
     """The unknown under the name of `target`, and the parameters where there is one epsilon to have them at."""
     epsilon = question.epsilon
-    if epsilon is None and question.people is not None and question.error is not None:
-        if target == "population" and sampling_error(question.people, question.confidence) > question.error:
-            return  # and so no epsilon reaches it: do not search
-        epsilon = epsilon_for(family, target, question.people, question.error, question.confidence)
-        if epsilon is not None:
-            yield target, decimal_text(epsilon)
-    line = None if epsilon is None else family(epsilon)
+    if epsilon is None:
+        epsilon = _least_epsilon(question, family, target)
+        if epsilon is None:
+            return
+        yield target, decimal_text(epsilon)
+    line = family(epsilon)
     if line is None:
         return
     if line.parameters and (question.epsilon is not None or target == "reporters"):
         yield "parameters", dict(line.parameters)
-    if question.people is None and question.error is not None:
-        people = people_for(line, target, question.error, question.confidence)
-        if people is not None:
-            yield target, people
-    elif question.error is None and question.people is not None:
-        yield target, error_of(line, target, question.people, question.confidence) * _range(question.domain)
+    value = _people_or_error(question, line, target)
+    if value is not None:
+        yield target, value
+
+
+def _least_epsilon(question: Question, family: Family, target: Target) -> Fraction | None:
+    if question.people is None or question.error is None:
+        return None
+    if target == "population" and sampling_error(question.people, question.confidence) > question.error:
+        return None  # no epsilon reaches it: do not search
+    return epsilon_for(family, target, question.people, question.error, question.confidence)
+
+
+def _people_or_error(question: Question, line: MechanismCost, target: Target) -> float | None:
+    """The one that is unknown; None if it is neither, or beyond reach."""
+    if question.people is None:
+        return None if question.error is None else people_for(line, target, question.error, question.confidence)
+    if question.error is None:
+        return error_of(line, target, question.people, question.confidence) * _range(question.domain)
+    return None
 
 
 def _auto(question: Question, lines: list[dict[str, Any]]) -> dict[str, Any]:
     """The line that `mechanism = "auto"` means; where epsilon is asked for, the one that needs least of it."""
     if question.epsilon is None:
-        able = [line for line in lines if "reporters" in line and line["mechanism"] != "laplace"]
+        names = [kind.name for kind in fitting(question.domain) if kind.auto]
+        able = [line for line in lines if "reporters" in line and line["mechanism"] in names]
         return min(able, key=lambda line: Fraction(line["reporters"]), default=lines[0])
-    names = {line["mechanism"]: line for line in lines}
-    return names[choose(question.domain, [question.epsilon])[0]]
+    by_name = {line["mechanism"]: line for line in lines}
+    return by_name[choose(question.domain, [question.epsilon])[0]]
 
 
 def _relative(question: Question, line: dict[str, Any], chosen: dict[str, Any]) -> dict[str, float]:
     if "reporters" not in line or "reporters" not in chosen:
         return {}
+    if not chosen["reporters"]:
+        return {}  # so large an epsilon that the interval is a point
     ratio = float(Fraction(line["reporters"]) / Fraction(chosen["reporters"]))
     if question.unknown != "error":
         return {"relative": ratio}
@@ -136,15 +161,15 @@ def _known(question: Question) -> dict[str, Any]:
 def _kind(domain: Domain) -> dict[str, Any]:
     match domain:
         case BitDomain():
-            return {"kind": "bit"}
+            return {"kind": domain.kind}
         case CategoryDomain(labels=labels):
-            return {"kind": "category", "categories": len(labels)}
+            return {"kind": domain.kind, "categories": len(labels)}
         case VectorDomain(coordinates=coordinates):
             first = coordinates[0]
             size = {"coordinates": len(coordinates)}
-            return {"kind": "vector", **size, "lower": first.lower, "upper": first.upper, "unit": first.unit}
+            return {"kind": domain.kind, **size, "lower": first.lower, "upper": first.upper, "unit": first.unit}
         case NumberDomain():
-            return {"kind": "number", "lower": domain.lower, "upper": domain.upper, "unit": domain.unit}
+            return {"kind": domain.kind, "lower": domain.lower, "upper": domain.upper, "unit": domain.unit}
 
 
 def _range(domain: Domain) -> float:

@@ -17,20 +17,19 @@ to their mean (Dwork, McSherry, Nissim and Smith 2006). Its n goes as 1/(error·
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import cast
 
 from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.worst_case import largest_variance
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import SMALLEST
-from hush_common.mechanisms import Laplace, Single, Vector
-from hush_common.mechanisms.build import complete
-from hush_common.mechanisms.parameters import MechanismName, Parameters
-from hush_common.mechanisms.tables import grid, shipped_at
+from hush_common.mechanisms import Laplace, Mechanism, SubsetSelection
+from hush_common.mechanisms.parameters import Parameters
+from hush_common.mechanisms.registry import fitting
 from hush_common.task import Task
-from hush_simulations.planning.worst_case import largest_variance
 
-__all__ = ["EVEN", "Family", "MechanismCost", "central", "offered", "references", "table"]
+__all__ = ["EVEN", "Family", "MechanismCost", "central", "offered", "references"]
 
 EVEN = 0.25
 """Variance of a fair bit: the largest on the unit interval."""
@@ -63,29 +62,19 @@ Family = Callable[[Fraction], MechanismCost | None]
 
 
 def offered(domain: Domain) -> dict[str, Family]:
-    """Every mechanism that fits a domain, by name; what `auto` prefers first."""
-    match domain:
-        case NumberDomain():
-            return {"table": table, "multilevel": _multilevel, "laplace": _laplace}
-        case BitDomain():
-            return {"randomized_response": _randomized_response}
-        case CategoryDomain(labels=labels):
-            return {"subset_selection": lambda epsilon: _subset(epsilon, len(labels))}
-        case VectorDomain(coordinates=coordinates):
-            return {"vector": lambda epsilon: _vector(epsilon, len(coordinates))}
+    """Every mechanism that fits a domain, by name; the default of a task file last."""
+    return {kind.name: _family(kind, _unit(domain)) for kind in reversed(fitting(domain))}
 
 
 def references(domain: Domain) -> dict[str, Family]:
     """What one could do instead without a collector to trust, and hush does not: for comparison."""
     match domain:
         case BitDomain():
-            return {"laplace on the bit": lambda epsilon: _laplace(epsilon, name="laplace on the bit")}
-        case CategoryDomain(labels=labels):
-            name = "one category named"
-            return {name: lambda epsilon: _subset(epsilon, len(labels), size=1, name=name)}
+            return {"laplace on the bit": partial(_laplace, "laplace on the bit", 1)}
+        case CategoryDomain():
+            return {"one category named": partial(_one_category, "one category named", _unit(domain))}
         case VectorDomain(coordinates=coordinates) if len(coordinates) > 1:
-            name, d = "laplace on each coordinate", len(coordinates)
-            return {name: lambda epsilon: _laplace(epsilon / d, name=name)}
+            return {"laplace on each coordinate": partial(_laplace, "laplace on each coordinate", len(coordinates))}
         case _:
             return {}
 
@@ -103,60 +92,62 @@ def central(domain: Domain) -> Family:
     return lambda epsilon: MechanismCost("trusted collector", 2 * float(sensitivity / epsilon) ** 2, EVEN, None)
 
 
-def _task(name: MechanismName, domain: Domain, epsilon: Fraction, given: Parameters | None = None) -> Task:
-    parameters = complete(name, domain, [epsilon], given or Parameters())
-    return Task(id="plan", epsilon=epsilon, mechanism=name, domain=domain, parameters=parameters)
+def _unit(domain: Domain) -> Domain:
+    """The same question about values in [0, 1], or in as many categories."""
+    match domain:
+        case NumberDomain():
+            return _UNIT
+        case CategoryDomain(labels=labels):
+            return CategoryDomain(tuple(map(str, range(len(labels)))))
+        case VectorDomain(coordinates=coordinates):
+            return VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in range(len(coordinates))))
+    return domain
+
+
+def _laplace(name: str, parts: int, epsilon: Fraction) -> MechanismCost | None:
+    """Noise on each of so many numbers."""
+    cost = _family(Laplace, _UNIT)(epsilon / parts)
+    return None if cost is None else replace(cost, mechanism=name)
 
 
 @lru_cache(maxsize=256)
-def _laplace(epsilon: Fraction, name: str = "laplace") -> MechanismCost:
-    task = _task("laplace", _UNIT, epsilon) if epsilon >= SMALLEST else None
-    return MechanismCost(name, Laplace(epsilon, _UNIT.steps).worst_variance, EVEN, task)
+def _one_category(name: str, domain: Domain, epsilon: Fraction) -> MechanismCost:
+    cost = _cost(SubsetSelection, domain, epsilon, Parameters(size=(1,)))
+    return replace(cost, mechanism=name)
 
 
-@lru_cache(maxsize=256)
-def _multilevel(epsilon: Fraction) -> MechanismCost:
-    task = _task("multilevel", _UNIT, epsilon)
-    return _bounded(task, {"levels": task.parameters.levels[0]})
+@lru_cache(maxsize=64)
+def _family(kind: type[Mechanism], domain: Domain) -> Family:
+    """A mechanism with hush's own parameters."""
+
+    @lru_cache(maxsize=256)
+    def at(epsilon: Fraction) -> MechanismCost | None:
+        if not kind.serves([epsilon]):
+            return None
+        return _cost(kind, domain, epsilon, kind.complete(domain, [epsilon], Parameters()))
+
+    return at
 
 
-@lru_cache(maxsize=256)
-def table(epsilon: Fraction) -> MechanismCost | None:
-    """The shipped table of the nearest grid point below, where there is one."""
-    if epsilon < grid()[0]:
-        return None
-    chosen = shipped_at(epsilon)
-    return _bounded(_task("table", _UNIT, epsilon, Parameters(table=chosen)), {"outputs": len(chosen.positions)})
+def _cost(kind: type[Mechanism], domain: Domain, epsilon: Fraction, parameters: Parameters) -> MechanismCost:
+    task = None
+    if epsilon >= SMALLEST:
+        task = Task(id="plan", epsilon=epsilon, mechanism=kind.name, domain=domain, parameters=parameters)
+    mechanism = kind.build(domain, epsilon, parameters, 0) if task is None else cast("Mechanism", task.randomizer)
+    return MechanismCost(kind.name, *_variances(mechanism), task, mechanism.chosen)
 
 
-def _bounded(task: Task, parameters: Mapping[str, int]) -> MechanismCost:
-    mechanism = cast("Single", task.randomizer)
-    noise = mechanism.worst_variance
-    return MechanismCost(task.mechanism, noise, max(largest_variance(finite(mechanism)) - noise, 0.0), task, parameters)
+def _variances(mechanism: Mechanism) -> tuple[float, float]:
+    """Of one report, decoded: by its noise, and what a random sample of people adds.
 
-
-@lru_cache(maxsize=256)
-def _randomized_response(epsilon: Fraction) -> MechanismCost:
-    return _bounded(_task("randomized_response", BitDomain(), epsilon), {})
-
-
-@lru_cache(maxsize=256)
-def _subset(
-    epsilon: Fraction, categories: int, size: int | None = None, name: str = "subset_selection"
-) -> MechanismCost:
-    domain = CategoryDomain(tuple(map(str, range(categories))))
-    task = _task("subset_selection", domain, epsilon, None if size is None else Parameters(size=(size,)))
-    return replace(_bounded(task, {"size": task.parameters.size[0]}), mechanism=name)
-
-
-@lru_cache(maxsize=256)
-def _vector(epsilon: Fraction, coordinates: int) -> MechanismCost:
-    """One coordinate: the reports that drew it are s/d of all, and a random sample of them even where all answer."""
-    domain = VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in range(coordinates)))
-    task = _task("vector", domain, epsilon)
-    mechanism = cast("Vector", task.randomizer)
-    alone, share = mechanism.part.worst_variance, mechanism.sampled / coordinates
-    total = largest_variance(finite(mechanism.part))
-    noise = min(total, alone + (1 - share) * EVEN)
-    parameters = {"sampled": mechanism.sampled, "levels": mechanism.levels}
-    return MechanismCost("vector", noise / share, (total - noise) / share, task, parameters)
+    Of a vector those of one coordinate: the reports that drew it are some of all, and a random sample of them even
+    where all answer.
+    """
+    part, share = mechanism.part, mechanism.drawn
+    if part.law is None:
+        return part.worst_variance, EVEN
+    total, noise = largest_variance(finite(part)), part.worst_variance
+    if part is mechanism:
+        return noise, max(total - noise, 0.0)
+    noise = min(total, noise + (1 - share) * EVEN)
+    return noise / share, (total - noise) / share

@@ -1,9 +1,9 @@
 """Planning: of how many people, which epsilon and what error, any two give the third.
 
 Error, at a confidence: half the length of the interval that `hush_aggregator.estimate` would print, for the worst
-people and all but unlikely samples of them (`planner_worst`). As a root mean square: sqrt((noise + spread)/n). The
-trusted collector has no interval of hush's: its error is the exact quantile of its noise, z times the deviation of the
-sampling in quadrature.
+people and all but unlikely samples of them (`hush_simulations.planning.worst_case`). As a root mean square:
+sqrt((noise + spread)/n). The trusted collector has no interval of hush's: its error is the exact quantile of its noise,
+z times the deviation of the sampling in quadrature.
 
 Errors fall as n or epsilon rises, but where an interval changes its method they may jump. So each search starts from
 what normal intervals of the same variance would need, which is nearly what hush needs where reports are many, and

@@ -9,6 +9,7 @@ import pytest
 from hush_aggregator.admission import Admitted, admit
 from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
+from hush_aggregator.receive import receive
 from hush_aggregator.store.base import UNKNOWN
 from hush_common.codec import encode_frame, encode_json
 from hush_common.refusal import Refusal
@@ -43,7 +44,7 @@ def report(task: Task, round_: int = 0, body: tuple[int, ...] = (1,), digest: by
 
 
 def judge(where: str, payload: bytes, now: datetime = OPENS + DAY) -> Admitted:
-    return admit(decode([Delivery(where, payload)]), TASKS, now)
+    return admit(decode(receive([Delivery(where, payload)]).reports), TASKS, now)
 
 
 def refusals(where: str, payload: bytes, now: datetime = OPENS + DAY) -> dict[tuple[str, Refusal], int]:
@@ -106,7 +107,7 @@ def test_a_task_closes_with_the_tolerance_of_the_clocks_and_earlier_rounds_are_w
 
 def test_a_task_that_closes_at_the_end_of_time_is_no_overflow() -> None:
     task = make_task({"id": "long", "epsilon": "1", "domain": NUMBER, "closes": "9999-12-31T23:59:59Z"})
-    decoded = decode([Delivery(topic("long"), encode_frame([report(task)]))])
+    decoded = decode(receive([Delivery(topic("long"), encode_frame([report(task)]))]).reports)
     assert admit(decoded, {"long": task}, datetime.max.replace(tzinfo=UTC)).accepted
     assert admit(decoded, {"long": task}, datetime.min.replace(tzinfo=UTC)).accepted
 

@@ -1,16 +1,26 @@
 """The vectorised path and `hush_common.codec.decode` read the same reports and refuse the same payloads."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hush_aggregator.bus import Delivery
-from hush_aggregator.decode import Decoded, decode
+from hush_aggregator.decode import Decoded
+from hush_aggregator.decode import decode as decode_messages
+from hush_aggregator.receive import receive
 from hush_common import codec
 from hush_common.codec import encode_frame, encode_json
 from hush_common.refusal import Refusal
 from hush_common.report import Report
+
+
+def decode(deliveries: Iterable[Delivery]) -> Decoded:
+    received = receive(deliveries)
+    assert not received.tasks
+    return decode_messages(received.reports)
+
 
 TOPIC = "hush/v1/reports/heights/device"
 Row = tuple[str | None, str | None, bytes, int, bytes, tuple[int, ...]]

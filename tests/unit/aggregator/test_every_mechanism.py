@@ -14,6 +14,7 @@ from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
 from hush_aggregator.explain_task import expected_error, meaning, text
 from hush_aggregator.fold import fold
+from hush_aggregator.receive import receive
 from hush_aggregator.result import Result, encode
 from hush_aggregator.store import SqliteStore
 from hush_common.codec import encode_frame, encode_json
@@ -66,7 +67,7 @@ def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, store
     reports = [Report.new(asked.digest, 0, body, rng) for body in bodies]
     sent = [delivery(encode_frame(reports[:20])), *(delivery(encode_json("t", report)) for report in reports[20:])]
     sent += [delivery(encode_frame([Report.new(asked.digest, 0, body, rng)])) for body in bad]
-    admitted = admit(decode(sent), {"t": asked}, NOW)
+    admitted = admit(decode(receive(sent).reports), {"t": asked}, NOW)
     assert admitted.refused == {("t", Refusal.OUT_OF_RANGE): len(bad)}
     store.add_task(asked)
     store.commit(admitted.accepted[:1], {})

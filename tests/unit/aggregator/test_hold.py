@@ -9,9 +9,9 @@ from virtual_time import VirtualLoop
 
 from hush_aggregator.bus import Delivery
 from hush_aggregator.pending import PendingReports
+from hush_aggregator.receive import ReportMessage, receive
 
-LATER = Delivery("hush/v1/reports/later/d", b"")
-NOW = Delivery("hush/v1/reports/known/d", b"")
+LATER, NOW = receive(Delivery(f"hush/v1/reports/{task}/d", b"") for task in ("later", "known")).reports
 KNOWN = {"known"}
 
 
@@ -52,7 +52,7 @@ def test_a_new_task_extends_the_wait_by_as_much_again(run: Callable[..., None]) 
 def test_whoever_publishes_tasks_for_ever_cannot_extend_it_for_ever(run: Callable[..., None]) -> None:
     async def story() -> None:
         hold, turns = PendingReports(1), 0
-        judged: list[Delivery] = []
+        judged: list[ReportMessage] = []
         while not judged and turns < 40:
             await asyncio.sleep(0.5)
             turns += 1

@@ -18,8 +18,9 @@ from virtual_time import VirtualLoop
 from hush_aggregator.bus import Delivery
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimating import Failure
-from hush_aggregator.lanes import LONGEST_S, Counted
+from hush_aggregator.lanes import LONGEST_S
 from hush_aggregator.release import Releases
+from hush_aggregator.result import Counted
 from hush_aggregator.tally import Tally
 from hush_common.errors import BrokerError
 from hush_common.task import Task
@@ -59,11 +60,11 @@ class World:
     connected: bool = True
 
     def __post_init__(self) -> None:
-        self.releasing = Releases(self._read, self, confidence=0.95, clock=lambda: datetime.now(UTC))
+        self.releases = Releases(self._read, self, confidence=0.95, clock=lambda: datetime.now(UTC))
 
     def count(self, name: str, more: int = 1) -> None:
         self.n[name] += more
-        self.releasing.mark({name})
+        self.releases.mark({name})
 
     def released(self, name: str) -> list[dict[str, Any]]:
         return [document for _, document in self.published if document["task"] == name]
@@ -101,7 +102,7 @@ class World:
 
     async def serve(self, seconds: float, meanwhile: Callable[[], object] = int) -> None:
         """Let the service run, and something happen twice a second."""
-        serving = asyncio.create_task(self.releasing.serve(self), name="serve")
+        serving = asyncio.create_task(self.releases.serve(self), name="serve")
         end = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < end and not serving.done():
             meanwhile()
@@ -154,7 +155,7 @@ def test_a_hundred_estimates_of_a_minute_keep_a_quick_one_fresh_and_run_one_at_a
         for name in slow:
             world.count(name)
         await world.serve(600, lambda: world.count("healthy"))
-        await world.releasing.close()
+        await world.releases.close()
         return world
 
     world = run(story())
@@ -168,7 +169,7 @@ def test_a_slow_estimate_is_released_when_it_is_made_and_made_again_when_its_rep
     async def story() -> World:
         world = World(takes={"slow": 10.0})
         await world.serve(200, lambda: world.count("slow"))
-        await world.releasing.close()
+        await world.releases.close()
         return world
 
     world = run(story())
@@ -254,8 +255,8 @@ def test_the_last_release_does_not_wait_for_what_is_slow(run: Run) -> None:
         for name in ("slow", "slower", "healthy"):
             world.count(name)
         began = asyncio.get_running_loop().time()
-        await world.releasing.release_last(world)
-        await world.releasing.close()
+        await world.releases.release_last(world)
+        await world.releases.close()
         return world, asyncio.get_running_loop().time() - began
 
     world, took = run(story())

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.fold import LADDER, check, columns, fold, rung, split, threshold
+from hush_aggregator.estimate.ladder import LADDER, rung, threshold
+from hush_aggregator.estimate.tallies import check, columns, parts_of
+from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, SubsetSelection, perturb
 from hush_common.rng import SystemRng
@@ -115,11 +117,11 @@ def test_each_offer_has_its_own_tally() -> None:
     asked, value = TASKS["multilevel, two epsilons"]
     assert isinstance(asked.randomizer, Offers)
     bodies = reports(asked, value, 21)
-    parts = split(asked.randomizer, fold(asked.randomizer, bodies))
+    parts = [part for _, part in parts_of(asked.randomizer, fold(asked.randomizer, bodies))]
     assert [part.n for part in parts] == [11, 10]
     for offer, (part, mechanism) in enumerate(zip(parts, asked.randomizer.parts, strict=True)):
         assert part == fold(mechanism, bodies[bodies[:, 0] == offer, 1:])
-    assert split(asked.randomizer, Tally()) == [Tally(), Tally()]
+    assert [part for _, part in parts_of(asked.randomizer, Tally())] == [Tally(), Tally()]
 
 
 def test_an_empty_tally_is_neutral_and_one_of_another_task_is_refused() -> None:

@@ -371,19 +371,6 @@ async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tm
         assert (await client.report("second", 172.0)).status == "sent"
 
 
-async def test_a_broker_full_of_tasks_does_not_fill_the_memory_of_a_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hush_client.catalogue._MOST", 3)
-    topics = {task_topic(f"t{i}"): make_heights(id=f"t{i}") for i in range(10)}
-    broker = FakeTransport(retained=topics)
-    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
-        client.on_task(lambda _: None)
-        await until(lambda: len(client.tasks()) == 3)
-        assert (await client.report("t9", 172.0)).status == "sent"  # asked for by name: there is room
-        assert len(client.tasks()) == 4
-
-
 async def test_the_ledger_tells_what_was_spent_and_what_it_means(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.retained[task_topic("second")] = make_heights(id="second", epsilon="0.5")

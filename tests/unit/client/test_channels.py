@@ -321,6 +321,30 @@ def test_a_full_outbox_and_a_spent_budget_refuse_every_value_alike() -> None:
         assert all(other == first for other in others)
 
 
+@pytest.mark.parametrize("value", [SECRET, None])
+async def test_a_round_that_was_decided_and_not_drawn_is_decided_again_after_a_restart(
+    tmp_path: Path, value: float | None
+) -> None:
+    asked: list[int] = []
+
+    async def give() -> float | None:
+        asked.append(1)
+        return value
+
+    broker = FakeTransport()
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        gateway.answer("d", "heights", give, source_timeout=3600)
+        await until(lambda: asked)
+        await asyncio.sleep(0.2)  # a value that is there changes nothing before the time of its source is over
+        assert (await gateway.ledger("d")).spent == 0
+    assert broker.arrived == []
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        gateway.answer("d", "heights", give, source_timeout=0.05)
+        await until(lambda: broker.arrived)
+        assert (await gateway.ledger("d")).spent == 1
+    assert len(broker.arrived) == 1
+
+
 async def test_a_task_is_pinned_when_it_is_admitted_and_not_when_it_is_seen_or_refused(tmp_path: Path) -> None:
     async def wait() -> None:
         asked.append(1)

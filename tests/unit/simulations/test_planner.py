@@ -7,8 +7,9 @@ import pytest
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Channel, Multilevel
+from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.tables import choose, shipped_at
+from hush_common.mechanisms.tables import shipped_at
 from hush_simulations.planning.answer import Question, answer
 from hush_simulations.planning.costs import MechanismCost, central, offered, references
 from hush_simulations.planning.precision import (
@@ -185,3 +186,13 @@ def test_the_price_of_no_trust_is_a_number_of_people() -> None:
     found = answer(Question(domain=BIT, people=None, epsilon=Fraction(1, 10), error=0.01, confidence=None))
     assert found["trusted_collector"]["reporters"] == 1415
     assert found["price_of_no_trust"] == pytest.approx(999_168 / 1415)
+
+
+def test_an_error_bar_that_is_a_point_has_no_price() -> None:
+    """At so large an epsilon 300 answers of yes or no are known: nothing is a multiple of that."""
+    found = answer(Question(domain=BIT, people=300, epsilon=Fraction(15), error=None, confidence=0.95))
+    (line,) = found["mechanisms"]
+    assert line["reporters"] == 0
+    assert found["auto"] == "randomized_response"
+    assert not any("relative" in one for one in (line, *found["for_comparison"], found["trusted_collector"]))
+    assert "price_of_no_trust" not in found

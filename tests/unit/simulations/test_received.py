@@ -11,7 +11,7 @@ from hush_aggregator.estimate.finite_channel import finite
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse
 from hush_common.task_file import make_task
-from hush_simulations.engines.reports import decoded, in_words, named, offers_of
+from hush_simulations.engines.reports import decoded, in_words, offers_of, said
 
 NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0}
 BIT = {"kind": "bit"}
@@ -66,7 +66,7 @@ def test_sets_of_categories_are_named_across_words() -> None:
     task = make_task({"id": "t", "epsilon": "1", "size": 2, "domain": {"kind": "category", "labels": labels}})
     bodies = np.array([[0b101, 0], [1 << 31, 0b10000000]])
     assert in_words(task, bodies) == ["c0 | c2", "c31 | c39"]
-    assert named(task, bodies).sum() == 4
+    assert sum(said(task, bodies, place).sum() for place in range(40)) == 4
 
 
 def test_drawn_coordinates_are_told_with_their_unbiased_values() -> None:

@@ -1,4 +1,4 @@
-"""The grid of tables that hush ships, and the rule by which `mechanism = "auto"` decides.
+"""The table of a task with the mechanism `table`, and the grid of those that hush ships.
 
 A table of some epsilon keeps every larger one, so that the nearest grid point below an epsilon serves it. From 0.33 to
 8 the grid is so dense that the worst-case variance stays within two percent of the least that any epsilon-LDP report
@@ -14,44 +14,54 @@ import gzip
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from importlib.resources import files
 from math import floor
 
-from hush_common.domain import Domain, NumberDomain
 from hush_common.epsilon import certified_exp, decimal_text
 from hush_common.errors import TaskError
-from hush_common.mechanisms.channel import Channel
-from hush_common.mechanisms.multilevel import Multilevel, best_levels
-from hush_common.mechanisms.parameters import MechanismName, Table
+from hush_common.task_fields import Fields, check_integers, integers
 
-__all__ = ["choose", "grid", "grid_point", "shipped", "shipped_at"]
+__all__ = ["Table", "grid", "grid_point", "shipped", "shipped_at"]
 
 _NAME = "epsilon-"
 
 
-def choose(domain: Domain, epsilons: Sequence[Fraction]) -> tuple[MechanismName, Table | None]:
-    """What `mechanism = "auto"` means: decided by public parameters alone, in exact arithmetic, never by data.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A finite channel in integers; see `hush_common.mechanisms.channel`."""
 
-    A bit, a category and a vector have one mechanism each. A number has whichever has the smaller worst-case variance:
-    the shipped table of the nearest grid point below, or `multilevel`, which also serves several offers at once. Both
-    bound what a lying device can do. (`laplace`, the third, has the largest variance at every epsilon.)
+    positions: tuple[int, ...]
+    unit: int
+    weights: tuple[tuple[int, ...], ...]
 
-    Args:
-        domain: the domain.
-        epsilons: loss of one report under each offer.
-    """
-    from hush_common.mechanisms.build import fitting  # noqa: PLC0415 - `build` is the module above this one
+    def __post_init__(self) -> None:
+        check_integers("table.positions", self.positions)
+        check_integers("table.unit", (self.unit,))
+        if not isinstance(self.weights, tuple):
+            raise TaskError("table.weights", "is no tuple of rows")
+        for row in self.weights:
+            check_integers("table.weights", row)
 
-    if not isinstance(domain, NumberDomain):
-        return fitting(domain)[0], None
-    if len(epsilons) > 1 or epsilons[0] < grid()[0]:
-        return "multilevel", None
-    multilevel = Multilevel(epsilons[0], 1, best_levels(epsilons[0]))
-    if _worst_variance(grid_point(epsilons[0])) < multilevel.exact_worst_variance:
-        return "table", shipped_at(epsilons[0])
-    return "multilevel", None
+    @classmethod
+    def read(cls, document: object) -> "Table":
+        """From the table `table` of a task document.
+
+        Raises:
+            TaskError: naming the field and the remedy.
+        """
+        fields = Fields(document, "table")
+        rows = enumerate(fields.items("weights"))
+        weights = tuple(integers(f"table.weights.{place}", row) for place, row in rows)
+        table = cls(fields.integers("positions"), fields.integer("unit"), weights)
+        fields.end()
+        return table
+
+    def document(self) -> dict[str, object]:
+        """The same table for the published form."""
+        return {"positions": self.positions, "unit": self.unit, "weights": self.weights}
 
 
 @lru_cache(maxsize=1)
@@ -129,10 +139,3 @@ def _row(least: Sequence[int], most: Sequence[int], start: int, *lacks: int) -> 
         if lack >= 0:
             row[y] = most[y] - lack
     return tuple(row)
-
-
-@lru_cache(maxsize=64)
-def _worst_variance(epsilon: Fraction) -> Fraction:
-    """Of the table of a grid point."""
-    made = _decoded(epsilon)
-    return Channel(epsilon, 1, made.positions, made.unit, made.weights).exact_worst_variance

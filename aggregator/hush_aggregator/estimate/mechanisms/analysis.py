@@ -1,0 +1,81 @@
+# ruff: noqa: ANN401 - what is passed for a mechanism and its domain is of the kind that the module is for
+"""What an aggregator does with the reports of one mechanism: the one contract of the modules beside this one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate.result import Estimate
+from hush_aggregator.tally import Tally
+from hush_common.domain import Domain
+
+__all__ = ["Analysis", "Asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an estimate is about.
+
+    Args:
+        domain: of the task.
+        confidence: of each interval.
+        enrolled: devices asked, if that is known; reports may be more all the same.
+    """
+
+    domain: Domain
+    confidence: float
+    enrolled: int | None
+
+    def enrolled_of(self, parts: Sequence[tuple[Any, Tally]]) -> int | None:
+        """How many devices were asked, of which those that reported can be a random subset."""
+        n = sum(tally.n for _, tally in parts)
+        return self.enrolled if self.enrolled is not None and n <= self.enrolled else None
+
+
+class Analysis(Protocol):
+    """A module of this package. Wherever a mechanism is asked for, it is of the module's own kind."""
+
+    def columns(self, mechanism: Any, /) -> int:
+        """How many sums a tally has."""
+        ...
+
+    def fold(self, mechanism: Any, bodies: NDArray[np.int64], /) -> tuple[int, ...]:
+        """The sums of at least one admitted body, shape (count, width)."""
+        ...
+
+    def possible(self, mechanism: Any, tally: Tally, /) -> bool:
+        """Whether reports of this mechanism can have given a tally of so many sums."""
+        ...
+
+    def estimate(self, parts: Sequence[tuple[Any, Tally]], asked: Asked, /) -> Estimate:
+        """The estimate, from the mechanism and tally of each epsilon; at least one has a report."""
+        ...
+
+    def worst(self, mechanism: Any, people: int, mean: float | None, more: int, /) -> tuple[float, tuple[int, ...]]:
+        """A tally whose intervals are long, as a plan needs it: see `hush_aggregator.estimate.worst_case`.
+
+        Args:
+            mechanism: for values in [0, 1].
+            people: how many report.
+            mean: of their values; the worst one if None.
+            more: so many reports of yes more, where the estimate is a share.
+
+        Returns:
+            The mean of the values, and the sums of the reports.
+        """
+        ...
+
+    def said(self, mechanism: Any, domain: Any, bodies: NDArray[np.int64], place: int, /) -> NDArray[np.float64]:
+        """What the reports that speak of one part of the value say of it, noisy as they are.
+
+        A number or a bit has one part: each report as an unbiased estimate of it, in the unit of the domain, never
+        clipped. Of a category: 1 if it is named, else 0. Of a coordinate: its level, from 0 to 1.
+        """
+        ...
+
+    def in_words(self, mechanism: Any, domain: Any, bodies: NDArray[np.int64], /) -> list[str]:
+        """What each report says: labels that it names, coordinates that it drew and their values, or a number."""
+        ...

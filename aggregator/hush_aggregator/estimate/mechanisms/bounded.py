@@ -1,0 +1,66 @@
+"""What mechanisms have in common that report the number of an output, of few, about one number."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate import bounded_mean
+from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.mechanisms.analysis import Asked
+from hush_aggregator.estimate.result import Estimate
+from hush_aggregator.estimate.units import Units
+from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.tally import Tally
+from hush_common.domain import BitDomain, NumberDomain
+from hush_common.mechanisms import Mechanism
+
+__all__ = ["by_output", "estimate", "in_words", "in_words_of", "occurrences", "possible", "said"]
+
+
+def occurrences(outputs: NDArray[np.int64], columns: int) -> tuple[int, ...]:
+    """How often each output occurs."""
+    return tuple(np.bincount(outputs, minlength=columns).tolist())
+
+
+def possible(_: Mechanism, tally: Tally) -> bool:
+    """Whether the counts of the outputs are those of n reports."""
+    return min(tally.moments) >= 0 and sum(tally.moments) == tally.n
+
+
+def estimate(parts: Sequence[tuple[Mechanism, Tally]], asked: Asked) -> Estimate:
+    """The mean, from how often each output came."""
+    units = Units.of(asked.domain) if isinstance(asked.domain, NumberDomain) else Units()
+    groups = [bounded_mean.Group(finite(part), tally.moments) for part, tally in parts]
+    return bounded_mean.estimate(groups, units, asked.confidence, enrolled=asked.enrolled_of(parts))
+
+
+def by_output(mechanism: Mechanism, people: int, mean: float | None, columns: int) -> tuple[float, tuple[int, ...]]:
+    """The mean of the worst values, and how often each output comes of them."""
+    channel = finite(mechanism)
+    mean, counts = worst_counts(channel, people, mean)
+    found = dict(zip(channel.used, counts, strict=True))
+    return mean, tuple(found.get(output, 0) for output in range(columns))
+
+
+def said(
+    mechanism: Mechanism,
+    domain: NumberDomain | BitDomain,
+    bodies: NDArray[np.int64],
+    _: int,
+) -> NDArray[np.float64]:
+    """The position of each output as a number of the domain: itself for a bit."""
+    positions = finite(mechanism).positions
+    if isinstance(domain, NumberDomain):
+        positions = tuple(domain.value_of(position * domain.steps) for position in positions)
+    return np.array([float(position) for position in positions])[bodies[:, 0]]
+
+
+def in_words(mechanism: Mechanism, domain: NumberDomain | BitDomain, bodies: NDArray[np.int64]) -> list[str]:
+    """Each report as a number of the domain."""
+    return in_words_of(said(mechanism, domain, bodies, 0))
+
+
+def in_words_of(numbers: NDArray[np.float64]) -> list[str]:
+    """Numbers with all their digits."""
+    return [repr(number) for number in numbers.tolist()]

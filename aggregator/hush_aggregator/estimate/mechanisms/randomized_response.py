@@ -1,0 +1,38 @@
+"""`randomized_response`: the number of ones."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate import pooled
+from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.mechanisms.analysis import Asked
+from hush_aggregator.estimate.mechanisms.bounded import in_words, said
+from hush_aggregator.estimate.result import Estimate
+from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.tally import Tally
+from hush_common.mechanisms import RandomizedResponse
+
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+
+
+def columns(_: RandomizedResponse) -> int:
+    return 1
+
+
+def fold(_: RandomizedResponse, bodies: NDArray[np.int64]) -> tuple[int, ...]:
+    return (int(bodies[:, 0].sum()),)
+
+
+def possible(_: RandomizedResponse, tally: Tally) -> bool:
+    return 0 <= tally.moments[0] <= tally.n
+
+
+def estimate(parts: Sequence[tuple[RandomizedResponse, Tally]], asked: Asked) -> Estimate:
+    return pooled.estimate(parts, asked.confidence, enrolled=asked.enrolled_of(parts))
+
+
+def worst(mechanism: RandomizedResponse, people: int, mean: float | None, more: int) -> tuple[float, tuple[int, ...]]:
+    mean, counts = worst_counts(finite(mechanism), people, mean)
+    return mean, (min(max(counts[-1] + more, 0), people),)

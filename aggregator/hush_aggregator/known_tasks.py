@@ -1,0 +1,99 @@
+"""Known tasks: what is counted for whom. The first payload under an id wins, for good."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+from hush_aggregator.store.base import Store
+from hush_common.errors import StoreError, TaskError
+from hush_common.task import Task
+from hush_common.task_file import decode_task, settled
+
+__all__ = ["KnownTasks", "stored_task"]
+
+_LOG = logging.getLogger("hush.aggregator")
+
+
+def stored_task(payload: bytes) -> Task:
+    """A task as a store keeps it.
+
+    Raises:
+        StoreError: this version cannot read it.
+    """
+    try:
+        return decode_task(payload, legacy=True)
+    except TaskError as error:
+        raise StoreError(f"a stored task cannot be read ({error}); was it written by a later hush?") from error
+
+
+class KnownTasks(Mapping[str, Task]):
+    """The tasks of an aggregator, by id: its own, those stored before, and those published.
+
+    Its methods block while the store is at work.
+
+    Args:
+        store: keeps them.
+        own: tasks of one's own: stored first, so that no other task takes their ids.
+    """
+
+    def __init__(self, store: Store, own: Sequence[Task]) -> None:
+        self._store = store
+        self.own = tuple(own)
+        self._tasks: dict[str, Task] = {}
+
+    def __getitem__(self, task_id: str) -> Task:
+        return self._tasks[task_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def load(self) -> None:
+        """Read the stored ones, then settle one's own: each as it was first stored.
+
+        Raises:
+            StoreError: a stored task cannot be read.
+            TaskError: a task of one's own contradicts one that is stored under its id.
+        """
+        for payload in self._store.tasks():
+            self._add(stored_task(payload))
+        self.own = tuple(self._settled(task) for task in self.own)
+        for task in self.own:
+            self._add(task)
+
+    def has(self, task_id: str, payload: bytes) -> bool:
+        """Whether exactly this task is known."""
+        known = self._tasks.get(task_id)
+        return known is not None and known.payload == payload
+
+    def learn(self, task_id: str, payload: bytes) -> Task:
+        """Take in what is published under an id, and store it.
+
+        Raises:
+            TaskError: it is no task, or contradicts one that came before.
+        """
+        if not payload:
+            raise TaskError("task", "its message was deleted; a task that was learned before stays")
+        task = decode_task(payload)
+        if task.id != task_id:
+            raise TaskError("id", f"{task.id!r} is not the name in the topic")
+        if self._store.add_task(task) != payload:
+            raise TaskError("id", "another task was published under it before, and tasks never change; use a new id")
+        self._add(task)
+        return task
+
+    def _settled(self, task: Task) -> Task:
+        if task.legacy and task.id not in self._tasks:
+            raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
+        kept = settled(task, self._store.add_task(task))
+        if kept is None:
+            raise TaskError("id", f"the store has another task {task.id!r}, and tasks never change; choose another id")
+        if kept is not task:
+            _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
+        return kept
+
+    def _add(self, task: Task) -> None:
+        if task.legacy:
+            _LOG.warning("%s: counted as before, but no device answers 'refuse' any more; ask under a new id", task.id)
+        self._tasks[task.id] = task

@@ -1,0 +1,91 @@
+"""Results of what a store holds: beside an aggregator, or in a process that only reads."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+from typing import TypeVar, TypeVarTuple, Unpack
+
+from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.known_tasks import stored_task
+from hush_aggregator.result import Counted, Result, result_of
+from hush_aggregator.store.base import StoreReader
+from hush_common.errors import TaskError
+from hush_common.task import Task
+
+__all__ = ["ResultReader", "utc_now"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ResultReader:
+    """Gives the result of any round of any task in a store. It counts nothing, and needs no broker.
+
+    Args:
+        store: read in threads; `SqliteReader` for one that another process writes.
+        confidence: nominal coverage of the intervals, inside (0, 1).
+        estimator: makes the estimates, by default in a thread.
+        clock: the time, aware.
+        executor: where the store is read; None for that of the event loop.
+    """
+
+    def __init__(
+        self,
+        store: StoreReader,
+        *,
+        confidence: float = 0.95,
+        estimator: Estimator | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        executor: Executor | None = None,
+    ) -> None:
+        self._store = store
+        self._confidence = confidence
+        self._estimator = estimator or InThread()
+        self._clock = clock
+        self._executor = executor
+        self._tasks: dict[str, Task] = {}  # those asked for: a task never changes
+
+    async def result(self, task_id: str, round_: int = 0) -> Result:
+        """The result of a round, from what is committed now.
+
+        It is made now, however long that takes. If it fails, `failures` says so, and nothing is raised.
+
+        Raises:
+            TaskError: no such task or round.
+            StoreError: the store cannot be read.
+        """
+        task = await self._task(task_id)
+        if not 0 <= round_ < task.rounds:
+            raise TaskError("round", f"{round_} is none of the {task.rounds} rounds of {task_id!r}")
+        counted = await self._run(self._read, task, round_)
+        made = await self._estimator(task, counted.tally, self._confidence)
+        return result_of(counted, made, self._confidence, self._clock())
+
+    async def latest(self, task: Task) -> Counted:
+        """What is counted of the latest round that has a report.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return await self._run(self._read, task, None)
+
+    async def _task(self, task_id: str) -> Task:
+        if task_id not in self._tasks:
+            payload = await self._run(self._store.task, task_id)
+            if payload is None:
+                raise TaskError("task", f"no task {task_id!r} is known here; publish it, or check the name")
+            self._tasks[task_id] = stored_task(payload)
+        return self._tasks[task_id]
+
+    def _read(self, task: Task, round_: int | None) -> Counted:
+        if round_ is None:
+            round_ = self._store.latest_round(task.digest)
+        return Counted(task, round_, self._store.tally(task.digest, round_), self._store.refusals(task.id))
+
+    async def _run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)

@@ -1,0 +1,151 @@
+"""What is read of a store in SQLite: by its one writer, and by programs that only look."""
+
+import json
+import sqlite3
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hush_aggregator.store.schema import check, damaged, seal
+from hush_aggregator.tally import Tally
+from hush_common.errors import StoreError
+from hush_common.refusal import Refusal
+from hush_common.report import REPORT_ID_BYTES, Report
+from hush_common.task import digest_of
+
+__all__ = ["SqliteReader", "read_tally", "translated"]
+
+_REASONS = frozenset(reason.value for reason in Refusal)
+_PORTION = 4096  # reports read at a time: a writer of the same process waits no longer
+_REPORTS = "SELECT id, body FROM report WHERE digest = ? AND round = ? AND id > ? ORDER BY id LIMIT ?"
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "free some space and start again: the broker keeps what is not counted yet",
+    sqlite3.SQLITE_NOTADB: "name another file",
+    sqlite3.SQLITE_BUSY: "another program writes to it; stop that program",
+    sqlite3.SQLITE_READONLY: "make it writable",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
+}
+
+
+class SqliteReader:
+    """A `StoreReader` of the file `path`, whether an aggregator counts into it meanwhile or not.
+
+    Raises:
+        StoreError: the file cannot be opened, is another program's, or of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turn = threading.Lock()
+        self._connection = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        if not self._path.is_file():
+            raise StoreError(f"{self._path}: there is no such file; name the store of an aggregator")
+        with translated(self._path):
+            connection = sqlite3.connect(
+                f"{self._path.resolve().as_uri()}?mode=ro",
+                uri=True,
+                timeout=10,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                check(self._path, connection)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; calling it again does nothing."""
+        self._connection.close()
+
+    def task(self, task_id: str) -> bytes | None:
+        with self._reading() as run:
+            row = run.execute("SELECT payload, digest FROM task WHERE id = ?", (task_id,)).fetchone()
+            return None if row is None else _whole_task(*row)
+
+    def tasks(self) -> list[bytes]:
+        with self._reading() as run:
+            return [_whole_task(*row) for row in run.execute("SELECT payload, digest FROM task ORDER BY id").fetchall()]
+
+    def tally(self, digest: bytes, round_: int) -> Tally:
+        with self._reading() as run:
+            return read_tally(run, digest, round_)
+
+    def latest_round(self, digest: bytes) -> int:
+        with self._reading() as run:
+            (latest,) = run.execute("SELECT max(round) FROM tally WHERE digest = ?", (digest,)).fetchone()
+        return int(latest or 0)
+
+    def refusals(self, task_id: str) -> dict[Refusal, int]:
+        with self._reading() as run:
+            rows = run.execute("SELECT reason, count FROM refusal WHERE task = ? ORDER BY reason", (task_id,))
+            found = dict(rows.fetchall())
+            if not found.keys() <= _REASONS:
+                raise damaged("a reason of refusals")
+            return {Refusal(reason): count for reason, count in found.items()}
+
+    def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
+        last = b""
+        while True:
+            with self._reading() as run:
+                rows = run.execute(_REPORTS, (digest, round_, last, _PORTION)).fetchall()
+                reports = [Report(digest, round_, report_id, _integers(report_id, body)) for report_id, body in rows]
+            yield from reports
+            if len(rows) < _PORTION:
+                return
+            last = rows[-1][0]
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._turn, translated(self._path):
+            yield self._connection
+
+
+def read_tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
+    """The tally of a round, as it was sealed."""
+    row = run.execute("SELECT n, moments, seal FROM tally WHERE digest = ? AND round = ?", (digest, round_)).fetchone()
+    if row is None:
+        return Tally()
+    n, moments_, sealed = row
+    if sealed != seal(digest, round_, n, moments_):
+        raise damaged("a tally")
+    return Tally(n, tuple(json.loads(moments_)))
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn what SQLite complains about into a `StoreError` with a remedy."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "see that it may be read and written")
+        raise StoreError(f"{path}: {error}; {remedy}") from error
+    except UnicodeDecodeError as error:  # SQLite believes that a text is one
+        raise StoreError(f"{path}: a text in it is none; {_REMEDIES[sqlite3.SQLITE_CORRUPT]}") from error
+
+
+def _whole_task(payload: bytes, digest: bytes) -> bytes:
+    if digest_of(payload) != digest:
+        raise damaged("a task")
+    return payload
+
+
+def _integers(report_id: bytes, body: bytes) -> tuple[int, ...]:
+    if len(report_id) != REPORT_ID_BYTES or not body or len(body) % 8:
+        raise damaged("a report")
+    return struct.unpack(f">{len(body) // 8}q", body)

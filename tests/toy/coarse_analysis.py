@@ -1,0 +1,21 @@
+"""The same mechanism for an aggregator: how often either bound was reported."""
+
+import numpy as np
+from numpy.typing import NDArray
+from toy.coarse import Coarse
+
+from hush_aggregator.estimate.mechanisms.bounded import by_output, estimate, in_words, occurrences, possible, said
+
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+
+
+def columns(_: Coarse) -> int:
+    return 2
+
+
+def fold(_: Coarse, bodies: NDArray[np.int64]) -> tuple[int, ...]:
+    return occurrences(bodies[:, 0], 2)
+
+
+def worst(mechanism: Coarse, people: int, mean: float | None, _: int) -> tuple[float, tuple[int, ...]]:
+    return by_output(mechanism, people, mean, 2)

@@ -1,0 +1,47 @@
+"""The same mechanism for an aggregator: how often each category was named."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from toy.kary import KaryResponse
+
+from hush_aggregator.estimate import categories
+from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.mechanisms.analysis import Asked
+from hush_aggregator.estimate.mechanisms.bounded import occurrences, possible
+from hush_aggregator.estimate.result import Estimate
+from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.tally import Tally
+from hush_common.domain import CategoryDomain
+
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+
+
+def columns(mechanism: KaryResponse) -> int:
+    return mechanism.categories
+
+
+def fold(mechanism: KaryResponse, bodies: NDArray[np.int64]) -> tuple[int, ...]:
+    return occurrences(bodies[:, 0], mechanism.categories)
+
+
+def estimate(parts: Sequence[tuple[KaryResponse, Tally]], asked: Asked) -> Estimate:
+    assert isinstance(asked.domain, CategoryDomain)
+    return categories.estimate(parts, asked.domain.labels, asked.confidence, enrolled=asked.enrolled_of(parts))
+
+
+def worst(mechanism: KaryResponse, people: int, mean: float | None, more: int) -> tuple[float, tuple[int, ...]]:
+    mean, counts = worst_counts(finite(mechanism), people, mean)
+    named = min(max(counts[-1] + more, 0), people)
+    each, others = divmod(people - named, mechanism.categories - 1)
+    return mean, (named, *(each + (place < others) for place in range(mechanism.categories - 1)))
+
+
+def said(_: KaryResponse, __: CategoryDomain, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
+    named: NDArray[np.float64] = (bodies[:, 0] == place).astype(np.float64)
+    return named
+
+
+def in_words(_: KaryResponse, domain: CategoryDomain, bodies: NDArray[np.int64]) -> list[str]:
+    return [domain.labels[place] for place in bodies[:, 0].tolist()]
