@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,9 +24,16 @@ _SANITIZERS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recov
 
 @dataclass(frozen=True)
 class Port:
-    """A port, ready to be asked."""
+    """A port, ready to be asked.
+
+    Args:
+        command: runs it; a script of random bytes may follow.
+        in_order: whether it reads a task from left to right, and so meets the same one of several faults first as
+            others do. The rest parse JSON before they look at a field.
+    """
 
     command: tuple[str, ...]
+    in_order: bool = True
 
     def ask(self, orders: Sequence[str], script: Path | None = None) -> list[str]:
         """The outcome of each order; `sample` takes its random bytes from `script`."""
@@ -36,6 +44,10 @@ class Port:
         outcomes = run.stdout.splitlines()
         assert len(outcomes) == len(orders)
         return outcomes
+
+    def agrees(self, outcome: str, expected: str, *, among: AbstractSet[str]) -> bool:
+        """Whether an outcome is the expected one; of refusals by a port that is not `in_order`, one of `among`."""
+        return outcome == expected or (not self.in_order and {outcome, expected} <= among)
 
 
 def compiled(
@@ -58,10 +70,12 @@ def _spoiled_variables() -> list[str]:
 
 
 def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
-    """The port to `"c"` or `"micropython"`; `"cpython"` is the latter's file under the interpreter of the tests."""
+    """The port to `"c"`, `"node"` or `"micropython"`; `"cpython"` is the latter's file under the tests' interpreter."""
     match language:
         case "c":
             return Port((str(compiled(directory)),))
+        case "node":
+            return Port((need("node"), str(_DRIVERS / "driver.mjs"), str(client)), in_order=False)
         case "micropython":
             return Port((micropython(), "-X", "heapsize=64M", str(_DRIVERS / "driver.py"), str(client)))
         case _:

@@ -28,8 +28,8 @@ _FIRST_RETRY = 60.0
 _LONGEST_RETRY = 3600.0
 _LOOK = 60.0  # the clock of the wall decides which round is open, and may be set at any time
 
-_PASSING = (Reason.OUTBOX_FULL, Reason.NOT_OPEN)
-"""Refusals that end by themselves; any other is the last word on this round."""
+_PASSING = (Reason.OUTBOX_FULL, Reason.NOT_OPEN, Reason.CLOSED)
+"""Refusals that end by themselves, or when the clock is set right; any other is the last word on this round."""
 
 
 class Answering:
@@ -110,10 +110,10 @@ class Answering:
             self._try_later(str(error))
             return
         if receipt.reason in _PASSING:
-            self._try_later(f"refused: {receipt.reason.meaning}")
+            self._try_later(f"refused: {receipt.meaning}")
             return
         self._settled = task.digest, round_
-        outcome = receipt.status if receipt.reason is None else f"refused: {receipt.reason.meaning}"
+        outcome = receipt.status if receipt.reason is None else f"refused: {receipt.meaning}"
         _LOG.info("%s, round %d: %s", task.id, round_, outcome)
         if self._told is not None:
             _tell(self._told, receipt)

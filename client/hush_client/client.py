@@ -14,7 +14,7 @@ from hush_client.link import Transport
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.statement import Statement
-from hush_client.terms import CAPACITY
+from hush_client.terms import CAPACITY, not_a_sender
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.task import Task
@@ -41,7 +41,7 @@ class Client:
 
     Raises:
         BrokerError: `url` is no address of a broker, or its user cannot be part of a topic.
-        ValueError: `device` cannot be part of a topic, or `spread` or `capacity` out of range.
+        OptionError: `device` cannot be part of a topic, or `spread` or `capacity` out of range.
         StateError: (on entering) the state cannot be opened or trusted.
     """
 
@@ -59,6 +59,8 @@ class Client:
         address = BrokerUrl.parse(url) if isinstance(url, str) else url
         if address.user is not None and not is_sender(address.user):
             raise BrokerError(str(address), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
+        if address.user is None and not is_sender(device):
+            raise not_a_sender("device", device)
         self._device = device
         self._gateway = Gateway(
             transport or _mqtt(address, device),

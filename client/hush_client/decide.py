@@ -101,7 +101,8 @@ def decide(
     if pinned not in (None, task.digest):
         return receipt.refused(Reason.TASK_CHANGED), None
     if round_ is None:
-        return receipt.refused(Reason.NOT_OPEN), None
+        early = task.opens is not None and clock.now < task.opens
+        return receipt.refused(*((Reason.NOT_OPEN, task.opens) if early else (Reason.CLOSED, task.closes))), None
     if (first := ledger.answered(task.id, round_)) is not None:
         return receipt.repeated(first.epsilon, first.report_id), None
     if reason is None and not room:

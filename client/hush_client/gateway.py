@@ -49,7 +49,7 @@ class Gateway:
         clock: the current time, aware.
 
     Raises:
-        ValueError: `name` cannot be part of a topic, or `spread` or `capacity` out of range.
+        OptionError: `name` cannot be part of a topic, or `spread` or `capacity` out of range.
         StateError: (on entering) the state cannot be opened or trusted, or another gateway is sending from it.
     """
 

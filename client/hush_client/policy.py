@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
+from hush_common.epsilon import decimal_fraction
 from hush_common.errors import EpsilonError
 
 __all__ = ["Policy"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Policy:
     """The limits of each device. Time resets none of them.
+
+    Each is exact: a `Fraction`, an integer, or decimal text such as `"0.5"`, as tasks have it. A float is refused.
 
     Args:
         max_epsilon: most that one task may cost over all its rounds.
@@ -20,19 +23,33 @@ class Policy:
         sticky: whether to answer tasks with `repeat = "sticky"`, whose epsilon leaves out that a value changed.
 
     Raises:
-        EpsilonError: a limit that is no exact number (a float among them), or negative.
+        EpsilonError: a limit that is not exact (a float among them), or negative.
     """
 
-    max_epsilon: Fraction = Fraction(4)
-    lifetime: Fraction = Fraction(4)
-    total: Fraction | None = None
-    sticky: bool = False
+    max_epsilon: Fraction
+    lifetime: Fraction
+    total: Fraction | None
+    sticky: bool
 
-    def __post_init__(self) -> None:
-        for name in ("max_epsilon", "lifetime", "total"):
-            limit = getattr(self, name)
-            if name == "total" and limit is None:
-                continue
-            if isinstance(limit, bool) or not isinstance(limit, Fraction | int) or limit < 0:
-                raise EpsilonError(name, f'{limit!r} is no exact limit; write for example Fraction("0.5")')
-            object.__setattr__(self, name, Fraction(limit))
+    def __init__(
+        self,
+        max_epsilon: Fraction | int | str = Fraction(4),
+        lifetime: Fraction | int | str = Fraction(4),
+        total: Fraction | int | str | None = None,
+        sticky: bool = False,
+    ) -> None:
+        object.__setattr__(self, "max_epsilon", _limit("max_epsilon", max_epsilon))
+        object.__setattr__(self, "lifetime", _limit("lifetime", lifetime))
+        object.__setattr__(self, "total", None if total is None else _limit("total", total))
+        object.__setattr__(self, "sticky", sticky)
+
+
+def _limit(name: str, given: object) -> Fraction:
+    exact, shown = decimal_fraction(given) if isinstance(given, str) else given, repr(given)[:40]
+    if exact is None:
+        raise EpsilonError(name, f'{shown} is not a decimal number from 0 to 999; write for example "0.5"')
+    if isinstance(exact, bool) or not isinstance(exact, Fraction | int):
+        raise EpsilonError(name, f'{shown} is not exact; write text such as "0.5", or a Fraction')
+    if exact < 0:
+        raise EpsilonError(name, f"{str(exact)[:40]} is negative; write 0 to spend nothing")
+    return Fraction(exact)

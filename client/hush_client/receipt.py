@@ -1,6 +1,7 @@
 """What became of an answer."""
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
@@ -21,6 +22,7 @@ class Reason(StrEnum):
     CHANGES_SHOW = "changes_show"
     TASK_CHANGED = "task_changed"
     NOT_OPEN = "not_open"
+    CLOSED = "closed"
     OUTBOX_FULL = "outbox_full"
 
     @property
@@ -35,7 +37,8 @@ _MEANING = {
     Reason.OVER_TOTAL: "the answer would exceed the lifetime budget that this device grants all purposes together",
     Reason.CHANGES_SHOW: "its repeated answer shows when the value changes, and this device does not admit that",
     Reason.TASK_CHANGED: "this device has answered a different task under the same id",
-    Reason.NOT_OPEN: "the task has not opened yet, or is closed",
+    Reason.NOT_OPEN: "the task has not opened yet",
+    Reason.CLOSED: "the task is closed",
     Reason.OUTBOX_FULL: "too many reports wait for the broker already; see to the connection and answer later",
 }
 
@@ -58,6 +61,7 @@ class Receipt:
         value: what became of the value of this call: `"used"`; `"moved"` into the domain; `"replaced"` by a uniform
             draw, since it was none (`hush_common.reading`). None where nothing was answered now. It stands here alone:
             it is neither stored, sent, logged nor shown, and do not do that either, because it tells of the value.
+        moment: when the task opens, of one that has not; when it closed, of one that is (aware); else None.
     """
 
     status: Status
@@ -69,9 +73,18 @@ class Receipt:
     cap: Fraction
     report_id: str | None = None
     value: Became | None = field(default=None, repr=False)
+    moment: datetime | None = None
 
-    def refused(self, reason: Reason) -> "Receipt":
-        return replace(self, status="refused", reason=reason)
+    @property
+    def meaning(self) -> str:
+        """Why it was refused, in one line for a person; nothing if it was not."""
+        if self.reason is None or self.moment is None:
+            return "" if self.reason is None else self.reason.meaning
+        when = f"{self.moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{self.reason.meaning}{'; it opens on ' if self.reason is Reason.NOT_OPEN else ', since '}{when}"
+
+    def refused(self, reason: Reason, moment: datetime | None = None) -> "Receipt":
+        return replace(self, status="refused", reason=reason, moment=moment)
 
     def repeated(self, epsilon: Fraction, report_id: bytes) -> "Receipt":
         return replace(self, status="already_answered", epsilon=epsilon, report_id=report_id.hex())

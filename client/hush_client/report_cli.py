@@ -86,8 +86,8 @@ def _remedy(domain: Domain) -> str:
             return f"it is no label of this task; write one of {_some(labels)}"
         case VectorDomain(coordinates=coordinates):
             return f"it is not {len(coordinates)} numbers; write {_some([part.name for part in coordinates])}"
-        case NumberDomain():
-            return "it is no number; write for example 172.5"
+        case NumberDomain(lower=lower, upper=upper, unit=unit):
+            return f"it is no number; write one from {exact(lower)} to {exact(upper)}{f' {unit}' if unit else ''}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -245,8 +245,7 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
         case "already_answered":
             head = f"{where}: answered before; nothing new was drawn, spent or sent; {budget}."
         case "refused":
-            meaning = "" if receipt.reason is None else receipt.reason.meaning
-            return f"hush: {task.id}: refused: {meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
+            return f"hush: {task.id}: refused: {receipt.meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
     return head
 
 

@@ -8,11 +8,11 @@ from fractions import Fraction
 from hush_client.answer import Question
 from hush_client.policy import Policy
 from hush_client.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
-from hush_common.errors import TaskError
+from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender, report_topic, task_topic
 
-__all__ = ["CAPACITY", "Terms", "check_names", "topic_of"]
+__all__ = ["CAPACITY", "Terms", "check_names", "not_a_sender", "topic_of"]
 
 CAPACITY = 10_000
 
@@ -22,7 +22,7 @@ class Terms:
     """What `Gateway` says of its arguments.
 
     Raises:
-        ValueError: `name` cannot be part of a topic, or `spread` or `capacity` out of range.
+        OptionError: `name` cannot be part of a topic, or `spread` or `capacity` out of range.
     """
 
     name: str
@@ -33,15 +33,13 @@ class Terms:
 
     def __post_init__(self) -> None:
         if not is_sender(self.name):
-            raise ValueError(
-                f"{self.name!r} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)"
-            )
+            raise not_a_sender("name", self.name)
         if not 0 <= self.spread <= LONGEST_SPREAD:
-            raise ValueError(
-                f"a spread of {self.spread} s is outside 0 to {LONGEST_SPREAD:.0f} s (a week); name one inside"
+            raise OptionError(
+                "spread", f"{self.spread} s is outside 0 to {LONGEST_SPREAD:.0f} s (a week); name one inside"
             )
         if self.capacity < 1:
-            raise ValueError(f"a capacity of {self.capacity} holds no report; name a positive number")
+            raise OptionError("capacity", f"{self.capacity} holds no report; name a positive number")
 
     def question(self, task: Task, epsilon: Fraction | None = None, *, device: str = "", patience: int = 0) -> Question:
         """What is asked now, and when an answer may leave; nobody has been asked for a value yet.
@@ -67,17 +65,26 @@ class Terms:
         )
 
 
+def not_a_sender(option: str, name: object) -> OptionError:
+    """What to raise where something cannot be the sender of a report."""
+    shown = repr(name)[:80]
+    return OptionError(option, f"{shown} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")
+
+
 def check_names(devices: Iterable[str]) -> None:
     if not all(devices):
-        raise ValueError("a device needs a name")
+        raise OptionError("device", "is empty; a device needs a name")
 
 
 def topic_of(task_id: str) -> str:
     """The topic of a task.
 
     Raises:
-        TaskError: the id is none.
+        TypeError: it is no text.
+        TaskError: it is no id.
     """
+    if not isinstance(task_id, str):
+        raise TypeError(f'the id of a task is text, such as "heights", not of type {type(task_id).__name__}')
     if not is_task_id(task_id):
         raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
     return task_topic(task_id)

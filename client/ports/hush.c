@@ -744,7 +744,7 @@ hush_status hush_answer(const hush_task *task, const char *value, int64_t now, h
     }
     memset(report, 0, sizeof *report);
     if (now < task->opens || now >= task->closes) {
-        return HUSH_NOT_OPEN;
+        return now < task->opens ? HUSH_NOT_OPEN : HUSH_CLOSED;
     }
     hush_status status = hush_index(task, value, &index, &became);
     if (status == HUSH_OK && became == HUSH_REPLACED) {
@@ -1386,7 +1386,9 @@ const char *hush_message(hush_status status)
     case HUSH_EPSILON:
         return "the task's epsilon is not exact, outside 0.000001 to 50, or above the limit of this device";
     case HUSH_NOT_OPEN:
-        return "the task has not opened yet, or is closed";
+        return "the task has not opened yet";
+    case HUSH_CLOSED:
+        return "the task is closed";
     }
     return "unknown status";
 }

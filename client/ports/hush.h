@@ -26,7 +26,8 @@ typedef enum {
     HUSH_MALFORMED, /* the task is no UTF-8 JSON object */
     HUSH_TASK,      /* a field is missing, unknown, illegal, or asks for what this code cannot do */
     HUSH_EPSILON,   /* epsilon is not exact, outside [0.000001, 50], or above the limit of the device */
-    HUSH_NOT_OPEN   /* the task has not opened yet, or is closed */
+    HUSH_NOT_OPEN,  /* the task has not opened yet; task->opens says when it does */
+    HUSH_CLOSED     /* the task is closed, since task->closes */
 } hush_status;
 
 /* What became of a value. No status is about one: whatever it is, a task is answered, or silence would tell of it.

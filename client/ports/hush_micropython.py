@@ -49,7 +49,7 @@ class HushError(Exception):
 
     argument · random (the source failed) · malformed (no UTF-8 JSON object) · task (a field is missing, unknown,
     illegal, or asks for what this code cannot do) · epsilon (not exact, out of range, above the device's limit) ·
-    not_open. None is about a value: whatever it is, a task is answered, or silence would tell of it.
+    not_open · closed. None is about a value: whatever it is, a task is answered, or silence would tell of it.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -157,8 +157,10 @@ def _aligned(numbers: list[tuple[int, int]]) -> tuple[list[int], int]:
 # ---- epsilon
 
 
-def _exact(text: str) -> tuple[int, int] | None:
+def _exact(text: object) -> tuple[int, int] | None:
     """1 to 3 digits [. 1 to 18 digits] [e [-] digit] as (numerator, power of ten below it); None if it is not exact."""
+    if not isinstance(text, str):
+        return None
     head, tail = _split(text, "eE")
     whole, fraction = _split(head, ".")
     down = tail[1:2] == "-"
@@ -400,7 +402,7 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
     """
     limit = _exact(max_epsilon)
     if limit is None:
-        raise HushError("argument", "max_epsilon is no decimal text")
+        raise HushError("argument", 'max_epsilon is no decimal text; write for example "4"')
     if len(payload) > _TASK_BYTES:
         raise HushError("task", "is too long")
     if not _is_utf8(payload):
@@ -529,6 +531,14 @@ class Report:
         self.digest, self.round, self.id, self.body, self.value = digest, 0, report_id, body, became
 
 
+def _check_type(value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        kind = type(value).__name__
+        raise TypeError(
+            "value is of type " + kind + '; pass text such as "172.5" or "yes", or None where there is none'
+        )
+
+
 def index_of(task: Task, value: str | None) -> tuple[int | None, str]:
     """The integer that the mechanism sees, None where there is no value; and what became of the value.
 
@@ -536,7 +546,11 @@ def index_of(task: Task, value: str | None) -> tuple[int | None, str]:
         task: what is asked.
         value: decimal text of a number (on a microcontroller make it of integers, not of a float), or one of yes, no,
             true, false, 1 and 0. Any other text is no value, and so is None.
+
+    Raises:
+        TypeError: the value is neither text nor None: a mistake of the program, so do not let a value choose its type.
     """
+    _check_type(value)
     if task.kind == "bit":
         known = value in ("yes", "true", "1", "no", "false", "0")
         return (1 if value in ("yes", "true", "1") else 0) if known else None, "used" if known else "replaced"
@@ -579,10 +593,14 @@ def answer(task: Task, value: str | None, now: int, rng: SystemRandom) -> Report
         rng: `SystemRandom()`.
 
     Raises:
-        HushError: nothing was answered.
+        TypeError: see `index_of`; nothing was answered.
+        HushError: likewise.
     """
-    if ("opens" in task.seen and now < task.opens) or ("closes" in task.seen and now >= task.closes):
-        raise HushError("not_open", "the task has not opened yet, or is closed")
+    _check_type(value)
+    if "opens" in task.seen and now < task.opens:
+        raise HushError("not_open", "the task opens in " + str(task.opens - now) + " s")
+    if "closes" in task.seen and now >= task.closes:
+        raise HushError("closed", "the task closed " + str(now - task.closes) + " s ago")
     index, became = index_of(task, value)
     if index is None:
         index = rng.below(2 if task.kind == "bit" else STEPS + 1)

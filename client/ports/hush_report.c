@@ -101,6 +101,28 @@ static void print_hex(const char *name, const uint8_t *bytes, size_t count)
     (void)printf("\n");
 }
 
+/* Of a text that is no value, at a terminal. */
+static const char *remedy(const hush_task *task)
+{
+    return task->mechanism == HUSH_RANDOMIZED_RESPONSE ? "is neither yes nor no; write yes, no, true, false, 1 or 0"
+                                                       : "is no number; write for example 172.5";
+}
+
+/* Complains of an answer; where it is the time, with the moment that decided. */
+static int decline(const hush_task *task, hush_status status)
+{
+    char line[128];
+    const time_t moment = (time_t)(status == HUSH_NOT_OPEN ? task->opens : task->closes);
+    struct tm utc;
+    if ((status != HUSH_NOT_OPEN && status != HUSH_CLOSED) || !gmtime_r(&moment, &utc)) {
+        return complain(task->id, hush_message(status));
+    }
+    (void)snprintf(line, sizeof line, "%s%s%04d-%02d-%02d %02d:%02d:%02d UTC", hush_message(status),
+                   status == HUSH_NOT_OPEN ? "; it opens on " : ", since ", utc.tm_year + 1900, utc.tm_mon + 1,
+                   utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+    return complain(task->id, line);
+}
+
 static int answer(const hush_task *task, const char *sender, const char *argument, const char *out)
 {
     uint8_t frame[HUSH_FRAME_BYTES];
@@ -118,11 +140,11 @@ static int answer(const hush_task *task, const char *sender, const char *argumen
     const char *value = read_value(argument, line, sizeof line);
     hush_status status = hush_index(task, value, &index, &became);
     if (status == HUSH_OK && became == HUSH_REPLACED && isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
-        return complain("VALUE", "is neither a number nor yes or no; write for example 172.5");
+        return complain("VALUE", remedy(task));
     }
     status = hush_answer(task, value, (int64_t)time(NULL), hush_os_random, NULL, &report);
     if (status != HUSH_OK) {
-        return complain(task->id, hush_message(status));
+        return decline(task, status);
     }
     status = hush_encode_frame(report.digest, report.round, report.id, &report.body, 1, 1, frame, sizeof frame, &size);
     if (status != HUSH_OK || !store(out, frame, size)) {

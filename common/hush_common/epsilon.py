@@ -19,6 +19,7 @@ __all__ = [
     "WEIGHT_OF_TRUTH",
     "at_most_sure",
     "certified_exp",
+    "decimal_fraction",
     "decimal_text",
     "float_at_most",
     "log_ceiling",
@@ -52,12 +53,17 @@ def parse_epsilon(text: object, *, field: str = "epsilon") -> Fraction:
     """
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise EpsilonError(field, f'{text!r} is not exact; write a decimal string such as "0.5", or an integer')
-    if isinstance(text, str) and not _DECIMAL.fullmatch(text):
-        raise EpsilonError(field, f'{text[:40]!r} is not a decimal number; write for example "0.5"')
-    epsilon = Fraction(text)
+    epsilon = decimal_fraction(text) if isinstance(text, str) else Fraction(text)
+    if epsilon is None:
+        raise EpsilonError(field, f'{str(text)[:40]!r} is not a decimal number; write for example "0.5"')
     if not SMALLEST <= epsilon <= LARGEST:
         raise EpsilonError(field, f"{text} is outside [0.000001, 50]; 0.1 to 4 is usual, smaller is more private")
     return epsilon
+
+
+def decimal_fraction(text: str) -> Fraction | None:
+    """The number that is written `"0.5"` or `"1e-3"`, exactly; None if it has another form, or four digits or more."""
+    return Fraction(text) if _DECIMAL.fullmatch(text) else None
 
 
 def decimal_text(epsilon: Fraction) -> str:

@@ -23,6 +23,8 @@ _EXACTLY_ONCE, _QOS = 0x04, 0x06
 _BEFORE = 2 + 65_535 + 2
 """The most that stands before the payload of a message: the length of its topic, the topic, and a number."""
 _PIECE = 64 * 1024
+_MOST_UNSENT = 70_000
+"""Packets that wait to be taken: a broker has at most 65 535 messages in flight, each with one acknowledgement."""
 _TELL_EVERY_S = 60.0
 
 # Of a WebSocket, RFC 6455, 5.2 and 5.5
@@ -62,6 +64,8 @@ class _Limit:
         length, kind = packet["remaining_length"], packet["command"]
         if kind & (_KIND | _QOS) == _PUBLISH | _EXACTLY_ONCE:
             raise self._refusal("messages of QoS 2, which nobody subscribed to")  # paho collects them
+        if len(self._paho._out_packet) > _MOST_UNSENT:  # noqa: SLF001
+            raise self._refusal("messages without end, and takes none of their acknowledgements")
         if packet["have_remaining"] and length > _BEFORE + self._most:
             if kind & _KIND != _PUBLISH:
                 raise self._refusal(f"a packet of {length} bytes that is no message")

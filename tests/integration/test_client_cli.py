@@ -35,9 +35,11 @@ async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
     smoker = {"id": "smoker", "epsilon": "1", "purpose": "health", "domain": {"kind": "bit"}}
     daily = {"rounds": 100_000, "round_every": "1d", "opens": "2020-01-01T00:00:00Z", "repeat": "sticky"}
     habit = {"id": "habit", "epsilon": "1", "purpose": "habits", "domain": {"kind": "bit"}} | daily
+    scale = {"kind": "number", "lower": -0.5, "upper": 1500, "unit": "kg"}
+    weight = {"id": "weight", "epsilon": "1", "purpose": "health", "domain": scale}
     async with aiomqtt.Client("127.0.0.1", mosquitto.port) as administrator:
         await administrator.publish(task_topic("heights"), make_heights(), qos=1, retain=True)
-        for document in (smoker, choice, colour, move, habit):
+        for document in (smoker, choice, colour, move, habit, weight):
             task = make_task(document)
             await administrator.publish(task_topic(task.id), task.payload, qos=1, retain=True)
 
@@ -119,7 +121,8 @@ def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) ->
 @pytest.mark.parametrize(
     ("task", "value", "piped", "words"),
     [
-        ("heights", "twelve", False, "VALUE: it is no number; write for example 172.5"),
+        ("heights", "twelve", False, "VALUE: it is no number; write one from 120 to 220\r\n"),
+        ("weight", "yes", True, "VALUE: it is no number; write one from -0.5 to 1500 kg\r\n"),
         ("smoker", "maybe", True, "VALUE: it is neither yes nor no; write yes, no"),
         ("colour", "blue", False, "VALUE: it is no label of this task; write one of red, light blue"),
         ("move", "1,oops", True, "VALUE: it is not 2 numbers; write x, y"),

@@ -109,7 +109,7 @@ async def test_a_device_that_must_not_answer_is_reported_and_nothing_waits_for_i
     closed = {**SCENARIOS["heights"].document, "closes": "2000-01-01T00:00:00Z"}
     (done,) = (await run(plan(scenario=Scenario(closed, SCENARIOS["heights"].population), engine="memory"))).rounds
     assert list(done.reporters) == []
-    assert done.declined == {"not_open": 60}
+    assert done.declined == {"closed": 60}
     assert done.result.n == 0
 
 

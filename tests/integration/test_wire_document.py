@@ -46,6 +46,17 @@ with open("heights.json", "rb") as file:
 for _ in range(2):
     answer_once(".", payload, "172.0", 0, charge, publish)
 """
+RUN_NODE_TWICE = """
+import { readFileSync } from "node:fs";
+import { answerOnce } from "./block.mjs";
+
+const note = (...words) => console.log(words.join(" "));
+for (let run = 0; run < 2; run++) {
+  await answerOnce(".", readFileSync("heights.json"), 172.0, 0,
+    (task, epsilon, purpose) => note("charge", task, epsilon, purpose),
+    (topic, frame) => note("publish", topic, frame.toString("hex")));
+}
+"""
 
 
 def blocks(language: str) -> list[str]:
@@ -86,15 +97,25 @@ def test_the_shell_recipe_is_counted_once_however_often_it_runs(mosquitto: Mosqu
         assert counted_then_refused(mosquitto.port, first, body_of((state / "heights.frame").read_bytes()))
 
 
-@pytest.mark.parametrize("language", ["micropython", "cpython"])
+def recipe(language: str, directory: Path) -> list[str]:
+    """The command that answers twice by the recipe for a language, in a directory that has the task."""
+    if language == "node":
+        (directory / "block.mjs").write_text(blocks("js")[0], encoding="utf-8")
+        shutil.copy(PORTS / "hush_node.mjs", directory)
+        (directory / "run.mjs").write_text(RUN_NODE_TWICE, encoding="utf-8")
+        return [need("node"), "run.mjs"]
+    (directory / "run.py").write_text(RUN_TWICE.format(ports=PORTS, block=blocks("python")[1]), encoding="utf-8")
+    return [micropython(), "run.py"] if language == "micropython" else [sys.executable, "-I", "run.py"]
+
+
+@pytest.mark.parametrize("language", ["node", "micropython", "cpython"])
 @pytest.mark.timeout(90)
-def test_the_micropython_recipe_draws_once_and_is_counted_once(
+def test_a_recipe_that_is_not_compiled_draws_once_and_is_counted_once(
     mosquitto: Mosquitto, tmp_path: Path, language: str
 ) -> None:
-    interpreter = [micropython()] if language == "micropython" else [sys.executable, "-I"]
     (tmp_path / "heights.json").write_bytes(PAYLOAD)
-    (tmp_path / "run.py").write_text(RUN_TWICE.format(ports=PORTS, block=blocks("python")[1]), encoding="utf-8")
-    run = subprocess.run([*interpreter, "run.py"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    command = recipe(language, tmp_path)
+    run = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
     charged, sent, again = run.stdout.splitlines()
     assert charged == "charge heights 1 Sizing of workplaces"
     assert sent == again, "the second run sends the bytes of the first"

@@ -28,7 +28,8 @@ static int next_bytes(void *context, uint8_t *out, size_t count)
 
 static const char *word_of(hush_status status)
 {
-    static const char *const words[] = {"ok", "argument", "space", "random", "malformed", "task", "epsilon", "not_open"};
+    static const char *const words[] = {"ok", "argument", "space", "random", "malformed", "task", "epsilon", "not_open",
+                                        "closed"};
     return words[status];
 }
 

@@ -60,11 +60,11 @@ def test_a_port_never_accepts_what_the_python_client_refuses(
     other = port_of("cpython", tmp_path_factory.mktemp("other")).ask(orders(payloads))
     accepted = 0
     for payload, outcome, same in zip(payloads, outcomes, other, strict=True):
-        assert outcome == same, payload
+        assert port.agrees(outcome, same, among=REFUSALS), payload
         if outcome not in REFUSALS:
             accepted += 1
             digest = decode_task(payload).digest.hex()
-            assert outcome in ("random", "not_open") or outcome.split()[1] == digest, payload
+            assert outcome in ("random", "not_open", "closed") or outcome.split()[1] == digest, payload
     assert accepted > COUNT // 50, "some mutations leave a legal task"
 
 

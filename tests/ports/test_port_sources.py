@@ -80,6 +80,41 @@ def test_a_float_in_c_is_seen() -> None:
     assert c_words('/* float */ "double" x = (double)1;') & C_WORDS == {"double"}
 
 
+NODE_LINES = 150
+NODE_MODULES = {"node:buffer", "node:crypto"}
+NODE_WORDS = {
+    "Math.random",
+    "Math.log",
+    "Math.exp",
+    "Math.floor",
+    "Math.round",
+    "parseFloat",
+    "require",
+    "eval",
+    "console",
+}
+
+
+def node_complaints(source: str) -> Iterator[str]:
+    """What a port to Node.js must not be made of; floats are for bounds and values alone, before anything is drawn."""
+    yield from set(re.findall(r'from "([^"]+)"', source)) - NODE_MODULES
+    yield from (word for word in NODE_WORDS if re.search(rf"\b{re.escape(word)}\b", source))
+    yield from re.findall(r"\d\.\d", re.sub(r'//.*|"[^"]*"', "", source))
+    if source.count("\n") > NODE_LINES:
+        yield "too long to be read at one sitting"
+
+
+def test_the_node_file_is_short_and_has_no_generator_of_its_own() -> None:
+    assert list(node_complaints((PORTS / "hush_node.mjs").read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "source", ['import fs from "node:fs";', "Math.random();", "const x = 0.5;", "console.log(value);", "\n" * 151]
+)
+def test_what_a_node_port_must_not_have_is_seen(source: str) -> None:
+    assert list(node_complaints(source)) != []
+
+
 def test_a_device_without_an_operating_system_compiles_the_port_and_brings_its_own_randomness(tmp_path: Path) -> None:
     command = [need("gcc"), "-std=c11", "-Os", "-Wall", "-Wextra", "-Werror", "-DHUSH_NO_OS_RANDOM"]
     subprocess.run([*command, "-c", str(PORTS / "hush.c"), "-o", str(tmp_path / "hush.o")], check=True)

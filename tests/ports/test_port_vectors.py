@@ -57,7 +57,7 @@ def test_the_python_client_refuses_the_tasks_that_are_not_legal() -> None:
 def test_a_port_refuses_a_task_that_it_does_not_understand_completely(port: Port) -> None:
     orders = [f"answer 50 0 dev 31 {vector['payload'] or '-'} {'00' * 400}" for vector in VECTORS["refused_tasks"]]
     for vector, outcome in zip(VECTORS["refused_tasks"], port.ask(orders), strict=True):
-        assert outcome == vector["refusal"], vector["name"]
+        assert port.agrees(outcome, vector["refusal"], among={"malformed", "task"}), vector["name"]
 
 
 def order(vector: dict[str, Any], *, most: str = "4", now: int = OPENS, value: str = "172") -> str:
@@ -84,7 +84,7 @@ def test_a_port_keeps_to_the_limit_of_the_device(port: Port) -> None:
 
 
 def test_a_port_answers_a_task_only_while_it_is_open(port: Port) -> None:
-    moments = {OPENS - 1: "not_open", OPENS: "ok", CLOSES - 1: "ok", CLOSES: "not_open"}
+    moments = {OPENS - 1: "not_open", OPENS: "ok", CLOSES - 1: "ok", CLOSES: "closed"}
     assert statuses(port.ask([order(TIMED, now=now) for now in moments])) == list(moments.values())
     task = decode_task(TIMED["task"].encode())
     assert task.opens is not None

@@ -109,6 +109,24 @@ def test_a_mistake_is_one_line_without_the_value_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["heights.json"]
 
 
+@pytest.mark.parametrize(
+    ("field", "complaint"),
+    [
+        ('"opens":"2999-01-31T23:00:00Z"', "the task has not opened yet; it opens on 2999-01-31 23:00:00 UTC"),
+        ('"closes":"2020-02-29T00:00:01Z"', "the task is closed, since 2020-02-29 00:00:01 UTC"),
+    ],
+)
+def test_of_a_task_that_is_early_or_late_it_says_which_and_the_moment(
+    run: Run, tmp_path: Path, field: str, complaint: str
+) -> None:
+    (tmp_path / "timed.json").write_text(HEIGHTS.replace("{", f"{{{field},", 1), encoding="utf-8")
+    for value in (VALUE, "twelve"):
+        outcome = run("timed.json", "dev", value, "out")
+        assert (outcome.returncode, outcome.stdout) == (1, "")
+        assert outcome.stderr == f"hush_report: heights: {complaint}\n"
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("value", [VALUE, "999.25", "-inf", "", "twelve", "nan", VALUE + "0" * 200, None])
 def test_whatever_the_value_is_the_program_says_and_writes_as_much(run: Run, tmp_path: Path, value: str | None) -> None:
     typed = "" if value is None else value + "\n"
@@ -125,7 +143,7 @@ def test_whatever_the_value_is_the_program_says_and_writes_as_much(run: Run, tmp
     ("value", "code", "words"),
     [
         ("999.25", 0, "what lay outside the bounds was moved to the nearer one; only this terminal is told"),
-        ("twelve", 1, "VALUE: is neither a number nor yes or no; write for example 172.5"),
+        ("twelve", 1, "VALUE: is no number; write for example 172.5"),
         ("171.4375", 0, ""),
     ],
 )
@@ -138,3 +156,13 @@ def test_at_a_terminal_a_person_is_told_and_never_the_value(
     assert words in shown
     assert value not in shown
     assert (tmp_path / "out").exists() == (code == 0)
+
+
+def test_at_a_terminal_a_text_that_is_neither_yes_nor_no_is_told_as_that(program: Path, tmp_path: Path) -> None:
+    survey = next(vector["task"] for vector in VECTORS["answers"] if '"bit"' in vector["task"])
+    (tmp_path / "survey.json").write_text(survey, encoding="utf-8")
+    done, shown = at_terminal([str(program), "survey.json", "dev", "maybe", "out"], tmp_path)
+    assert done == 1
+    assert "VALUE: is neither yes nor no; write yes, no, true, false, 1 or 0" in shown
+    assert "maybe" not in shown
+    assert not (tmp_path / "out").exists()

@@ -63,6 +63,25 @@ MICROPYTHON_SLIPS = {
     "a missing value never lies at the upper end": ('"bit" else STEPS + 1)\n', '"bit" else STEPS)\n'),
 }
 
+NODE_SLIPS = {
+    "the weight of a lie is not rounded up": ("ONE / low + 1n;", "ONE / low;"),
+    "a truth weighs half": ("TRUTH = 1n << 128n", "TRUTH = 1n << 127n"),
+    "the limit itself is accepted": ("draw < span - span % n ?", "draw <= span - span % n ?"),
+    "a coin lands one too often": ("random) < p ? coin", "random) <= p ? coin"),
+    "zero has two signs": ("sign < 0n && magnitude === 0n ?", "false ?"),
+    "the sign is not drawn": ("draw % 2n ? -1n : 1n", "draw % 2n ? 1n : 1n"),
+    "the window is rounded down": ("(40n * STEPS * c + a - 1n) / a", "40n * STEPS * c / a"),
+    "ties go up": ("(twice % span ? 0n : up % 2n)", "0n"),
+    "a value is rounded up too often": ("(draw / total < index", "(draw / total <= index"),
+    "a lie may be the truth": ("(other >= level ? 1n", "(other > level ? 1n"),
+    "a missing value never lies at the upper end": ("task.bit ? 2n : STEPS + 1n;", "task.bit ? 2n : STEPS;"),
+    "a missing bit has three values": ("task.bit ? 2n : STEPS + 1n;", "task.bit ? 3n : STEPS + 1n;"),
+    "draws are taken from the wrong end": (
+        "BigInt(`0x${random(size).toString",
+        "BigInt(`0x${random(size).reverse().toString",
+    ),
+}
+
 
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +93,22 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, mon
     assert port.ask([case.order for case in asked]) != [reference(case, monkeypatch) for case in asked]
 
 
-@pytest.mark.parametrize("slip", MICROPYTHON_SLIPS.values(), ids=MICROPYTHON_SLIPS.keys())
-def test_a_slip_in_the_micropython_port_is_seen(
-    slip: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("language", "name", "slip"),
+    [
+        *(("cpython", "hush_micropython.py", slip) for slip in MICROPYTHON_SLIPS.items()),
+        *(("node", "hush_node.mjs", slip) for slip in NODE_SLIPS.items()),
+    ],
+    ids=lambda part: part[0] if isinstance(part, tuple) else None,
+)
+def test_a_slip_in_a_port_that_is_not_compiled_is_seen(
+    language: str, name: str, slip: tuple[str, tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = (PORTS / "hush_micropython.py").read_text(encoding="utf-8")
-    assert source.count(slip[0]) == 1
+    right, wrong = slip[1]
+    source = (PORTS / name).read_text(encoding="utf-8")
+    assert source.count(right) == 1
     (tmp_path / "ports").mkdir()
-    (tmp_path / "ports" / "hush_micropython.py").write_text(source.replace(*slip), encoding="utf-8")
-    port = port_of("cpython", tmp_path, client=tmp_path)
+    (tmp_path / "ports" / name).write_text(source.replace(right, wrong), encoding="utf-8")
+    port = port_of(language, tmp_path, client=tmp_path)
     asked = [*vectors(), *cases(SEED, CASES // 3)]
     assert port.ask([case.order for case in asked]) != [reference(case, monkeypatch) for case in asked]

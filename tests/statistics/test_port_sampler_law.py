@@ -24,7 +24,7 @@ from hush_common.task_file import make_task
 pytestmark = pytest.mark.slow
 
 Fits = Callable[[ArrayLike, ArrayLike], bool]
-LANGUAGES = ["c", "cpython"]
+LANGUAGES = ["c", "node", "cpython"]
 NUMBER = {"kind": "number", "lower": 0, "upper": 1}
 DRAWS = 6_000
 

@@ -16,7 +16,7 @@ from hush_client import Client, Gateway, Policy, Receipt
 from hush_client.answering import Answering
 from hush_client.catalogue import Catalogue
 from hush_common.codec import Frame, decode
-from hush_common.errors import TaskError
+from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import decode_task, make_task
 from hush_common.topics import task_topic
@@ -322,9 +322,9 @@ async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Cl
         for wrong in ({"source_timeout": 0}, {"source_timeout": float("nan")}, {"absent": "never"}):
             with pytest.raises(ValueError, match="up to a week, 'answer' or 'skip'"):
                 g.answer("d", "heights", Source(1), **wrong)
-        with pytest.raises(ValueError, match="needs a name"):
+        with pytest.raises(OptionError, match="needs a name"):
             g.answer("", "heights", Source(1))
-        with pytest.raises(ValueError, match="needs a name"):
+        with pytest.raises(OptionError, match="needs a name"):
             await g.report("", "heights", 172.0)
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_transport import FakeTransport, RecordingRng, make_heights
@@ -13,7 +14,7 @@ from fake_transport import FakeTransport, RecordingRng, make_heights
 from hush_client import Client, Gateway, Policy, Reason, ledger, outbox
 from hush_client.state import State
 from hush_common.codec import Frame, decode
-from hush_common.errors import BrokerError, StateError, TaskError
+from hush_common.errors import BrokerError, OptionError, StateError, TaskError
 from hush_common.topics import task_topic
 
 
@@ -259,6 +260,27 @@ async def test_the_client_uses_the_user_of_the_address_as_its_sender(tmp_path: P
     async with Client("mqtt://h", device="d", state=str(tmp_path / "b"), spread=0, transport=broker) as client:
         await client.report("heights", 172.0)
     assert [topic.rpartition("/")[2] for topic, _ in broker.arrived] == ["alice", "d"]
+
+
+@pytest.mark.parametrize("device", ["a b", "", "-a", "a/b", "x" * 129])
+async def test_a_device_that_cannot_be_part_of_a_topic_is_refused_by_its_name(tmp_path: Path, device: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        Client("mqtt://h", device=device, state=tmp_path, spread=0)
+    assert str(raised.value).startswith(f"device: {device!r}"[:50])
+    assert "cannot be part of a topic; use letters, digits and . _ @ : -" in str(raised.value)
+
+
+@pytest.mark.parametrize("task_id", [None, 7, b"heights", ["heights"]])
+async def test_a_task_id_that_is_no_text_is_a_mistake_of_the_program(tmp_path: Path, task_id: Any) -> None:  # noqa: ANN401
+    words = f'the id of a task is text, such as "heights", not of type {type(task_id).__name__}'
+    broker = FakeTransport()
+    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
+        for asked in (client.report(task_id, 172.0), client.task(task_id)):
+            with pytest.raises(TypeError, match=words):
+                await asked
+        with pytest.raises(TypeError, match=words):
+            client.answer(task_id, lambda: 172.0)
+        assert (await client.ledger()).spent == 0
 
 
 async def test_a_user_that_cannot_be_part_of_a_topic_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from fake_transport import RecordingRng, make_heights
@@ -175,7 +176,7 @@ def test_the_total_of_an_account_is_the_sum_of_its_charges(connection: sqlite3.C
         (ask(policy=Policy(max_epsilon=Fraction(9, 10))), Reason.EPSILON_TOO_LARGE),
         (ask(policy=Policy(lifetime=Fraction(9, 10))), Reason.OVER_BUDGET),
         (ask(opens="2026-01-01T00:00:01Z"), Reason.NOT_OPEN),
-        (ask(closes="2026-01-01T00:00:00Z"), Reason.NOT_OPEN),
+        (ask(closes="2026-01-01T00:00:00Z"), Reason.CLOSED),
     ],
 )
 def test_a_refusal_draws_nothing_and_spends_nothing(
@@ -240,11 +241,48 @@ def test_what_became_of_a_value_is_in_no_text_of_it(connection: sqlite3.Connecti
         assert (repr(reading), repr(give(connection, question, value=value)).count("value")) == ("Reading()", 0)
 
 
-@pytest.mark.parametrize("limit", [0.5, True, "1", -1, Fraction(-1, 2)])
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (0.5, '0.5 is not exact; write text such as "0.5", or a Fraction'),
+        (True, "True is not exact"),
+        ([1], "[1] is not exact"),
+        (-1, "-1 is negative; write 0 to spend nothing"),
+        (Fraction(-1, 2), "-1/2 is negative"),
+        ("1/2", "'1/2' is not a decimal number from 0 to 999; write for example \"0.5\""),
+        ("", "'' is not a decimal number"),
+        ("1e999999999", "'1e999999999' is not a decimal number"),
+        ("1" * 90, f"{repr('1' * 90)[:40]} is not a decimal number"),
+    ],
+)
 @pytest.mark.parametrize("name", ["max_epsilon", "lifetime", "total"])
-def test_a_limit_that_is_not_exact_is_refused(name: str, limit: Fraction) -> None:
-    with pytest.raises(EpsilonError, match="exact"):
-        Policy(**{name: limit})  # type: ignore[arg-type]  # the name of a limit
+def test_a_limit_that_is_not_exact_or_is_negative_is_refused_in_one_line(name: str, limit: Any, words: str) -> None:  # noqa: ANN401
+    with pytest.raises(EpsilonError) as raised:
+        Policy(**{name: limit})
+    assert str(raised.value).startswith(f"{name}: {words}")
+
+
+def test_a_limit_may_be_a_fraction_an_integer_or_text_as_tasks_have_it() -> None:
+    limits = Policy("0.1", 3, "1e-3", sticky=True)
+    assert limits == Policy(Fraction(1, 10), Fraction(3), Fraction(1, 1000), sticky=True)
+    assert [type(limit) for limit in (limits.max_epsilon, limits.lifetime, limits.total)] == [Fraction] * 3
+    assert replace(limits, lifetime=Fraction(2)) == Policy("0.1", 2, "1e-3", sticky=True)
+    assert Policy() == Policy(4, 4, None, sticky=False)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (ask(opens="2026-01-01T01:00:00+01:00", closes="2026-01-02T00:00:00Z"), ""),
+        (ask(opens="2026-01-01T01:00:01Z"), "the task has not opened yet; it opens on 2026-01-01 01:00:01 UTC"),
+        (ask(closes="2025-12-31T23:00:00-01:00"), "the task is closed, since 2026-01-01 00:00:00 UTC"),
+        (ask(epsilon="5"), "the task costs more than this device allows a single task"),
+    ],
+)
+def test_a_refused_receipt_says_why_and_of_an_early_or_late_task_when(
+    connection: sqlite3.Connection, question: Question, words: str
+) -> None:
+    assert give(connection, question).meaning == words
 
 
 def test_an_acknowledgement_that_comes_late_cannot_delete_another_report(connection: sqlite3.Connection) -> None:

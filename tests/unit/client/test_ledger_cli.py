@@ -35,7 +35,7 @@ def write(connection: sqlite3.Connection) -> None:
     for task, days, policy in (
         (STEPS, (0, 1), Policy()),
         (STICKY, (0, 1, 2), Policy(sticky=True)),
-        (STEPS, (2,), Policy(total=1)),  # type: ignore[arg-type]  # an int is exact, too
+        (STEPS, (2,), Policy(total=1)),
     ):
         for day in days:
             question = Question("d", task, "topic", policy, NOW + timedelta(days=day))

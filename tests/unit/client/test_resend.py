@@ -11,6 +11,7 @@ from fake_transport import FakeTransport, Fault, RecordingRng, make_heights
 
 from hush_client import Gateway, Reason, ledger, outbox
 from hush_client.state import State
+from hush_common.errors import OptionError
 from hush_common.topics import task_topic
 
 
@@ -176,7 +177,7 @@ async def test_answers_that_come_at_once_cannot_overfill_the_outbox(tmp_path: Pa
 
 
 async def test_a_capacity_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no report"):
+    with pytest.raises(OptionError, match="holds no report"):
         Gateway(FakeTransport(), name="g", state=tmp_path, capacity=0)
 
 

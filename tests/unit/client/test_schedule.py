@@ -10,6 +10,7 @@ from fake_transport import FakeTransport, make_heights
 from hush_client import Gateway
 from hush_client.schedule import Schedule, draw_delay
 from hush_common.codec import Frame, decode
+from hush_common.errors import OptionError
 from hush_common.task_file import decode_task
 
 HOUR = timedelta(hours=1)
@@ -125,7 +126,7 @@ async def test_a_report_with_the_delay_of_the_default_is_sent(tmp_path: Path) ->
 
 @pytest.mark.parametrize("spread", [-1, float("nan"), float("inf"), 604_801])
 def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> None:
-    with pytest.raises(ValueError, match=r"outside 0 to 604800 s \(a week\)"):
+    with pytest.raises(OptionError, match=r"outside 0 to 604800 s \(a week\)"):
         Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)
 
 

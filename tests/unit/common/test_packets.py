@@ -169,6 +169,24 @@ def test_what_no_broker_has_a_reason_to_send_ends_the_connection(
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
+def test_a_broker_that_takes_no_acknowledgement_is_left_before_they_fill_the_memory(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deaf(_self: Socket, _data: bytes) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(Socket, "send", deaf)
+    monkeypatch.setattr("hush_common.packets._MOST_UNSENT", 100)
+    packet = header(0x32, 5) + struct.pack(">H", 1) + b"t" + struct.pack(">H", 7)
+    client, got = reading(packet * 101, 100)
+    assert len(got) == 101
+    assert len(client._out_packet) == 101
+    client, got = reading(packet * 200, 100)
+    assert client.socket() is None
+    assert len(got) == 101
+    assert "closed the connection: it sends messages without end" in caplog.text
+
+
 def test_without_the_limit_paho_keeps_all_of_it() -> None:
     _, got = reading(message("t", bytes(1_000_000)), 50_000, limited=False)
     assert [len(payload) for payload in got] == [1_000_000]
