@@ -114,7 +114,7 @@ def test_missing_values_are_counted_with_a_remedy_and_nothing_else(data: object)
         ([[0, 1], [0, None]], VECTOR),
         ([[0, 1], None], VECTOR),
         ([{"x": 1, "y": 1}, {"x": 1}], VECTOR),
-        ([1.0, np.datetime64("NaT")], NUMBER),
+        ([1.0, np.datetime64("NaT", "ns")], NUMBER),
         ([1.0, pandas.NaT], NUMBER),
     ],
 )
