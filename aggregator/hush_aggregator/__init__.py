@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from hush_aggregator.pipeline import Aggregator
     from hush_aggregator.processes import InProcesses
     from hush_aggregator.result import Result
-    from hush_aggregator.store import SqliteStore
+    from hush_aggregator.result_reader import ResultReader
+    from hush_aggregator.store import SqliteReader, SqliteStore
 
 __all__ = [
     "Aggregator",
@@ -23,6 +24,8 @@ __all__ = [
     "InProcesses",
     "MqttBus",
     "Result",
+    "ResultReader",
+    "SqliteReader",
     "SqliteStore",
 ]
 
@@ -34,6 +37,8 @@ _HOMES = {
     "InProcesses": "hush_aggregator.processes",
     "MqttBus": "hush_aggregator.mqtt",
     "Result": "hush_aggregator.result",
+    "ResultReader": "hush_aggregator.result_reader",
+    "SqliteReader": "hush_aggregator.store",
     "SqliteStore": "hush_aggregator.store",
 }
 

@@ -37,7 +37,7 @@ class KnownTasks(Mapping[str, Task]):
 
     def __init__(self, store: Store, own: Sequence[Task]) -> None:
         self._store = store
-        self.own = tuple(own)
+        self.own: tuple[Task, ...] = tuple(own)
         self._tasks: dict[str, Task] = {}
 
     def __getitem__(self, task_id: str) -> Task:

@@ -34,8 +34,8 @@ class ManualClient(aiomqtt.Client):
         super().__init__(*args, **kwargs)
         self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
         self._client.manual_ack_set(True)
-        self.inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES)
-        self.wake = asyncio.Event()
+        self.inbox: Inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES)
+        self.wake: asyncio.Event = asyncio.Event()
         self._on_estimate: Callable[[bytes], object] = _ignore
         self._bounded = False
         self._paused = False

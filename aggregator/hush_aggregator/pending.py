@@ -31,7 +31,7 @@ class PendingReports:
         self._settles_at = self._clock() + patience
         self._latest = self._clock() + _LONGEST * patience
         self._held: list[ReportMessage] = []
-        self.overflowed = False
+        self.overflowed: bool = False
 
     @property
     def settled(self) -> bool:

@@ -45,7 +45,7 @@ class Catalogue:
         self._crowded = False
         self._listeners: list[Callable[[Task], object]] = []
         self._changed = asyncio.Event()
-        self.version = 0
+        self.version: int = 0
         """Grows with every message that is taken in."""
 
     def tasks(self) -> dict[str, Task]:

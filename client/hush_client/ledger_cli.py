@@ -24,7 +24,7 @@ from hush_common.figures import percent_at_most
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 _T = TypeVar("_T")
 _PRIORS = (Fraction(1, 2), Fraction(1, 100))

@@ -51,7 +51,7 @@ class Sender:
     ) -> None:
         self.trouble: HushError | None = None
         """Why there is no connection; None while there is one, and before the first attempt ended."""
-        self.ever_connected = False
+        self.ever_connected: bool = False
         self.forbidden: dict[str, SubscriptionRefusedError] = {}
         """Topics that the broker does not let us read; the reports of other tasks go on."""
         self._transport = transport

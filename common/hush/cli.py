@@ -32,7 +32,7 @@ _COMMANDS = {
     "broker": _Command("hush_simulations.commands.broker", "Run a small MQTT broker, to try things."),
 }
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

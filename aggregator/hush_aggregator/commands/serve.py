@@ -29,7 +29,7 @@ __all__ = ["app"]
 
 _LOG = logging.getLogger("hush.aggregator")
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 
@@ -48,7 +48,7 @@ class Settings(BaseModel):
         confidence: nominal coverage of the intervals, inside (0, 1).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     broker: Annotated[InstanceOf[BrokerUrl], BeforeValidator(_broker)]
     store: Annotated[Path, AfterValidator(_file)]

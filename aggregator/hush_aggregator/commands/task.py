@@ -23,7 +23,7 @@ __all__ = ["app"]
 
 _RETAINED_WITHIN_S = 1.0
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

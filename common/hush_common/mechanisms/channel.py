@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
-from typing import cast
+from typing import ClassVar, cast
 
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import certified_exp, decimal_text
@@ -32,6 +32,7 @@ from hush_common.errors import TaskError
 from hush_common.mechanisms.mechanism import FiniteLaw, Mechanism
 from hush_common.mechanisms.parameters import Parameters, Table
 from hush_common.mechanisms.tables import grid, shipped_at
+from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["MOST_CELLS", "Channel"]
@@ -62,8 +63,8 @@ class Channel(Mechanism):
     weights: tuple[tuple[int, ...], ...]
 
     name = "table"
-    fits = NumberDomain
-    takes = frozenset({"table"})
+    fits: ClassVar[type[Readable]] = NumberDomain
+    takes: ClassVar[frozenset[str]] = frozenset({"table"})
     auto = True
     width = 1
 

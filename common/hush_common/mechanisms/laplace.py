@@ -22,10 +22,12 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, sinh
+from typing import ClassVar
 
 from hush_common.domain import Domain, NumberDomain
 from hush_common.mechanisms.mechanism import Aspects, Mechanism
 from hush_common.mechanisms.parameters import Parameters
+from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["Laplace", "bernoulli_exp", "discrete_laplace"]
@@ -46,7 +48,7 @@ class Laplace(Mechanism):
     steps: int
 
     name = "laplace"
-    fits = NumberDomain
+    fits: ClassVar[type[Readable]] = NumberDomain
     width = 1
 
     @classmethod

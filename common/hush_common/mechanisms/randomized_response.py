@@ -22,12 +22,14 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
+from typing import ClassVar
 
 from hush_common.domain import BitDomain
 from hush_common.epsilon import WEIGHT_OF_TRUTH, decimal_text, weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
 from hush_common.mechanisms.parameters import Coins, Parameters
+from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["RandomizedResponse"]
@@ -48,13 +50,14 @@ class RandomizedResponse(Levelled):
     total: int
 
     name = "randomized_response"
-    fits = BitDomain
-    takes = optional = frozenset({"coins"})
+    fits: ClassVar[type[Readable]] = BitDomain
+    takes: ClassVar[frozenset[str]] = frozenset({"coins"})
+    optional: ClassVar[frozenset[str]] = frozenset({"coins"})
     auto = True
     is_share = True
     width = 1
-    span = (0, 1)
-    grid = (1, 1)
+    span: ClassVar[tuple[int, int]] = (0, 1)
+    grid: ClassVar[tuple[int, int]] = (1, 1)
 
     @classmethod
     def build(

@@ -29,12 +29,14 @@ from functools import cached_property
 from itertools import combinations
 from math import comb
 from struct import Struct
+from typing import ClassVar
 
 from hush_common.domain import CategoryDomain, Domain
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.mechanisms.mechanism import Aspects, FiniteLaw, Mechanism
 from hush_common.mechanisms.parameters import Parameters, within
 from hush_common.mechanisms.subsets import draw_subset
+from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["WORD_BITS", "SubsetSelection", "best_size"]
@@ -60,11 +62,11 @@ class SubsetSelection(Mechanism):
     size: int
 
     name = "subset_selection"
-    fits = CategoryDomain
-    takes = frozenset({"size"})
+    fits: ClassVar[type[Readable]] = CategoryDomain
+    takes: ClassVar[frozenset[str]] = frozenset({"size"})
     auto = True
     is_share = True
-    described = ("categories", "size")
+    described: ClassVar[tuple[str, ...]] = ("categories", "size")
 
     @classmethod
     def complete(cls, domain: CategoryDomain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:

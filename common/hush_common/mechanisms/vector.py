@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations, pairwise, product
 from math import comb, perm
-from typing import cast
+from typing import ClassVar, cast
 
 from hush_common.codec import BODY_LIMIT
 from hush_common.domain import GRID_STEPS, Domain, VectorDomain
@@ -32,6 +32,7 @@ from hush_common.mechanisms.mechanism import Aspects, Mechanism
 from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel, best_levels
 from hush_common.mechanisms.parameters import Parameters, within
 from hush_common.mechanisms.subsets import draw_subset, floyd
+from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["Vector", "best_sampled"]
@@ -61,10 +62,10 @@ class Vector(Mechanism):
     levels: int
 
     name = "vector"
-    fits = VectorDomain
-    takes = frozenset({"levels", "sampled"})
+    fits: ClassVar[type[Readable]] = VectorDomain
+    takes: ClassVar[frozenset[str]] = frozenset({"levels", "sampled"})
     auto = True
-    described = ("coordinates", "sampled", "levels")
+    described: ClassVar[tuple[str, ...]] = ("coordinates", "sampled", "levels")
 
     @classmethod
     def complete(cls, domain: VectorDomain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:

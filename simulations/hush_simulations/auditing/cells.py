@@ -26,7 +26,7 @@ class Cells:
     def __init__(self, names: Sequence[Hashable]) -> None:
         self._names = list(names)
         self._places = {name: place for place, name in enumerate(names)}
-        self.count = len(names) + 1
+        self.count: int = len(names) + 1
 
     def place(self, seen: Sequence[Hashable]) -> _Ints:
         """The number of the cell of each."""

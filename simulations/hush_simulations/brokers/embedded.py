@@ -27,13 +27,13 @@ from amqtt.plugins.base import BaseAuthPlugin  # type: ignore[import-untyped]
 
 from hush_common.errors import BrokerError
 
-__all__ = ["OpenDoor", "embedded_broker"]
+__all__ = ["embedded_broker"]
 
 _SHUTDOWN_SECONDS = 5.0
 _LISTENER = "default"
 
 
-class OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
+class _OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
     """Admits everybody, without marking the session as anonymous.
 
     amqtt keeps nothing for an anonymous client that is away; an aggregator relies on a persistent session.
@@ -160,7 +160,7 @@ async def _shut_down(broker: _Broker) -> None:
 def _configuration() -> BrokerConfig:
     return BrokerConfig(
         listeners={_LISTENER: ListenerConfig(type=ListenerType.EXTERNAL, bind="hush")},
-        plugins={f"{__name__}.{OpenDoor.__name__}": {}},
+        plugins={f"{__name__}.{_OpenDoor.__name__}": {}},
     )
 
 

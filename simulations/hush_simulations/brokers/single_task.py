@@ -32,9 +32,9 @@ class SingleTaskBus:
     """
 
     def __init__(self, bus: Bus, task_id: str) -> None:
-        self.attempted = asyncio.Event()
-        self.connected = asyncio.Event()
-        self.troubled = asyncio.Event()
+        self.attempted: asyncio.Event = asyncio.Event()
+        self.connected: asyncio.Event = asyncio.Event()
+        self.troubled: asyncio.Event = asyncio.Event()
         self.trouble: BrokerError | None = None
         self._bus = bus
         self._own = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from hush_common.mechanisms.registry import known
 from hush_common.rng import Rng, SystemRng
 from hush_common.task_file import read_task
 from hush_simulations.auditing.bound import audit, default_samples, highest_bound
+from hush_simulations.auditing.finding import Finding
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
 from hush_simulations.commands.options import parse_confidence, parse_seed
 from hush_simulations.engines.seeded_rng import SeededRng
@@ -28,7 +29,7 @@ _FEWEST, _MOST = 100, 100_000_000
 _BLOCK = 2000
 _COINS = 1  # the stream of a seed that tosses the coins; the mechanism draws from another
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 class ViolationError(HushError):
@@ -65,12 +66,13 @@ def run(
     rng, coins = (SystemRng(), SystemRng()) if seed is None else (SeededRng(seed), SeededRng(seed, _COINS))
     subjects = _subjects(mechanism, task=task, epsilon=epsilon, inputs=inputs, sizes=(categories, coordinates), rng=rng)
     single = 1 - (1 - confidence) / len(subjects)  # Bonferroni: all verdicts together hold at `confidence`
-    found: dict[str, Any] = {
-        "confidence": confidence,
-        "audits": [_audited(subject, samples or _usual(subject), single, coins) for subject in subjects],
-    }
-    print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _text(found))
-    guilty = [one["name"] for one in found["audits"] if one.get("verdict") == "violation"]
+    findings = [_audited(subject, samples or _usual(subject), single, coins) for subject in subjects]
+    if as_json:
+        document = {"confidence": confidence, "audits": [one.to_document() for one in findings]}
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        print(_text(findings, confidence))
+    guilty = [one.name for one in findings if one.is_violation]
     if guilty:
         raise ViolationError(f"VIOLATION: more is given away than declared by {'; '.join(guilty)}")
 
@@ -124,22 +126,16 @@ def _usual(subject: Subject) -> int:
     return default_samples(1.0 if subject.declared is None else float(subject.declared))
 
 
-def _audited(subject: Subject, samples: int, confidence: float, coins: Rng) -> dict[str, Any]:
+def _audited(subject: Subject, samples: int, confidence: float, coins: Rng) -> Finding:
     sides, reports = _draw(subject, samples, coins)
-    measured = audit(sides, reports, subject.views(reports), confidence)
-    found: dict[str, Any] = {"name": subject.name, "samples": samples, "epsilon_at_least": measured.bound}
-    if subject.declared is not None:
-        violated = measured.bound > float(subject.declared)
-        found |= {"declared": decimal_text(subject.declared), "verdict": "violation" if violated else "consistent"}
-    return found | {
-        "highest_bound": highest_bound(samples, confidence),
-        "rule": [
-            {"guess": value, "if": words} for value, words in zip(subject.inputs, measured.rule, strict=True) if words
-        ],
-        "shown": measured.samples,
-        "guesses": measured.guesses,
-        "right": measured.right,
-    }
+    return Finding(
+        name=subject.name,
+        samples=samples,
+        declared=subject.declared,
+        inputs=subject.inputs,
+        measured=audit(sides, reports, subject.views(reports), confidence),
+        highest_bound=highest_bound(samples, confidence),
+    )
 
 
 def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[object]]:
@@ -160,39 +156,40 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
     return sides, reports
 
 
-def _text(found: dict[str, Any]) -> str:
-    chance = f"{significant(1 - Decimal(repr(found['confidence'])), 2, scale=100)} %"
+def _text(findings: Sequence[Finding], confidence: float) -> str:
+    chance = f"{significant(1 - Decimal(repr(confidence)), 2, scale=100)} %"
     remarks = (
         f"The honest are accused with a probability of at most {chance}. Consistent is no proof: it means that these\n"
         f"reports show no more than what is declared."
     )
-    return "\n\n".join([*("\n".join(_lines(one)) for one in found["audits"]), remarks])
+    return "\n\n".join([*("\n".join(_lines(one)) for one in findings), remarks])
 
 
-def _lines(one: dict[str, Any]) -> Iterator[str]:
-    yield one["name"]
-    if "declared" in one:
-        yield f"  declared    epsilon {one['declared']}"
-    measured, most = at_least(one["epsilon_at_least"], 4), at_least(one["highest_bound"], 2)
+def _lines(one: Finding) -> Iterator[str]:
+    yield one.name
+    if one.declared is not None:
+        yield f"  declared    epsilon {decimal_text(one.declared)}"
+    measured, most = at_least(one.measured.bound, 4), at_least(one.highest_bound, 2)
     yield f"  measured    epsilon ≥ {measured}   (so many reports show at most {most})"
-    if "verdict" in one:
-        yield f"  verdict     {one['verdict'].upper() if one['verdict'] == 'violation' else one['verdict']}"
+    if one.verdict is not None:
+        yield f"  verdict     {one.verdict.upper() if one.is_violation else one.verdict}"
     yield from _because(one)
 
 
-def _because(one: dict[str, Any]) -> Iterator[str]:
+def _because(one: Finding) -> Iterator[str]:
     """The rule and its success: what an observer who guesses by it may be right at most is the meaning of epsilon."""
-    if not one["guesses"]:
+    found = one.measured
+    if not found.guesses:
         yield "  because     no report says anything"
         return
     label = "because"
-    for rule in one["rule"]:
-        yield f"  {label:<12}guess {rule['guess']} if {rule['if']}"
+    for value, words in one.rule:
+        yield f"  {label:<12}guess {value} if {words}"
         label = ""
-    share = significant(Fraction(one["right"], one["guesses"]), 6, scale=100)
+    share = significant(Fraction(found.right, found.guesses), 6, scale=100)
     allowed = ""
-    if "declared" in one:
-        most = significant(posterior(Fraction(one["declared"])), 6, scale=100)
-        allowed = f"; epsilon {one['declared']} allows {most} %"
-    of = f"{whole(one['guesses'])} guesses on {whole(one['shown'])} reports"
+    if one.declared is not None:
+        most = significant(posterior(one.declared), 6, scale=100)
+        allowed = f"; epsilon {decimal_text(one.declared)} allows {most} %"
+    of = f"{whole(found.guesses)} guesses on {whole(found.samples)} reports"
     yield f"              {share} % of {of} are right{allowed}"

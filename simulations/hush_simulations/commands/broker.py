@@ -14,7 +14,7 @@ from hush_simulations.commands.options import parse_port
 
 __all__ = ["app"]
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

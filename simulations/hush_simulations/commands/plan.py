@@ -5,7 +5,7 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,8 @@ from hush_common.errors import OptionError
 from hush_common.figures import significant
 from hush_simulations.commands.options import parse_bound, parse_confidence
 from hush_simulations.display.plan_table import print_plan
-from hush_simulations.planning.answer import Question, answer
+from hush_simulations.planning.answer import answer
+from hush_simulations.planning.plan import Plan, Question
 from hush_simulations.planning.precision import MOST_PEOPLE
 
 __all__ = ["app"]
@@ -27,7 +28,7 @@ _CONFIDENCE = 0.95
 _MOST_PARTS = 1024
 _NUMBERS = (NumberDomain.kind, VectorDomain.kind)
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,11 @@ def run(
     _print(found, as_json=as_json)
 
 
-def _print(found: dict[str, Any], *, as_json: bool) -> None:
+def _print(plan: Plan, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json.dumps(plan.to_document(), indent=2, ensure_ascii=False))
     else:
-        print_plan(found, Console(highlight=False))
+        print_plan(plan, Console(highlight=False))
 
 
 def _not_two(**given: str | None) -> OptionError:

@@ -35,7 +35,7 @@ __all__ = ["app"]
 
 _OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDomain)
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import sqrt
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,9 @@ from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.tables import shipped_at
-from hush_simulations.planning.answer import Question, answer
+from hush_simulations.planning.answer import answer
 from hush_simulations.planning.costs import MechanismCost, central, offered, references
+from hush_simulations.planning.plan import Question
 from hush_simulations.planning.precision import (
     LARGEST_PLANNED,
     TARGETS,
@@ -39,6 +41,17 @@ def trusted(domain: Domain, epsilon: str) -> MechanismCost:
     found = central(domain)(Fraction(epsilon))
     assert found is not None
     return found
+
+
+def planned(
+    domain: Domain,
+    people: int | None,
+    epsilon: Fraction | None,
+    error: float | None,
+    confidence: float | None,
+) -> dict[str, Any]:
+    question = Question(domain=domain, people=people, epsilon=epsilon, error=error, confidence=confidence)
+    return answer(question).to_document()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +165,7 @@ def test_no_epsilon_is_planned_that_hides_nothing() -> None:
 
 def test_a_sampling_error_beyond_the_target_is_out_of_reach_of_any_epsilon() -> None:
     assert sampling_error(100, 0.95) == pytest.approx(0.098, abs=1e-4)
-    found = answer(Question(domain=NUMBER, people=100, epsilon=None, error=0.09, confidence=0.95))
+    found = planned(domain=NUMBER, people=100, epsilon=None, error=0.09, confidence=0.95)
     assert all("population" not in one for one in found["mechanisms"])
     assert "reporters" in found["mechanisms"][-1]
 
@@ -160,7 +173,9 @@ def test_a_sampling_error_beyond_the_target_is_out_of_reach_of_any_epsilon() -> 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("epsilon", ["0.3", "1", "2", "4"])
 def test_auto_is_what_a_task_would_get(domain: Domain, epsilon: str) -> None:
-    found = answer(Question(domain=domain, people=None, epsilon=Fraction(epsilon), error=0.05, confidence=None))
+    found = answer(
+        Question(domain=domain, people=None, epsilon=Fraction(epsilon), error=0.05, confidence=None)
+    ).to_document()
     assert found["auto"] == choose(domain, [Fraction(epsilon)])[0]
     relatives = {one["mechanism"]: one["relative"] for one in found["mechanisms"]}
     assert relatives[found["auto"]] == 1
@@ -168,13 +183,15 @@ def test_auto_is_what_a_task_would_get(domain: Domain, epsilon: str) -> None:
 
 
 def test_an_epsilon_without_a_table_has_no_line_for_it() -> None:
-    found = answer(Question(domain=NUMBER, people=500, epsilon=Fraction(3, 10), error=None, confidence=0.95))
+    found = answer(
+        Question(domain=NUMBER, people=500, epsilon=Fraction(3, 10), error=None, confidence=0.95)
+    ).to_document()
     assert [one["mechanism"] for one in found["mechanisms"]] == ["multilevel", "laplace"]
 
 
 def test_errors_are_in_the_unit_of_the_value() -> None:
     asked = NumberDomain(120.0, 220.0, "cm")
-    found = answer(Question(domain=asked, people=500, epsilon=Fraction(1), error=None, confidence=None))
+    found = planned(domain=asked, people=500, epsilon=Fraction(1), error=None, confidence=None)
     laplace = next(one for one in found["mechanisms"] if one["mechanism"] == "laplace")
     assert laplace["reporters"] == pytest.approx(100 * sqrt(2 / 500))
     assert laplace["population"] == pytest.approx(100 * sqrt(2.25 / 500))
@@ -183,14 +200,16 @@ def test_errors_are_in_the_unit_of_the_value() -> None:
 
 
 def test_the_price_of_no_trust_is_a_number_of_people() -> None:
-    found = answer(Question(domain=BIT, people=None, epsilon=Fraction(1, 10), error=0.01, confidence=None))
+    found = answer(
+        Question(domain=BIT, people=None, epsilon=Fraction(1, 10), error=0.01, confidence=None)
+    ).to_document()
     assert found["trusted_collector"]["reporters"] == 1415
     assert found["price_of_no_trust"] == pytest.approx(999_168 / 1415)
 
 
 def test_an_error_bar_that_is_a_point_has_no_price() -> None:
     """At so large an epsilon 300 answers of yes or no are known: nothing is a multiple of that."""
-    found = answer(Question(domain=BIT, people=300, epsilon=Fraction(15), error=None, confidence=0.95))
+    found = planned(domain=BIT, people=300, epsilon=Fraction(15), error=None, confidence=0.95)
     (line,) = found["mechanisms"]
     assert line["reporters"] == 0
     assert found["auto"] == "randomized_response"
