@@ -27,10 +27,9 @@ test: $(VENV)/dev lint
 quick: $(VENV)/dev
 	$(BIN)/pytest -m "not soak and not slow" tests/unit tests/properties
 
-# What .ci/run asks of every further Python. From 3.13 on sqlite3 warns of connections that are left open; one is, now and then, after a
-# simulation whose broker vanishes, and the warning comes in whichever test the collector runs. Until it is found it must not fail all others.
+# What .ci/run asks of every further Python.
 short: $(VENV)/dev lint
-	$(BIN)/pytest -m "not soak and not slow" -W "ignore:unclosed database:ResourceWarning"
+	$(BIN)/pytest -m "not soak and not slow"
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -1,21 +1,18 @@
-"""A broker in memory that fails on demand, for tests of the device."""
+"""The broker in memory as tests of the device use it: it looks on, and fails on demand."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Literal
+from contextlib import asynccontextmanager
 
-from hush_client.link import SubscriptionRefusedError
+from hush_client.link import Link
 from hush_common.errors import BrokerError
 from hush_common.rng import SystemRng
 from hush_common.task_file import make_task
 from hush_common.topics import task_topic
+from hush_simulations.brokers.faulty import Fate, FaultyTransport
+from hush_simulations.brokers.memory import MemoryBroker
 
-__all__ = ["HEIGHTS", "FakeTransport", "RecordingRng", "make_heights"]
-
-Fault = Literal["lost before it arrives", "lost before the acknowledgement", "never acknowledged"]
+__all__ = ["HEIGHTS", "FakeTransport", "Fate", "RecordingRng", "make_heights"]
 
 
 def make_heights(**changes: object) -> bytes:
@@ -47,99 +44,84 @@ class RecordingRng:
         return SystemRng().token_bytes(count)
 
 
-@dataclass
 class FakeTransport:
     """One broker, which every connection of a test shares.
 
     Args:
-        retained: payloads by topic, handed out on subscription.
-        faults: what happens to the next publications, one each; acknowledged at once when there are none left.
+        retained: payloads by topic, handed out on subscription; a task about heights if left out.
         refusals: errors of the next attempts to connect.
         forbidden: topics that may not be subscribed.
+        on_publish: called before each publication.
+
+    Attributes:
+        faults: what happens to the next publications, one each; acknowledged at once when there are none left.
+        attempts: every publication, whether it arrived or not.
+        arrived: those that did.
     """
 
-    retained: dict[str, bytes] = field(default_factory=lambda: {task_topic("heights"): HEIGHTS})
-    faults: deque[Fault] = field(default_factory=deque)
-    refusals: deque[str] = field(default_factory=deque)
-    forbidden: frozenset[str] = frozenset()
-    arrived: list[tuple[str, bytes]] = field(default_factory=list)
-    attempts: list[tuple[str, bytes]] = field(default_factory=list)
-    connections: int = 0
-    on_publish: Callable[[], None] = lambda: None
-    name: str = "fake://broker"
-    _link: "_FakeLink | None" = None
+    def __init__(
+        self,
+        *,
+        retained: dict[str, bytes] | None = None,
+        refusals: deque[str] | None = None,
+        forbidden: frozenset[str] = frozenset(),
+        on_publish: Callable[[], object] = lambda: None,
+    ) -> None:
+        broker = _Broker("fake://broker")
+        broker.retained = {task_topic("heights"): HEIGHTS} if retained is None else retained
+        broker.forbidden |= forbidden
+        self.name = broker.name
+        self.faults: deque[Fate] = deque()
+        self.refusals = deque[str]() if refusals is None else refusals
+        self.attempts: list[tuple[str, bytes]] = []
+        self.arrived = broker.arrived
+        self.connections = 0
+        self.on_publish = on_publish
+        self._broker = broker
+        self._way = FaultyTransport(broker.transport(), self._fate)
 
-    def connect(self) -> AbstractAsyncContextManager["_FakeLink"]:
-        return self._connect()
+    @property
+    def retained(self) -> dict[str, bytes]:
+        return self._broker.retained
+
+    @retained.setter
+    def retained(self, payloads: dict[str, bytes]) -> None:
+        self._broker.retained = payloads
 
     def drop(self) -> None:
         """Cut the present connection."""
-        if self._link is not None:
-            self._link.lose()
+        self._way.drop()
 
     def publish_task(self, topic: str, payload: bytes) -> None:
         """Retain a payload and hand it to the present connection."""
-        self.retained[topic] = payload
-        if self._link is not None:
-            self._link.inbox.put_nowait((topic, payload))
+        self._broker.deliver(topic, payload, retain=True)
+
+    def subscribed(self, topic: str) -> bool:
+        """Whether the present connection has subscribed to `topic`."""
+        return any(topic in link.filters for link in self._broker._links)
 
     @asynccontextmanager
-    async def _connect(self) -> AsyncIterator["_FakeLink"]:
+    async def connect(self) -> AsyncIterator[Link]:
         if self.refusals:
             raise BrokerError(self.name, self.refusals.popleft())
         self.connections += 1
-        self._link = link = _FakeLink(self)
-        try:
+        async with self._way.connect() as link:
             yield link
-        finally:
-            self._link = None
+
+    def _fate(self, topic: str, payload: bytes) -> Fate:
+        self.attempts.append((topic, payload))
+        self.on_publish()
+        return self.faults.popleft() if self.faults else Fate.GOOD
 
 
-class _FakeLink:
-    def __init__(self, broker: FakeTransport) -> None:
-        self.inbox: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
-        self._broker = broker
-        self._lost = asyncio.Event()
+class _Broker(MemoryBroker):
+    """Keeps what devices sent."""
 
-    def lose(self) -> None:
-        self._lost.set()
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.arrived: list[tuple[str, bytes]] = []
 
-    async def publish(self, topic: str, payload: bytes) -> None:
-        broker = self._broker
-        broker.attempts.append((topic, payload))
-        broker.on_publish()
-        await asyncio.sleep(0)
-        fault = broker.faults.popleft() if broker.faults else None
-        if fault == "lost before it arrives":
-            self.lose()
-        if self._lost.is_set():
-            raise self._error()
-        broker.arrived.append((topic, payload))
-        if fault == "lost before the acknowledgement":
-            self.lose()
-            raise self._error()
-        if fault == "never acknowledged":
-            await self._lost.wait()
-            raise self._error()
-
-    async def subscribe(self, topic: str) -> None:
-        if topic in self._broker.forbidden:
-            raise SubscriptionRefusedError(self._broker.name, f"{topic} is forbidden")
-        for name, payload in self._broker.retained.items():
-            if name == topic or f"{name.rpartition('/')[0]}/+" == topic:
-                self.inbox.put_nowait((name, payload))
-
-    async def receive(self) -> tuple[str, bytes]:
-        message = asyncio.ensure_future(self.inbox.get())
-        lost = asyncio.ensure_future(self._lost.wait())
-        try:
-            await asyncio.wait((message, lost), return_when=asyncio.FIRST_COMPLETED)
-            if message.done():
-                return message.result()
-            raise self._error()
-        finally:
-            message.cancel()
-            lost.cancel()
-
-    def _error(self) -> BrokerError:
-        return BrokerError(self._broker.name, "the connection is lost")
+    def deliver(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        if not retain:
+            self.arrived.append((topic, payload))
+        super().deliver(topic, payload, retain=retain)

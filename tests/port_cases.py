@@ -72,8 +72,9 @@ def reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
     task, rng = case.task, Script(case.data)
     monkeypatch.setattr("hush_common.rng.token_bytes", rng.token_bytes)
     reading = task.domain.read(None if case.value is None else parse_value(task.domain, case.value))
+    decision = Decision(task, round=0, offer=0, cost=task.epsilon, repeats=False, memory=None, not_before=0, delay=0)
     try:
-        report = draw(Decision(task, round=0, offer=0, cost=task.epsilon), reading, rng).report
+        report = draw(decision, reading, rng).report
     except ScriptEndsError:
         return "random"
     facts = [report.digest.hex(), report.id.hex(), report.body[0], reading.became, len(rng.data)]

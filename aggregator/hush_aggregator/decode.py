@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from hush_aggregator.receive import ReportMessage
 from hush_common import codec
-from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
+from hush_common.codec import HEADER, count_of, width_of
 from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES
 
 __all__ = ["Block", "Decoded", "decode", "note"]
 
-_VERSION = 1
 K = TypeVar("K")
 
 
@@ -84,13 +83,13 @@ def decode(messages: Iterable[ReportMessage]) -> Decoded:
             frames[key].append(payload)
             note(framers, key, message.sender)
     for (task_id, header), payloads in frames.items():
-        width = _width(header)
+        width = width_of(header)
         sender = framers[task_id, header]
         if isinstance(width, Refusal):
             refused[task_id, width] += len(payloads)
             note(senders, (task_id, width), sender)
             continue
-        whole = [payload for payload in payloads if _is_whole(len(payload), width)]
+        whole = [payload for payload in payloads if count_of(len(payload), width)]
         if len(whole) < len(payloads):
             refused[task_id, Refusal.MALFORMED] += len(payloads) - len(whole)
             note(senders, (task_id, Refusal.MALFORMED), sender)
@@ -112,22 +111,6 @@ def _json(message: ReportMessage) -> Block | Refusal:
     ids = np.frombuffer(b"".join(report.id for report in frame.reports), dtype=f"V{REPORT_ID_BYTES}")
     bodies = np.array([report.body for report in frame.reports], dtype=np.int64)
     return Block(message.task_id, frame.task, frame.digest, frame.round, ids, bodies, message.sender)
-
-
-def _width(header: bytes) -> int | Refusal:
-    """Integers per body that a header declares, or why no frame starts with it."""
-    if header and header[0] != _VERSION:
-        return Refusal.UNKNOWN_VERSION
-    if len(header) < HEADER.size:
-        return Refusal.MALFORMED
-    _, reserved, body_bytes, _, _ = HEADER.unpack(header)
-    width, odd = divmod(body_bytes, 8)
-    return Refusal.MALFORMED if reserved or odd or not 1 <= width <= BODY_LIMIT else width
-
-
-def _is_whole(length: int, width: int) -> bool:
-    count, rest = divmod(length - HEADER.size, REPORT_ID_BYTES + 8 * width)
-    return rest == 0 and 1 <= count <= FRAME_LIMIT
 
 
 def _block(source: tuple[str | None, str | None], header: bytes, width: int, payloads: list[bytes]) -> Block:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,15 +19,16 @@ from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
 from hush_aggregator.result_reader import ResultReader, utc_now
 from hush_aggregator.store.base import CommitOutcome, Store
+from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, TaskError
+from hush_common.exception_groups import leaves
 from hush_common.task import Task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_topic
 
 __all__ = ["Aggregator"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 30.0
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
 
 T = TypeVar("T")
@@ -103,19 +103,16 @@ class Aggregator:
             await self._releases.close()
 
     async def _stay_connected(self) -> NoReturn:
-        loop = asyncio.get_running_loop()
-        delay = _FIRST_DELAY_S
+        backoff, loop = Backoff(), asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
                 await cancellable(self._connect(), BrokerError)
             except BrokerError as error:
-                lasted = loop.time() - began
-                delay = _FIRST_DELAY_S if lasted > _STEADY_S else delay
-                self._warn(error, again=delay == _LONGEST_DELAY_S)
-            # Jitter, so that clients do not come back all at once; nothing secret about it.
-            await asyncio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311
-            delay = min(2 * delay, _LONGEST_DELAY_S)
+                if loop.time() - began > _STEADY_S:
+                    backoff.reset()
+                self._warn(error, again=backoff.longest)
+            await asyncio.sleep(backoff.next())
 
     def _warn(self, error: BrokerError, *, again: bool) -> None:
         """One line for an outage, and one for each attempt once those are rare."""
@@ -229,5 +226,5 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
 
 def _worst(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The one error of a group to tell: a lost connection is the least of them."""
-    flat = [error for error in errors.exceptions if not isinstance(error, BrokerError)]
-    return (flat or list(errors.exceptions))[0]
+    found = leaves(errors)
+    return next((error for error in found if not isinstance(error, BrokerError)), found[0])

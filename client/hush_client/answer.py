@@ -94,18 +94,24 @@ def answer_all(
         return []
     first, _ = asked[0]
     room = _has_room(connection, first, len(asked))
-    answers: list[tuple[Receipt, Report | None]] = []
-    for question, value in asked:
+    answers: list[tuple[Receipt, int | None]] = []
+    drawn: list[tuple[int, Decision, Drawn]] = []
+    for place, (question, value) in enumerate(asked):
         receipt, decision = _decided(connection, question, room=room)
-        if decision is None:
-            answers.append((receipt, None))
-            continue
-        drawn = draw(decision, value, rng)
-        spent = _keep(connection, question, decision, drawn)
-        stored = replace(receipt, spent=spent, report_id=drawn.report.id.hex(), value=value.became)
-        answers.append((stored, drawn.report))
-    sequences = _store(connection, first, [report for _, report in answers if report is not None])
-    return [(receipt, None if report is None else sequences[report.id]) for receipt, report in answers]
+        answers.append((receipt, None))
+        if decision is not None:
+            drawn.append((place, decision, draw(decision, value, rng)))
+    frames = _frames([made.report for _, _, made in drawn])
+    numbered = enumerate(frames, start=outbox.next_sequence(connection))
+    sequences = {report.id: sequence for sequence, frame in numbered for report in frame}
+    for place, decision, made in drawn:
+        (question, value), (receipt, _) = asked[place], answers[place]
+        sequence = sequences[made.report.id]
+        spent = _keep(connection, question, decision, made, sequence)
+        answers[place] = replace(receipt, spent=spent, report_id=made.report.id.hex(), value=value.became), sequence
+    for frame in frames:
+        outbox.put(connection, first.topic, encode_frame(frame), not_before=first.not_before, delay=first.delay)
+    return answers
 
 
 def admit(connection: sqlite3.Connection, question: Question) -> Receipt:
@@ -146,7 +152,9 @@ def _decided(connection: sqlite3.Connection, question: Question, *, room: bool) 
     return receipt, decision
 
 
-def _keep(connection: sqlite3.Connection, question: Question, decision: Decision, drawn: Drawn) -> Fraction:
+def _keep(
+    connection: sqlite3.Connection, question: Question, decision: Decision, drawn: Drawn, sequence: int
+) -> Fraction:
     """Charge what was drawn, and keep what later rounds repeat; what was spent on the purpose by now."""
     task = decision.task
     if drawn.memory is not None:
@@ -161,18 +169,13 @@ def _keep(connection: sqlite3.Connection, question: Question, decision: Decision
         epsilon=decision.cost,
         report_id=drawn.report.id,
         charged_at=question.now,
+        sequence=sequence,
         kind="memo" if decision.repeats else "draw",
     )
     return ledger.charge(connection, charge)
 
 
-def _store(connection: sqlite3.Connection, question: Question, reports: list[Report]) -> dict[bytes, int]:
-    """Put reports into the outbox; the sequence number of each, by its id."""
+def _frames(reports: list[Report]) -> list[list[Report]]:
+    """Which reports are sent together."""
     reports.sort(key=lambda report: report.id)
-    sequences: dict[bytes, int] = {}
-    for start in range(0, len(reports), FRAME_REPORTS):
-        frame = reports[start : start + FRAME_REPORTS]
-        payload = encode_frame(frame)
-        sequence = outbox.put(connection, question.topic, payload, not_before=question.not_before, delay=question.delay)
-        sequences |= dict.fromkeys((report.id for report in frame), sequence)
-    return sequences
+    return [reports[start : start + FRAME_REPORTS] for start in range(0, len(reports), FRAME_REPORTS)]

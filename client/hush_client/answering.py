@@ -7,10 +7,8 @@ from datetime import timedelta
 from typing import Literal
 
 from hush_client.asking import Asker, Source
-from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
 from hush_client.receipt import Reason, Receipt
-from hush_client.schedule import Clock
 from hush_common.errors import StateError, TaskError
 from hush_common.task import Task
 
@@ -45,8 +43,6 @@ class Answering:
         device: whose answer it is.
         source_timeout: seconds that the source has in each round.
         desk: where the question is decided, before the source is asked, and the answer stored.
-        catalogue: the tasks.
-        clock: the clock of the wall.
         absent: `"skip"` leaves a round out in which the source gave None or failed: a choice of who makes the device.
         told: called with each receipt.
     """
@@ -59,8 +55,6 @@ class Answering:
         device: str,
         source_timeout: float,
         desk: Desk,
-        catalogue: Catalogue,
-        clock: Clock,
         absent: Absent = "answer",
         told: Told | None = None,
     ) -> None:
@@ -69,8 +63,8 @@ class Answering:
         self._device = device
         self._source_timeout = source_timeout
         self._desk = desk
-        self._catalogue = catalogue
-        self._clock = clock
+        self._catalogue = desk.catalogue
+        self._clock = desk.terms.clock
         self._absent = absent
         self._told = told
         self._settled: tuple[bytes, int] | None = None

@@ -28,7 +28,7 @@ class Decision:
     round: int
     offer: int
     cost: Fraction
-    repeats: bool = False
-    memory: Memory | None = field(default=None, repr=False)
-    not_before: int = 0
-    delay: int = 0
+    repeats: bool
+    memory: Memory | None = field(repr=False)
+    not_before: int
+    delay: int

@@ -3,7 +3,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -13,16 +13,11 @@ from typing import Self
 
 from hush_client.answering import Absent, Answering, Told
 from hush_client.asking import Source, read_all
-from hush_client.background import Background
-from hush_client.catalogue import Catalogue
-from hush_client.desk import Desk
 from hush_client.link import Transport
-from hush_client.lock import Lock
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.schedule import LONGEST_SPREAD, Clock, utc_now
-from hush_client.sender import Sender
-from hush_client.state import State
+from hush_client.session import Session, open_session
 from hush_client.statement import Statement, read_statement
 from hush_client.terms import CAPACITY, Terms, check_names
 from hush_common.rng import Rng, SystemRng
@@ -69,41 +64,21 @@ class Gateway:
         self._transport = transport
         self._directory = Path(state)
         self._rng = rng or SystemRng()
-        self._catalogue = Catalogue()
-        self._lock: Lock | None = None
-        self._state: State | None = None
-        self._sender: Sender | None = None
-        self._background = Background()
-        self._sources: set[tuple[str, str]] = set()
+        self._session: Session | None = None
+        self._end = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        lock = await Lock.acquire(self._directory)
-        try:
-            self._state = await State.open(self._directory)
-        except BaseException:
-            lock.release()
-            raise
-        self._lock = lock
-        self._catalogue, self._background, self._sources = Catalogue(), Background(), set()
-        self._sender = Sender(self._transport, self._state, self._catalogue.receive, self._terms.clock)
-        self._background.start(self._sender.run(), f"hush-sender-{self._terms.name}")
+        async with AsyncExitStack() as stack:
+            opening = open_session(self._terms, self._transport, self._directory, self._rng)
+            self._session = await stack.enter_async_context(opening)
+            self._end = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        state, lock, background = self._state, self._lock, self._background
-        self._sender = self._state = self._lock = None
-        if state is None or lock is None:
-            return
-        try:
-            await background.stop()
-        finally:
-            try:
-                await state.close()
-            finally:
-                lock.release()
-        background.check()
+        self._session = None
+        await self._end.aclose()
 
     async def report(
         self,
@@ -167,8 +142,7 @@ class Gateway:
         """
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         check_names(values)
-        sender, _ = self._running()
-        desk = self._desk()
+        desk = self._opened().desk
         task = await desk.task(task_id, timeout)
         readings = await read_all(task.domain, values)
         del values
@@ -180,7 +154,7 @@ class Gateway:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 for sequence in {sequence for _, sequence in stored.values() if sequence is not None}:
-                    if await sender.acknowledgement(sequence):
+                    if await desk.sender.acknowledgement(sequence):
                         sent.add(sequence)
         return {
             device: replace(receipt, status="sent") if sequence in sent else receipt
@@ -222,24 +196,22 @@ class Gateway:
         check_names((device,))
         if not 0 < source_timeout <= LONGEST_SPREAD or absent not in ("answer", "skip"):
             raise ValueError(f"source_timeout={source_timeout} s, absent={absent!r}: up to a week, 'answer' or 'skip'")
-        desk = self._desk()
-        desk.want(task_id)
-        if (device, task_id) in self._sources:
+        session = self._opened()
+        session.desk.want(task_id)
+        if (device, task_id) in session.sources:
             raise ValueError(f"{task_id} is answered from a source already")
         answering = Answering(
             task_id,
             source,
             device=device,
             source_timeout=source_timeout,
-            desk=desk,
-            catalogue=self._catalogue,
-            clock=self._terms.clock,
+            desk=session.desk,
             absent=absent,
             told=told,
         )
-        self._catalogue.hold(task_id)
-        self._sources.add((device, task_id))
-        self._background.start(answering.run(), f"hush-answer-{task_id}")
+        session.desk.catalogue.hold(task_id)
+        session.sources.add((device, task_id))
+        session.background.start(answering.run(), f"hush-answer-{task_id}")
 
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
         """The task published under an id, waiting for it if need be.
@@ -248,23 +220,24 @@ class Gateway:
             BrokerError: it is not known in time.
             TaskError: the id is none, or what is published under it is no legal task.
         """
-        return await self._desk().task(task_id, timeout)
+        return await self._opened().desk.task(task_id, timeout)
 
     def tasks(self) -> dict[str, Task]:
         """The tasks known now, by id: those that were asked for, and all of them where `on_task` was called.
 
-        At most 1000 of them or 8 MiB as they came are remembered: see `hush_client.catalogue`.
+        At most 1000 of them or 8 MiB as they came are remembered: see `hush_client.catalogue`. None are known while the
+        gateway is closed.
         """
-        return self._catalogue.tasks()
+        return {} if self._session is None else self._session.desk.catalogue.tasks()
 
     def on_task(self, callback: Callable[[Task], object]) -> None:
         """Call `callback` with every task on the broker: those known now, and each one that is new or changed.
 
         It is called in the event loop and must not block. It decides nothing: a task that it ignores costs nothing.
         """
-        sender, _ = self._running()
-        self._catalogue.listen(callback)
-        sender.want(ALL_TASKS)
+        desk = self._opened().desk
+        desk.catalogue.listen(callback)
+        desk.sender.want(ALL_TASKS)
 
     async def ledger(self, device: str) -> Statement:
         """What a device has spent, on what, and how sure an observer can be at most.
@@ -272,12 +245,12 @@ class Gateway:
         Raises:
             StateError: the state is damaged, or locked for long.
         """
-        _, state = self._running()
+        state = self._opened().desk.state
         return await state.run(partial(read_statement, device=device, policy=self._terms.policy))
 
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
         """Wait until the broker has acknowledged all that is stored; False if some of it still waits in the end."""
-        sender, _ = self._running()
+        sender = self._opened().desk.sender
         try:
             async with asyncio.timeout(timeout):
                 await sender.flush()
@@ -285,11 +258,7 @@ class Gateway:
             return False
         return True
 
-    def _desk(self) -> Desk:
-        sender, state = self._running()
-        return Desk(self._terms, self._catalogue, state, sender, self._rng)
-
-    def _running(self) -> tuple[Sender, State]:
-        if self._sender is None or self._state is None:
+    def _opened(self) -> Session:
+        if self._session is None:
             raise RuntimeError("the gateway is closed; use it inside `async with`")
-        return self._sender, self._state
+        return self._session

@@ -6,7 +6,7 @@ answer cost, not whether it was drawn or remembered, not why one was refused.
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -19,6 +19,7 @@ __all__ = [
     "ENTRY_KINDS",
     "PIN",
     "SCHEMA",
+    "SENT_AS",
     "Account",
     "Charge",
     "Refused",
@@ -44,7 +45,7 @@ CREATE TABLE refusal (
 PIN = "CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID"
 """The tasks that were admitted: see `hush_client.pins`."""
 
-_RESEND = "CREATE TABLE resend (report_id BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID"
+_SENT_AS = "CREATE INDEX sent_as ON charge (sequence)"
 
 SCHEMA = f"""
 CREATE TABLE charge (
@@ -52,6 +53,7 @@ CREATE TABLE charge (
     digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
     report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
     kind TEXT NOT NULL DEFAULT 'draw',
+    sequence INTEGER, resends INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (device, task, round)
 ) WITHOUT ROWID;
 CREATE TABLE account (
@@ -59,16 +61,25 @@ CREATE TABLE account (
     PRIMARY KEY (device, purpose)
 ) WITHOUT ROWID;
 {_REFUSAL};
-{_RESEND};
+{_SENT_AS};
 {PIN};
 """
 
 ENTRY_KINDS = (
     "ALTER TABLE charge ADD COLUMN kind TEXT NOT NULL DEFAULT 'draw'",
     _REFUSAL,
-    _RESEND,
+    "CREATE TABLE resend (report_id BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID",
 )
 """What a ledger lacks that knew draws alone."""
+
+SENT_AS = (
+    "ALTER TABLE charge ADD COLUMN sequence INTEGER",
+    "ALTER TABLE charge ADD COLUMN resends INTEGER NOT NULL DEFAULT 0",
+    "UPDATE charge SET resends = times FROM resend WHERE resend.report_id = charge.report_id",
+    "DROP TABLE resend",
+    _SENT_AS,
+)
+"""What one lacks that counted resends by the ids in what was sent."""
 
 DAMAGED = "it is damaged: restore the state from a backup, a new one would forget what was spent"
 
@@ -83,6 +94,7 @@ class Charge:
         epsilon: exact, kept as `"num/den"`.
         report_id: the 16 bytes under which the aggregator counts the report.
         charged_at: aware, UTC, by the clock of the device. Nothing is decided by it.
+        sequence: of the entry of the outbox that carries its report; None where an earlier version stored that.
         kind: `"draw"`: from fresh randomness. `"memo"`: from a memory that an earlier draw has paid for.
         resends: how often its report was handed to the network again, at most: a device that was stopped before the
             acknowledgement does not know whether it had been at all.
@@ -97,6 +109,7 @@ class Charge:
     epsilon: Fraction
     report_id: bytes
     charged_at: datetime
+    sequence: int | None = None
     kind: Literal["draw", "memo"] = "draw"
     resends: int = 0
 
@@ -166,32 +179,22 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
         sqlite3.IntegrityError: the round is charged already.
         StateError: the ledger is damaged.
     """
+    about = entry.device, entry.task, entry.round, entry.digest, entry.purpose, entry.mechanism
+    moment = entry.charged_at.isoformat(timespec="seconds")
     connection.execute(
-        "INSERT INTO charge (device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at, kind) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            entry.device,
-            entry.task,
-            entry.round,
-            entry.digest,
-            entry.purpose,
-            entry.mechanism,
-            _text(entry.epsilon),
-            entry.report_id,
-            entry.charged_at.isoformat(timespec="seconds"),
-            entry.kind,
-        ),
+        _INSERT,
+        (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind),
     )
     total = spent(connection, entry.device, entry.purpose) + entry.epsilon
     connection.execute("REPLACE INTO account VALUES (?, ?, ?)", (entry.device, entry.purpose, _text(total)))
     return total
 
 
-def resent(connection: sqlite3.Connection, report_ids: Iterable[bytes]) -> None:
-    """Count that reports were handed to the network again: the same bytes, which cost nothing."""
+def resent(connection: sqlite3.Connection, sequences: Mapping[int, int]) -> None:
+    """Count how often entries of the outbox were handed to the network again: the same bytes, which cost nothing."""
     connection.executemany(
-        "INSERT INTO resend VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1",
-        ((report_id,) for report_id in report_ids),
+        "UPDATE charge SET resends = resends + ? WHERE sequence = ?",
+        ((times, sequence) for sequence, times in sequences.items()),
     )
 
 
@@ -262,16 +265,14 @@ def verify(connection: sqlite3.Connection) -> None:
             raise StateError(f"the account of {key[0]!r} does not add up; {DAMAGED}")
 
 
-_SELECT = (
-    "SELECT device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at, kind, coalesce(times, 0) "
-    "FROM charge LEFT JOIN resend USING (report_id)"
-)
+_COLUMNS = "device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at, sequence, kind"
+_INSERT = "INSERT INTO charge (" + _COLUMNS + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - no text of others
+_SELECT = "SELECT " + _COLUMNS + ", resends FROM charge"  # noqa: S608 - likewise
+_Row = tuple[str, str, int, bytes, str, str, str, bytes, str, int | None, Literal["draw", "memo"], int]
 
 
-def _charge(row: tuple[str, str, int, bytes, str, str, str, bytes, str, Literal["draw", "memo"], int]) -> Charge:
-    device, task, round_, digest, purpose, mechanism, epsilon, report_id, charged_at, kind, resends = row
-    moment = datetime.fromisoformat(charged_at)
-    return Charge(device, task, round_, digest, purpose, mechanism, _amount(epsilon), report_id, moment, kind, resends)
+def _charge(row: _Row) -> Charge:
+    return Charge(*row[:6], _amount(row[6]), row[7], datetime.fromisoformat(row[8]), *row[9:])
 
 
 def _text(amount: Fraction) -> str:

@@ -3,13 +3,9 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from hush_common.errors import BrokerError
+from hush_common.errors import SubscriptionRefusedError
 
 __all__ = ["Link", "SubscriptionRefusedError", "Transport"]
-
-
-class SubscriptionRefusedError(BrokerError):
-    """The broker does not let this device read a topic. The connection lives on."""
 
 
 class Link(Protocol):

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["SCHEDULE", "SCHEMA", "Entry", "count", "delete", "fetch", "page", "put", "reschedule"]
+__all__ = ["SCHEDULE", "SCHEMA", "Entry", "count", "delete", "fetch", "next_sequence", "page", "put", "reschedule"]
 
 # AUTOINCREMENT: a number is never used twice, so that a late acknowledgement cannot delete another report.
 SCHEMA = """
@@ -39,6 +39,12 @@ class Entry:
     payload: bytes
     not_before: int = 0
     delay: int = 0
+
+
+def next_sequence(connection: sqlite3.Connection) -> int:
+    """The number of the payload that is put next in this transaction; those of the following ones follow."""
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'outbox'").fetchone()
+    return int(last) + 1
 
 
 def put(connection: sqlite3.Connection, topic: str, payload: bytes, *, not_before: int = 0, delay: int = 0) -> int:

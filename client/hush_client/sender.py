@@ -12,17 +12,17 @@ from hush_client.link import Link, SubscriptionRefusedError, Transport
 from hush_client.outbox import Entry
 from hush_client.schedule import Clock, Schedule, milliseconds
 from hush_client.state import State
+from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
-from hush_common.codec import Frame, decode
-from hush_common.errors import BrokerError, HushError
-from hush_common.rng import Rng, SystemRng
+from hush_common.errors import HushError
+from hush_common.exception_groups import leaves
 
 __all__ = ["Sender"]
 
 _LOG = logging.getLogger(__name__)
 
-_FIRST_DELAY = 0.1
-_LONGEST_DELAY = 30.0
+_STEADY = 30.0  # seconds; a connection that lasted so long was no failed attempt
+_WINDOW = 64
 _PAGE = 256
 _LINGER = 0.02  # acknowledgements of this time are deleted together; after a crash in it they are sent once more
 
@@ -35,8 +35,6 @@ class Sender:
         state: where the outbox is.
         on_message: called with every message of a subscribed topic.
         clock: the current time, aware.
-        window: most messages in flight.
-        rng: jitter of the delays between attempts; never the randomness of a report.
     """
 
     def __init__(
@@ -45,9 +43,6 @@ class Sender:
         state: State,
         on_message: Callable[[str, bytes], None],
         clock: Clock,
-        *,
-        window: int = 64,
-        rng: Rng | None = None,
     ) -> None:
         self.trouble: HushError | None = None
         """Why there is no connection; None while there is one, and before the first attempt ended."""
@@ -58,8 +53,6 @@ class Sender:
         self._state = state
         self._on_message = on_message
         self._clock = clock
-        self._window = window
-        self._rng = rng or SystemRng()
         self._topics: dict[str, None] = {}  # in the order in which they were wanted
         self._subscribed: set[str] = set()  # on the present connection
         self._wanted = asyncio.Event()
@@ -67,7 +60,7 @@ class Sender:
         self._loaded = False
         self._acknowledged: set[int] = set()
         self._attempted: set[int] = set()
-        self._resent: Counter[bytes] = Counter()
+        self._resent: Counter[int] = Counter()
         self._deletable = asyncio.Event()
         self._deleted = asyncio.Event()
         self._waiters: dict[int, asyncio.Future[bool]] = {}
@@ -95,10 +88,8 @@ class Sender:
         """The time by which entries are due."""
         return self._schedule.now()
 
-    def stored(self, sequence: int | None, due: float) -> None:
-        """Take notice of a new entry of the outbox, if there is one, and send it from `due` on."""
-        if sequence is None:
-            return
+    def stored(self, sequence: int, due: float) -> None:
+        """Take notice of a new entry of the outbox, and send it from `due` on."""
         self._waiters[sequence] = asyncio.get_running_loop().create_future()
         self._schedule.add(sequence, due)
 
@@ -130,7 +121,7 @@ class Sender:
                         waiter.set_result(False)
 
     async def _connect_for_ever(self) -> None:
-        delay, loop = _FIRST_DELAY, asyncio.get_running_loop()
+        backoff, loop = Backoff(), asyncio.get_running_loop()
         while True:
             self._progress = False
             began = loop.time()
@@ -141,10 +132,9 @@ class Sender:
                     await cancellable(self._serve(link))
             except HushError as error:
                 self._report_trouble(error)
-            if self._progress or loop.time() - began > _LONGEST_DELAY:
-                delay = _FIRST_DELAY
-            await asyncio.sleep(delay * (1 + self._rng.randbelow(1000) / 1000) / 2)
-            delay = min(2 * delay, _LONGEST_DELAY)
+            if self._progress or loop.time() - began > _STEADY:
+                backoff.reset()
+            await asyncio.sleep(backoff.next())
 
     def _report_trouble(self, error: HushError) -> None:
         if self.trouble is None:  # once per outage, not once per attempt
@@ -162,7 +152,7 @@ class Sender:
             lost, bugs = errors.split(HushError)
             if bugs is not None or lost is None:
                 raise
-            raise _first(lost) from None
+            raise leaves(lost)[0] from None
 
     async def _receive(self, link: Link) -> None:
         while True:
@@ -186,7 +176,7 @@ class Sender:
     async def _publish(self, link: Link, group: asyncio.TaskGroup) -> None:
         await self._load()
         self._schedule.restart()
-        window = asyncio.Semaphore(self._window)
+        window = asyncio.Semaphore(_WINDOW)
         while True:
             sequences = self._schedule.take(_PAGE)
             for entry in await self._state.run(partial(outbox.fetch, sequences=sequences)) if sequences else ():
@@ -210,7 +200,7 @@ class Sender:
 
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
         if entry.sequence in self._attempted:
-            self._resent[entry.payload] += 1
+            self._resent[entry.sequence] += 1
         self._attempted.add(entry.sequence)
         await link.publish(entry.topic, entry.payload)
         window.release()
@@ -244,15 +234,7 @@ class Sender:
         self._deleted.set()
 
 
-def _settle(connection: sqlite3.Connection, *, sequences: Iterable[int], resent: Counter[bytes]) -> None:
+def _settle(connection: sqlite3.Connection, *, sequences: Iterable[int], resent: Counter[int]) -> None:
     """Delete what is acknowledged, and count what was sent again, in one transaction."""
     outbox.delete(connection, sequences)
-    frames = (decode(payload) for payload in resent.elements())
-    ledger.resent(connection, (report.id for frame in frames if isinstance(frame, Frame) for report in frame.reports))
-
-
-def _first(errors: BaseExceptionGroup[HushError]) -> HushError:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error if isinstance(error, HushError) else BrokerError("", str(error))
+    ledger.resent(connection, resent)

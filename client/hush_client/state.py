@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, memory.BEFORE), (ledger.PIN, memory.SUBSTITUTE))
+_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, memory.BEFORE), (ledger.PIN, memory.SUBSTITUTE), ledger.SENT_AS)
 """What makes a state of version 1 one of version 2, and so on."""
 _VERSION = 1 + len(_MIGRATIONS)
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
@@ -64,7 +64,7 @@ class State:
         self._connection = connection
         self._waiting: list[_Call] = []
         self._worker: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, directory: Path) -> "State":
@@ -73,14 +73,13 @@ class State:
         Raises:
             StateError: it cannot be created, opened or trusted. It is never replaced by an empty one.
         """
-        path = directory / FILE_NAME
-        opening = asyncio.get_running_loop().run_in_executor(_WORKER, _open, path)
+        path, opened = directory / FILE_NAME, list[sqlite3.Connection]()
         try:
-            connection = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_late)
+            await asyncio.get_running_loop().run_in_executor(_WORKER, lambda: opened.append(_open(path)))
+        except BaseException:  # cancelled: the worker may be about to open it, and the loop may end before it has
+            _WORKER.submit(_close_all, opened)
             raise
-        return cls(path, connection)
+        return cls(path, opened.pop())
 
     async def run(self, job: Job[_T], after: Callable[[_T], None] | None = None) -> _T:
         """Run `job` in the worker and return its result once the transaction is on the disk.
@@ -92,7 +91,7 @@ class State:
         Raises:
             StateError: the disk is full, or the file is locked, damaged or gone; nothing was changed.
         """
-        if self._closed:
+        if self._closing is not None:
             raise StateError(f"{self._path}: is closed already; open it again")
         call = _Call(job, after, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
@@ -102,13 +101,21 @@ class State:
         return result
 
     async def close(self) -> None:
-        """Finish what was begun, and close the file."""
-        self._closed = True
-        if self._worker is not None:
-            await asyncio.wait((self._worker,))
+        """Finish what was begun, and close the file. It is closed in the end even if the caller is cancelled."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._finish(), name="hush-state-close")
+        await asyncio.shield(self._closing)
+
+    async def _finish(self) -> None:
         loop = asyncio.get_running_loop()
-        with suppress(sqlite3.Error):  # everything is committed; SQLite tidies up at the next start
-            await loop.run_in_executor(_WORKER, self._connection.close)
+        try:
+            if self._worker is not None:
+                await asyncio.wait((self._worker,))
+            with suppress(sqlite3.Error):  # everything is committed; SQLite tidies up at the next start
+                await loop.run_in_executor(_WORKER, self._connection.close)
+        except BaseException:  # the loop ends
+            _WORKER.submit(self._connection.close)
+            raise
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -157,9 +164,9 @@ def _deliver(call: _Call, result: Any) -> None:  # noqa: ANN401 - whatever the j
         call.future.set_result(result)
 
 
-def _close_late(opening: asyncio.Future[sqlite3.Connection]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+def _close_all(connections: Iterable[sqlite3.Connection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 def _open(path: Path) -> sqlite3.Connection:

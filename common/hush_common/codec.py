@@ -17,7 +17,18 @@ from typing import Any
 from hush_common.refusal import Refusal
 from hush_common.report import DIGEST_BYTES, REPORT_ID_BYTES, Report
 
-__all__ = ["BODY_LIMIT", "FRAME_LIMIT", "HEADER", "Frame", "decode", "encode_frame", "encode_json", "unique_object"]
+__all__ = [
+    "BODY_LIMIT",
+    "FRAME_LIMIT",
+    "HEADER",
+    "Frame",
+    "count_of",
+    "decode",
+    "encode_frame",
+    "encode_json",
+    "unique_object",
+    "width_of",
+]
 
 HEADER = struct.Struct(">BBH8sI")
 VERSION = 1
@@ -93,17 +104,35 @@ def decode(payload: bytes) -> Frame | Refusal:
 
 
 def _decode_frame(payload: bytes) -> Frame | Refusal:
-    if payload and payload[0] != VERSION:
-        return Refusal.UNKNOWN_VERSION
-    if len(payload) < HEADER.size:
+    width = width_of(payload[: HEADER.size])
+    if isinstance(width, Refusal):
+        return width
+    if not count_of(len(payload), width):
         return Refusal.MALFORMED
-    _, reserved, body_bytes, digest, round_ = HEADER.unpack_from(payload)
-    width, odd = divmod(body_bytes, 8)
-    count, rest = divmod(len(payload) - HEADER.size, REPORT_ID_BYTES + body_bytes)
-    if reserved or odd or rest or not 1 <= width <= BODY_LIMIT or not 1 <= count <= FRAME_LIMIT:
-        return Refusal.MALFORMED
+    _, _, _, digest, round_ = HEADER.unpack_from(payload)
     entries = struct.Struct(f">{REPORT_ID_BYTES}s{width}q").iter_unpack(memoryview(payload)[HEADER.size :])
     return Frame(tuple(Report(digest, round_, report_id, tuple(body)) for report_id, *body in entries))
+
+
+def width_of(header: bytes) -> int | Refusal:
+    """Integers per body that the header of a frame declares, or why no frame starts with it.
+
+    Args:
+        header: the first `HEADER.size` bytes of a payload, or all of a shorter one.
+    """
+    if header and header[0] != VERSION:
+        return Refusal.UNKNOWN_VERSION
+    if len(header) < HEADER.size:
+        return Refusal.MALFORMED
+    _, reserved, body_bytes, _, _ = HEADER.unpack(header)
+    width, odd = divmod(body_bytes, 8)
+    return Refusal.MALFORMED if reserved or odd or not 1 <= width <= BODY_LIMIT else width
+
+
+def count_of(length: int, width: int) -> int:
+    """Reports in a frame of `length` bytes, header included, with `width` integers per body; 0 if that is no frame."""
+    count, rest = divmod(length - HEADER.size, REPORT_ID_BYTES + 8 * width)
+    return count if rest == 0 and 1 <= count <= FRAME_LIMIT else 0
 
 
 def _decode_json(payload: bytes) -> Frame | Refusal:

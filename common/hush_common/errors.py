@@ -7,6 +7,7 @@
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
     ├── BrokerError          the broker is not there, refuses, or vanished
+    │   └── SubscriptionRefusedError   it keeps a topic to itself
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
 Each message is one line that says what was wrong and what to do. There is none for a value: whatever a person's value
@@ -21,6 +22,7 @@ __all__ = [
     "OptionError",
     "StateError",
     "StoreError",
+    "SubscriptionRefusedError",
     "TaskError",
 ]
 
@@ -83,6 +85,10 @@ class BrokerError(HushError):
     def __init__(self, url: str, message: str) -> None:
         super().__init__(f"{url}: {message}")
         self.url = url
+
+
+class SubscriptionRefusedError(BrokerError):
+    """The broker does not let this user read a topic. The connection lives on."""
 
 
 class MissingExtraError(HushError, ImportError):

@@ -13,7 +13,6 @@ __all__ = [
     "ALL_REPORTS",
     "ALL_TASKS",
     "estimate_topic",
-    "is_estimate_topic",
     "is_sender",
     "report_topic",
     "status_topic",
@@ -47,10 +46,6 @@ def report_topic(task_id: str, sender: str) -> str:
 
 def estimate_topic(task_id: str) -> str:
     return f"{_ROOT}/estimates/{task_id}"
-
-
-def is_estimate_topic(topic: str) -> bool:
-    return topic.startswith(f"{_ROOT}/estimates/")
 
 
 def status_topic(aggregator: str) -> str:

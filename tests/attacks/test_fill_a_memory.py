@@ -67,7 +67,7 @@ async def test_by_a_message_of_32_mib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, way: str, *, limited: bool
 ) -> None:
     if not limited:
-        monkeypatch.setattr("hush_client.transport.limit_packets", lambda *_: None)
+        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: None)
     async with ScriptedBroker((Packet.SUBSCRIBE, send_huge)).running() as broker, websocket_front(broker.url) as front:
         url = broker.url if way == "tcp" else front
         async with Client(url, device="d", state=tmp_path, spread=0) as client:
@@ -87,7 +87,7 @@ async def test_by_messages_that_are_never_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, limited: bool
 ) -> None:
     if not limited:
-        monkeypatch.setattr("hush_client.transport.limit_packets", lambda *_: None)
+        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: None)
     async with ScriptedBroker((Packet.SUBSCRIBE, send_qos_2)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             with measured() as peak:

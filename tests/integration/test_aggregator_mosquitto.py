@@ -111,7 +111,7 @@ async def test_a_broker_that_restarts_in_the_middle_costs_nothing(mosquitto: Mos
 async def test_a_full_inbox_stops_reading_and_loses_nothing(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.manual_client._INBOX_MESSAGES", 10)
+    monkeypatch.setattr("hush_aggregator.mqtt._INBOX_MESSAGES", 10)
     batches: list[int] = []
     store = tmp_path / "hush.sqlite"
     async with aggregating(
@@ -125,7 +125,7 @@ async def test_a_full_inbox_stops_reading_and_loses_nothing(
 async def test_a_full_inbox_does_not_keep_the_answer_to_a_publication_away(
     mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.manual_client._INBOX_MESSAGES", 10)
+    monkeypatch.setattr("hush_aggregator.mqtt._INBOX_MESSAGES", 10)
     bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
     async with bus.connect([ALL_TASKS, ALL_REPORTS]) as session:
         publishing = asyncio.create_task(asyncio.to_thread(publish, mosquitto.port, frames(900)))

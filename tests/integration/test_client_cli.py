@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +15,10 @@ from fake_transport import make_heights
 from servers import Mosquitto
 from terminal import at_terminal
 
+from hush_client import outbox
 from hush_client.lock import Lock
+from hush_client.schedule import milliseconds, utc_now
+from hush_client.state import State
 from hush_common.task_file import make_task
 from hush_common.topics import task_topic
 
@@ -214,6 +218,15 @@ async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_stil
     assert "nothing was ever spent" in (await asyncio.to_thread(hush, "ledger")).stdout
     lock.release()
     assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
+
+
+async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(hush: Hush, tmp_path: Path) -> None:
+    state = await State.open(tmp_path / "hush")
+    soon = milliseconds(utc_now()) + 1500
+    await state.run(partial(outbox.put, topic="hush/v1/reports/heights/d", payload=b"{}", not_before=soon, delay=1500))
+    await state.close()
+    assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
+    assert json.loads((await asyncio.to_thread(hush, "ledger", "--json")).stdout)["waiting"] == 0
 
 
 def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -> None:

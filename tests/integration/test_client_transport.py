@@ -84,7 +84,7 @@ async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_s
     async def keep_silent(_writer: asyncio.StreamWriter, _reply: bytes) -> None:
         pass
 
-    monkeypatch.setattr("hush_client.transport._ACKNOWLEDGE_TIMEOUT", 0.1)
+    monkeypatch.setattr("hush_client.transport._PATIENCE_SECONDS", 0.1)
     async with ScriptedBroker(*[(Packet.PUBLISH, keep_silent)] * 2).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
@@ -174,7 +174,7 @@ async def test_tls_to_a_server_without_it_is_told(mosquitto: Mosquitto) -> None:
 
 
 async def test_what_does_not_speak_mqtt_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.transport._CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr("hush_common.mqtt.connection._CONNECT_SECONDS", 0.2)
     closed = asyncio.Event()
 
     async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

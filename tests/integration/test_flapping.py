@@ -23,7 +23,6 @@ from typing import Any
 import pytest
 from counting import counted, refused
 from fake_transport import make_heights
-from flaky_transport import Fate, FlakyTransport
 from virtual_time import VirtualLoop
 
 from hush_aggregator.pipeline import Aggregator
@@ -32,6 +31,7 @@ from hush_client import Gateway, Policy
 from hush_client.state import FILE_NAME
 from hush_common.errors import BrokerError
 from hush_common.task_file import decode_task
+from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
 
 pytestmark = pytest.mark.slow
@@ -68,14 +68,14 @@ class Flapping:
         passed = min(asyncio.get_running_loop().time() - self.began, 59)
         return _BIRTH + timedelta(minutes=self.minute, seconds=passed)
 
-    def fate(self) -> Fate:
+    def fate(self, _topic: str, _payload: bytes) -> Fate:
         if self.good:
             return Fate.GOOD
         (fate,) = self.chance.choices(list(_FATES), list(_FATES.values()))
         self.fates[fate] += 1
         return fate
 
-    async def flap(self, link: FlakyTransport) -> None:
+    async def flap(self, link: FaultyTransport) -> None:
         """Take the link away and give it back, while nothing is to be good."""
         while True:
             await asyncio.sleep(self.chance.expovariate(1 / _UP))
@@ -113,7 +113,7 @@ class Flapping:
             background: list[asyncio.Task[Any]] = [asyncio.create_task(aggregator.run(), name="aggregator")]
             gateways = []
             for number in range(_GATEWAYS):
-                link = FlakyTransport(broker.transport(), self.fate, lambda: self.chance.uniform(0.1, 20))
+                link = FaultyTransport(broker.transport(), self.fate, lambda: self.chance.uniform(0.1, 20))
                 gateway = Gateway(
                     link,
                     name=f"g{number}",

@@ -214,7 +214,7 @@ def test_the_client_connects_and_sends_as_the_document_says(mosquitto: Mosquitto
     assert subscribe == (8, 2, subscribe[2][:2] + b"\0\x15hush/v1/tasks/heights\1"), "at QoS 1"
     assert report[:2] == (3, 0b0010), "at QoS 1, not retained"
     said = dict(rows("| | |"))
-    patience = f"{transport._ACKNOWLEDGE_TIMEOUT:.0f} s"
+    patience = f"{transport._PATIENCE_SECONDS:.0f} s"
     for name, words in (
         ("protocol", "MQTT 3.1.1 is what hush speaks"),
         ("session", "clean: "),

@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 import pytest
 from fake_transport import FakeTransport, make_heights
-from flaky_transport import Fate, FlakyTransport
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -36,6 +35,7 @@ from hush_client.state import FILE_NAME
 from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError
 from hush_common.topics import task_topic
+from hush_simulations.brokers.faulty import Fate, FaultyTransport
 
 Key = tuple[str, str, int]
 
@@ -63,11 +63,15 @@ class Life:
     """One process of the gateway, with a loop of its own and a directory that the next life gets a copy of."""
 
     def __init__(
-        self, wire: FakeTransport, directory: Path, clock: Callable[[VirtualLoop], datetime], fate: Callable[[], Fate]
+        self,
+        wire: FakeTransport,
+        directory: Path,
+        clock: Callable[[VirtualLoop], datetime],
+        fate: Callable[[str, bytes], Fate],
     ) -> None:
         self.loop = VirtualLoop()
         self.directory = directory
-        self.transport = FlakyTransport(wire, fate)
+        self.transport = FaultyTransport(wire, fate)
         self.gateway = Gateway(
             self.transport,
             name="g",
@@ -156,7 +160,7 @@ class GatewayModel(RuleBasedStateMachine):
     def clock(self, loop: VirtualLoop) -> datetime:
         return _BIRTH + timedelta(seconds=loop.time()) + self.jumped
 
-    def fate(self) -> Fate:
+    def fate(self, _topic: str, _payload: bytes) -> Fate:
         return self.fates.popleft() if self.fates else Fate.GOOD
 
     # What may happen

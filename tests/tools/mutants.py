@@ -1,7 +1,7 @@
 """Mutants of a module: every small change of its syntax tree that a test ought to notice.
 
 A mutant replaces the text of one node and leaves all other lines as they are. Left alone are docstrings, annotations,
-the words of errors, and imports: none of them is a number.
+types that have a name, the words of errors and of help, names of tasks and threads, and imports: no test should ask.
 """
 
 import ast
@@ -163,6 +163,12 @@ def _is_left_alone(node: ast.AST) -> bool:
         case ast.Import() | ast.ImportFrom() | ast.JoinedStr() | ast.Expr(value=ast.Constant()):
             return True
         case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.AnnAssign(annotation=ast.Name(id="TypeAlias")):
+            return True
+        case ast.Assign(value=ast.Subscript(value=ast.Name(id="Callable" | "Literal"))):
+            return True
+        case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+            return True
+        case ast.keyword(arg="help" | "name" | "thread_name_prefix", value=ast.Constant()):
             return True
     return False
 

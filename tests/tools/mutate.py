@@ -1,12 +1,14 @@
-"""Run the tests on mutants: how many small changes of the aggregator's arithmetic does nobody notice?
+"""Run the tests on mutants: how many small changes of a package does nobody notice?
 
-    cd tests && ../.venv/bin/python -m tools.mutate --module estimate.bounded --sample 40
+    cd tests && ../.venv/bin/python -m tools.mutate --module hush_aggregator.estimate.bounded_mean --sample 40
+    cd tests && ../.venv/bin/python -m tools.mutate --package hush_client --sample 10
 
-First every test file is run once on the package as it is, to learn which lines each test reaches and how long it takes.
-Each mutant is then written into a copy of the package, and a process forked from one that has imported the libraries
-runs the tests that reach the changed statement, the fast ones first, to the first failure. What survives is printed,
-and the score of each module over all that are not equivalent (`equivalent_mutants.toml` has those, with reasons). Tests
-marked slow are left out: no change should need a simulation to be seen.
+First every test file is run once on the package as it is, to learn which lines each test reaches, itself or in the
+processes that it starts, and how long it takes. Each mutant is then written into a copy of the package, and a process
+forked from one that has imported the libraries, and nothing of hush, runs the tests that reach the changed statement,
+the fast ones first, to the first failure. One that hangs is killed by the time limit of a test. What survives is
+printed, and the score of each module over all that are not equivalent (`equivalent_mutants.toml` has those, with
+reasons). Tests marked slow are left out: no change should need a simulation to be seen.
 
 What is known is kept in `out/mutants` and not asked again until the module changes; of survivors, until the tests
 change. The tree is never written to.
@@ -24,9 +26,10 @@ import sys
 import time
 import tomllib
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,9 +38,7 @@ from tools.reached import Recorder, Selection
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
-PACKAGE = ROOT / "aggregator" / "hush_aggregator"
 OUT = ROOT / "out" / "mutants"
-SEARCHED = ("statistics", "unit/aggregator")
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 SEED = 20_250_101
 WARM = (
@@ -48,11 +49,54 @@ WARM = (
     "rich",
     "scipy.stats",
     "typer",
-    "hush_common.task",
 )
 
 Reached = dict[str, dict[str, list[int]]]  # test -> module -> lines
 _Job = Callable[[Path, Path], int]  # of the copy and of a file for the name of what ran last; gives an exit code
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package and its tests.
+
+    Args:
+        folder: that of its parent, in the repository.
+        modules: patterns of the files that are changed unless a module is named.
+        weighty: modules of which twice the sample is taken.
+        searched: folders of tests.
+        about: what a test file mentions that could matter.
+    """
+
+    folder: str
+    modules: tuple[str, ...]
+    weighty: tuple[str, ...]
+    searched: tuple[str, ...]
+    about: str
+
+
+PACKAGES = {
+    "hush_aggregator": Package(
+        "aggregator",
+        ("estimate/*.py", "store/*.py"),
+        (),
+        ("statistics", "unit/aggregator"),
+        "hush_aggregator|hush_simulations|covering|documented|judge",
+    ),
+    "hush_client": Package(
+        "client",
+        ("*.py",),
+        ("hush_client.decide", "hush_client.draw", "hush_client.ledger", "hush_client.sender", "hush_client.state"),
+        ("unit/client", "unit/common", "properties", "attacks", "integration"),
+        "hush_client|HUSH",
+    ),
+    "hush_common": Package(
+        "common",
+        ("mechanisms/*.py", "epsilon.py", "codec.py"),
+        (),
+        ("unit/common", "unit/client", "ports", "properties", "attacks", "statistics"),
+        "hush_common",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -74,14 +118,23 @@ class Known:
     seconds: dict[str, float]
 
     def tests(self, module: str, mutant: Mutant) -> dict[str, float]:
-        """Those that reach the changed statement; what runs at import is reached by whoever reaches the module."""
+        """Those that reach the changed statement; what runs at import is reached by whoever reaches the module.
+
+        So do tests whose file names it: it may be imported when they are collected, where nothing is recorded.
+        """
         first, last = mutant.span
-        found = {
+        return {
             test: self.seconds[test]
             for test, lines in self.lines.items()
             if any(mutant.at_import or first <= line <= last for line in lines.get(module, ()))
+            or (mutant.at_import and _names(test.partition("::")[0], module))
         }
-        return found if found or not mutant.at_import else self.seconds  # a module of names alone
+
+
+@cache
+def _names(file: str, module: str) -> bool:
+    name = module.removesuffix(".__init__").rpartition(".")[2]
+    return re.search(rf"\b{name}\b", (ROOT / file).read_text("utf-8")) is not None
 
 
 def main() -> None:
@@ -89,8 +142,9 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     for name in WARM:
         __import__(name)
-    modules = options.module or sorted(_name(path) for path in (PACKAGE / "estimate").glob("*.py"))
-    known = _learn(options.jobs)
+    package = options.module[0].partition(".")[0] if options.module else options.package
+    modules = options.module or _modules(package)
+    known = _learn(package, options.jobs)
     samples = {module: _sample(module, options.sample, options.seed) for module in modules}
     chosen = [  # one of each module in turn, so that a run that is ended early tells of all
         (module, sample[place])
@@ -104,49 +158,57 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--module", action="append", help="such as estimate.bounded; all of estimate/ unless given")
-    parser.add_argument("--sample", type=int, default=40, help="mutants a module (40); 0 for all")
+    parser.add_argument("--package", choices=PACKAGES, default="hush_aggregator")
+    parser.add_argument("--module", action="append", help="such as hush_client.state; several must be of one package")
+    parser.add_argument("--sample", type=int, default=40, help="mutants a module (40), of some twice as many; 0: all")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no mutant after so long")
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1)
     return parser.parse_args()
 
 
-def _name(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+def _folder(package: str) -> Path:
+    return ROOT / PACKAGES[package].folder / package
+
+
+def _modules(package: str) -> list[str]:
+    files = [file for pattern in PACKAGES[package].modules for file in sorted(_folder(package).glob(pattern))]
+    return [".".join(file.relative_to(ROOT / PACKAGES[package].folder).with_suffix("").parts) for file in files]
 
 
 def _file(module: str) -> Path:
-    return PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+    package = module.partition(".")[0]
+    return (ROOT / PACKAGES[package].folder).joinpath(*module.split(".")).with_suffix(".py")
 
 
 def _sample(module: str, size: int, seed: int) -> list[Mutant]:
     """The first `size` of a shuffle, so that a larger sample holds every smaller one."""
     found = mutants(_file(module).read_text("utf-8"))
     shuffled = random.Random(f"{seed} {module}").sample(found, len(found))
-    return shuffled[: size or None]
+    weight = 2 if module in PACKAGES[module.partition(".")[0]].weighty else 1
+    return shuffled[: weight * size or None]
 
 
 # What the tests reach
 
 
-def _learn(jobs: int) -> Known:
+def _learn(package: str, jobs: int) -> Known:
     """Run every test file that could matter on the package as it is; some may be known from the last time."""
     files = [
         file
-        for folder in SEARCHED
+        for folder in PACKAGES[package].searched
         for file in sorted((TESTS / folder).glob("test_*.py"))
-        if re.search("hush_aggregator|hush_simulations|covering|documented|judge", file.read_text("utf-8"))
+        if re.search(PACKAGES[package].about, file.read_text("utf-8"))
     ]
-    common = [*sorted(PACKAGE.rglob("*.py")), *sorted(TESTS.glob("*.py"))]
+    common = [*sorted(_folder(package).rglob("*.py")), *sorted(TESTS.glob("*.py"))]
     waiting = []
     for file in files:
         conftest = file.with_name("conftest.py")
         made_of = [*common, file, *([conftest] if conftest.exists() else [])]
-        kept = OUT / f"reached-{file.parent.name}-{file.stem}-{_digest(made_of)}.json"
+        kept = OUT / f"reached-{package}-{file.parent.name}-{file.stem}-{_digest(made_of)}.json"
         waiting.append((file, kept))
     new = [(file, kept) for file, kept in waiting if not kept.exists()]
-    list(_fork_all([(_recording(file, kept), 1800.0) for file, kept in new], jobs, "reading"))
+    list(_fork_all(package, [(_recording(file, kept), 1800.0) for file, kept in new], jobs, "reading"))
     lines: Reached = {}
     seconds: dict[str, float] = {}
     for file, kept in waiting:
@@ -166,7 +228,7 @@ def _digest(files: list[Path]) -> str:
 
 def _recording(file: Path, kept: Path) -> _Job:
     def run(copy: Path, _last: Path) -> int:
-        recorder = Recorder(copy / "hush_aggregator")
+        recorder = Recorder(copy)
         code = int(pytest.main([*_QUIET, str(file)], plugins=[recorder]))
         if code in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
             kept.write_text(
@@ -208,7 +270,8 @@ def _run(
     work = [
         (_mutation(module, mutant, reaching, killers), _patience(reaching)) for module, mutant, reaching, _ in waiting
     ]
-    for number, code, seconds, slot in _fork_all(work, options.jobs, "mutants", options.minutes):
+    package = chosen[0][0].partition(".")[0]
+    for number, code, seconds, slot in _fork_all(package, work, options.jobs, "mutants", options.minutes):
         module, mutant, _, file = waiting[number]
         fate = "survived" if code == pytest.ExitCode.OK else "killed"
         by = "timeout" if code is None else (OUT / f"last-{slot}.txt").read_text("utf-8")
@@ -225,16 +288,20 @@ def _patience(reaching: dict[str, float]) -> float:
 
 
 def _mutation(module: str, mutant: Mutant, reaching: dict[str, float], killers: Counter[tuple[str, str]]) -> _Job:
-    """Run one file of tests after another, those first that have killed most of the module's mutants."""
+    """Run one file of tests after another, those first that have killed most of the module's mutants.
+
+    Then come those that are named after the module, and then whichever takes least time.
+    """
+    name = module.rpartition(".")[2]
 
     def run(copy: Path, last: Path) -> int:
-        target = copy / "hush_aggregator" / _file(module).relative_to(PACKAGE)
-        target.write_text(mutant.source, "utf-8")
-        tests = Counter(test.partition("::")[0] for test in reaching)
-        limit = 20 + 10 * max(reaching.values())
-        for file in sorted(tests, key=lambda file: (-killers[module, file], -tests[file])):
+        copy.joinpath(*module.split(".")).with_suffix(".py").write_text(mutant.source, "utf-8")
+        files = defaultdict[str, float](float)
+        for test, seconds in reaching.items():
+            files[test.partition("::")[0]] += seconds
+        for file in sorted(files, key=lambda file: (-killers[module, file], name not in file, files[file])):
             last.write_text(file, "utf-8")
-            code = int(pytest.main([*_QUIET, "-x", f"--timeout={limit:.0f}", file], plugins=[Selection(reaching)]))
+            code = int(pytest.main([*_QUIET, "-x", file], plugins=[Selection(reaching)]))
             if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
                 return code
         return 0
@@ -258,7 +325,7 @@ _QUIET = [
 
 
 def _fork_all(
-    work: list[tuple[_Job, float]], jobs: int, what: str, minutes: float = float("inf")
+    package: str, work: list[tuple[_Job, float]], jobs: int, what: str, minutes: float = float("inf")
 ) -> Iterator[tuple[int, int | None, float, int]]:
     """Run each in a fork with a fresh copy of the package.
 
@@ -270,7 +337,7 @@ def _fork_all(
     while (number < len(work) and time.monotonic() < end) or running:
         while free and number < len(work) and time.monotonic() < end:
             slot = free.pop()
-            running[_fork(work[number][0], slot)] = number, slot, time.monotonic()
+            running[_fork(package, work[number][0], slot)] = number, slot, time.monotonic()
             number += 1
         time.sleep(0.02)
         for pid, (which, slot, since) in list(running.items()):
@@ -288,10 +355,11 @@ def _fork_all(
                 yield which, os.waitstatus_to_exitcode(status) if ended else None, time.monotonic() - since, slot
 
 
-def _fork(job: _Job, slot: int) -> int:
+def _fork(package: str, job: _Job, slot: int) -> int:
     copy = OUT / f"copy-{slot}"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(PACKAGE, copy / "hush_aggregator", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(_folder(package), copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(__file__).with_name("followed.py"), copy / "sitecustomize.py")
     pid = os.fork()
     if pid:
         return pid
@@ -306,9 +374,9 @@ def _fork(job: _Job, slot: int) -> int:
         os.environ |= {"PYTHONPATH": str(copy), "HYPOTHESIS_STORAGE_DIRECTORY": str(OUT / "hypothesis")}
         os.chdir(ROOT)
         code = job(copy, OUT / f"last-{slot}.txt")
-        import hush_aggregator  # noqa: PLC0415 - only here, where it must be the copy
-
-        assert Path(hush_aggregator.__file__).is_relative_to(copy), hush_aggregator.__file__
+        imported = __import__(package).__file__  # only here, where it must be the copy
+        assert imported is not None
+        assert Path(imported).is_relative_to(copy), imported
     except BaseException:  # noqa: BLE001 - the fork ends here, whatever happened
         traceback.print_exc()
     finally:
@@ -348,7 +416,7 @@ def _print(modules: list[str], chosen: list[tuple[str, Mutant]], results: dict[t
         asked = fates["killed"] + fates["survived"] + fates["untested"]
         share = f"{fates['killed'] / asked:.1%}" if asked else "-"
         rest = f"{fates['untested']} reached by no test, {fates['equivalent']} equivalent"
-        print(f"{module:24} {share:>7}  {fates['killed']:4} of {asked:4} killed, {rest}")
+        print(f"{module:40} {share:>7}  {fates['killed']:4} of {asked:4} killed, {rest}")
     if len(results) < len(chosen):
         print(f"not run yet: {len(chosen) - len(results)} of {len(chosen)}; the next run goes on")
     for entry in _equivalent():

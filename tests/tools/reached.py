@@ -1,5 +1,6 @@
 """Plugins of pytest: which lines of a package each test reaches (`Recorder`), and a choice of tests (`Selection`)."""
 
+import os
 import sys
 import threading
 from collections import defaultdict
@@ -9,19 +10,22 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tools.followed import TOLD
 
 __all__ = ["Recorder", "Selection"]
 
 
 class Recorder:
-    """Which lines are reached. Tests that do not pass are left out.
+    """Which lines are reached, in this process and in those that it starts. Tests that do not pass are left out.
 
     Args:
-        package: the folder whose lines count; modules are named from it (`estimate.bounded`).
+        folder: where the lines are that count; modules are named from it (`hush_client.state`).
     """
 
-    def __init__(self, package: Path) -> None:
-        self._package = f"{package}/"
+    def __init__(self, folder: Path) -> None:
+        self._folder = f"{folder}/"
+        self._told = folder / "told.txt"
+        os.environ[TOLD] = str(self._told)
         self._now: set[tuple[str, int]] = set()
         self._lines: dict[str, set[tuple[str, int]]] = {}
         self._shared: dict[str, set[tuple[str, int]]] = defaultdict(set)
@@ -34,7 +38,7 @@ class Recorder:
         for test in self.seconds:
             modules: dict[str, list[int]] = defaultdict(list)
             for file, line in sorted(self._lines[test] | self._shared[test.partition("::")[0]]):
-                modules[file.removeprefix(self._package).removesuffix(".py").replace("/", ".")].append(line)
+                modules[file.removeprefix(self._folder).removesuffix(".py").replace("/", ".")].append(line)
             found[test] = modules
         return found
 
@@ -60,16 +64,24 @@ class Recorder:
 
     def _traced(self) -> Generator[None, Any, Any]:
         self._now = set()
-        threading.settrace(self._enter)
+        threading.settrace(self._enter)  # for good: a thread that one test starts may work for the next
         sys.settrace(self._enter)
         try:
             return (yield)
         finally:
             sys.settrace(None)
-            threading.settrace(None)
+            self._now |= self._elsewhere()
+
+    def _elsewhere(self) -> set[tuple[str, int]]:
+        """What processes have reached since the last time."""
+        if not self._told.exists():
+            return set()
+        lines = [line.rpartition(":") for line in self._told.read_text("utf-8").splitlines()]
+        self._told.write_bytes(b"")
+        return {(file, int(line)) for file, _, line in lines}
 
     def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:  # noqa: ANN401 - a trace function
-        return self._line if frame.f_code.co_filename.startswith(self._package) else None
+        return self._line if frame.f_code.co_filename.startswith(self._folder) else None
 
     def _line(self, frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - a trace function
         if event == "line":
@@ -78,7 +90,7 @@ class Recorder:
 
 
 class Selection:
-    """These tests alone, the fast ones first."""
+    """These tests alone, the fast ones first, none much longer than the seconds that it takes otherwise."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self._seconds = seconds
@@ -89,6 +101,8 @@ class Selection:
         items[:] = sorted(
             (item for item in items if item.nodeid in self._seconds), key=lambda item: self._seconds[item.nodeid]
         )
+        for item in items:  # what takes far longer than on the package as it is hangs
+            item.add_marker(pytest.mark.timeout(8 + 5 * self._seconds[item.nodeid]), append=False)
 
 
 def _forget() -> None:

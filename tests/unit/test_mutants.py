@@ -39,6 +39,9 @@ def changes(line: str) -> list[str]:
         ("x = cast('T', a + b)", ["a + b -> a - b"]),
         ("from a import b", []),
         ("__all__ = ['f']", []),
+        ("Kind = Literal['draw', 'memo']", []),
+        ("T = TypeVar('T')", []),
+        ("x = f(a, name='work', help='what it does')", []),
         ("x = f'{a + 1}'", []),
     ],
 )

@@ -1,17 +1,14 @@
 """The tables of a store in SQLite: how they are made, brought up to date, and checked."""
 
 import hashlib
-import os
 import secrets
 import sqlite3
-import stat
-import sys
 from functools import partial
 from pathlib import Path
 
 from hush_common.errors import StoreError
 
-__all__ = ["check", "damaged", "make_private", "prepare", "seal"]
+__all__ = ["check", "damaged", "prepare", "seal"]
 
 _APPLICATION = 0x68757368  # "hush" in ASCII: tells our file from another program's
 # No time and no sender: who reported when is nobody's business, so it is never written down.
@@ -55,22 +52,6 @@ def damaged(what: str) -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError(f"{what} is not what was written")
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
-
-
-def make_private(path: Path) -> None:
-    """Make the file if it is missing, for its owner alone; take an existing one away from everybody else's eyes.
-
-    SQLite gives its side files the mode of the main one. A group that was let in by hand stays.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        found = path.stat()
-        if sys.platform != "win32" and found.st_mode & stat.S_IRWXO and found.st_uid == os.geteuid():
-            path.chmod(stat.S_IMODE(found.st_mode) & ~stat.S_IRWXO)
 
 
 def prepare(path: Path, connection: sqlite3.Connection) -> None:

@@ -13,8 +13,10 @@ import numpy as np
 from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
 from hush_aggregator.store.reading import SqliteReader, read_tally, translated
-from hush_aggregator.store.schema import damaged, make_private, prepare, seal
+from hush_aggregator.store.schema import damaged, prepare, seal
 from hush_common.errors import StoreError, TaskError
+from hush_common.lock import FileLock
+from hush_common.private_file import make_private_file
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 
@@ -42,13 +44,13 @@ class SqliteStore(SqliteReader):
         try:
             super().__init__(path)
         except BaseException:
-            self._lock.close()
+            self._lock.release()
             raise
 
     def close(self) -> None:
         """Close the file and let go of the lock; calling it again does nothing."""
         super().close()
-        self._lock.close()
+        self._lock.release()
 
     @property
     def identity(self) -> str:
@@ -108,7 +110,7 @@ class SqliteStore(SqliteReader):
         return CommitOutcome(counted, by_reason, frozenset(changed), refusals)
 
     def _opened(self) -> sqlite3.Connection:
-        connection = _connect(self._path, timeout=10)
+        connection = _connect(self._path)
         try:
             with translated(self._path):
                 prepare(self._path, connection)
@@ -130,26 +132,25 @@ class SqliteStore(SqliteReader):
                 raise
 
 
-def _take_lock(path: Path) -> sqlite3.Connection:
-    """Hold an exclusive lock on a side file until closed. SQLite's own lock: it works on every platform."""
-    side = path.with_name(f"{path.name}.lock")
-    lock = _connect(side, timeout=0)
+def _take_lock(path: Path) -> FileLock:
+    side = path.resolve()  # else a symbolic link to the store would be a second door
+    side = side.with_name(f"{side.name}.lock")
     try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        lock.close()
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-            raise StoreError(
-                f"{path}: another aggregator uses this store; stop it, or give this one a store of its own"
-            ) from error
-        raise StoreError(f"{side}: {error}; remove the file if it is not needed, or move the store") from error
+        lock = FileLock.take(side)
+    except OSError as error:
+        raise StoreError(
+            f"{side}: cannot be locked ({error.strerror}); name a store in a directory that may be written, "
+            "or remove the file if no hush made it"
+        ) from error
+    if lock is None:
+        raise StoreError(f"{path}: another aggregator uses this store; stop it, or give this one a store of its own")
     return lock
 
 
-def _connect(path: Path, timeout: float) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     try:
-        make_private(path)
-        return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+        make_private_file(path)
+        return sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
     except (sqlite3.Error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
         raise StoreError(f"{path}: {reason}; name a file in a directory that may be written") from error

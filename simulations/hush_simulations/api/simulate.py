@@ -113,7 +113,7 @@ async def simulate_async(
     )
     for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = len(experiment.values) * experiment.scenario.task().rounds
+    total = len(experiment.values) * experiment.task.rounds
 
     raised: list[Exception] = []
 

@@ -11,13 +11,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from hush_aggregator.mqtt import Bus, Delivery, Session
-from hush_client.link import Link, Transport
+from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
+from hush_client.link import Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
 
-__all__ = ["MemoryBroker", "matches"]
-
-_BATCH = 4096
+__all__ = ["MemoryBroker", "PersistentSession", "matches"]
 
 
 class MemoryBroker:
@@ -25,17 +23,22 @@ class MemoryBroker:
 
     Args:
         name: what messages to people call it.
+        window: most messages that a session may leave unacknowledged; None for no limit.
 
     Attributes:
         reachable: whether connections succeed; a test may set it to False and call `drop`.
+        retained: the message that a new subscriber of a topic gets first, by topic.
+        forbidden: what no device may subscribe to.
     """
 
-    def __init__(self, name: str = "memory") -> None:
+    def __init__(self, name: str = "memory", *, window: int | None = None) -> None:
         self.name = name
+        self.window = window
         self.reachable = True
-        self._retained: dict[str, bytes] = {}
+        self.retained: dict[str, bytes] = {}
+        self.forbidden: set[str] = set()
         self._links: list[_Link] = []
-        self._sessions: dict[str, _Memory] = {}
+        self._sessions: dict[str, PersistentSession] = {}
 
     def transport(self) -> Transport:
         """A way to this broker for a device."""
@@ -45,33 +48,29 @@ class MemoryBroker:
         """This broker for an aggregator; the session belongs to the identifier."""
         return _Bus(self, identifier)
 
-    def retained(self, topic: str) -> bytes | None:
-        """The message that a new subscriber of `topic` would get first."""
-        return self._retained.get(topic)
-
     def drop(self) -> None:
         """Break every connection, as a broker does that dies. What sessions remember stays."""
         for link in list(self._links):
             link.lose()
-        for memory in self._sessions.values():
-            if memory.connection is not None:
-                memory.connection.lose()
+        for session in self._sessions.values():
+            if session.connection is not None:
+                session.connection.lose()
 
     def deliver(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand a message to everybody who subscribed; a retained one with no payload clears the topic."""
         if retain and payload:
-            self._retained[topic] = payload
+            self.retained[topic] = payload
         elif retain:
-            self._retained.pop(topic, None)
+            self.retained.pop(topic, None)
         for link in self._links:
             if any(matches(wanted, topic) for wanted in link.filters):
                 link.put(topic, payload)
-        for memory in self._sessions.values():
-            if any(matches(wanted, topic) for wanted in memory.filters):
-                memory.put(topic, payload)
+        for session in self._sessions.values():
+            if any(matches(wanted, topic) for wanted in session.filters):
+                session.put(topic, payload)
 
     def retained_under(self, wanted: str) -> list[tuple[str, bytes]]:
-        return [(topic, payload) for topic, payload in self._retained.items() if matches(wanted, topic)]
+        return [(topic, payload) for topic, payload in self.retained.items() if matches(wanted, topic)]
 
     def admit(self) -> None:
         if not self.reachable:
@@ -86,8 +85,9 @@ class MemoryBroker:
     def detach(self, link: "_Link") -> None:
         self._links.remove(link)
 
-    def memory_of(self, identifier: str) -> "_Memory":
-        return self._sessions.setdefault(identifier, _Memory())
+    def session(self, identifier: str = "aggregator") -> "PersistentSession":
+        """What it keeps for an aggregator, connected or not."""
+        return self._sessions.setdefault(identifier, PersistentSession())
 
 
 def matches(wanted: str, topic: str) -> bool:
@@ -140,6 +140,8 @@ class _Link:
     async def subscribe(self, topic: str) -> None:
         if self._lost:
             raise self._broker.lost()
+        if topic in self._broker.forbidden:
+            raise SubscriptionRefusedError(self._broker.name, f"{topic} is forbidden")
         self.filters.append(topic)
         for name, payload in self._broker.retained_under(topic):
             self.put(name, payload)
@@ -162,19 +164,21 @@ class _Link:
 
 
 @dataclass(slots=True)
-class _Memory:
+class PersistentSession:
     """What outlives a connection of an aggregator: its subscriptions, and the messages it has not acknowledged.
 
     Args:
         filters: topic filters subscribed to.
         waiting: messages not handed over on the connection of now, in order.
         unacknowledged: messages handed over, by number, in order.
+        acknowledged: how many messages were acknowledged.
         connection: the connection of now, if there is one.
     """
 
     filters: list[str] = field(default_factory=list)
     waiting: deque[tuple[str, bytes]] = field(default_factory=deque)
     unacknowledged: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    acknowledged: int = 0
     connection: "_Session | None" = None
 
     def put(self, topic: str, payload: bytes) -> None:
@@ -186,6 +190,12 @@ class _Memory:
         """Put back what was handed over and never acknowledged, ahead of everything newer."""
         self.waiting.extendleft(reversed(self.unacknowledged.values()))
         self.unacknowledged.clear()
+
+    def acknowledge(self, number: int) -> None:
+        if self.unacknowledged.pop(number, None) is not None:
+            self.acknowledged += 1
+            if self.connection is not None:
+                self.connection.wake()
 
 
 class _Bus:
@@ -200,49 +210,53 @@ class _Bus:
     @asynccontextmanager
     async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
         self._broker.admit()
-        memory = self._broker.memory_of(self._identifier)
-        if memory.connection is not None:
-            memory.connection.lose()  # as a broker does when a client id connects twice
-        memory.restore()
-        memory.connection = session = _Session(self._broker, memory)
-        memory.filters = list(filters)
+        session = self._broker.session(self._identifier)
+        if session.connection is not None:
+            session.connection.lose()  # as a broker does when a client id connects twice
+        session.restore()
+        session.connection = connection = _Session(self._broker, session)
+        session.filters = list(filters)
         for wanted in filters:
             for topic, payload in self._broker.retained_under(wanted):
-                memory.put(topic, payload)
+                session.put(topic, payload)
         try:
-            yield session
+            yield connection
         finally:
-            session.lose()
+            connection.lose()
 
 
 class _Session:
-    def __init__(self, broker: MemoryBroker, memory: _Memory) -> None:
+    def __init__(self, broker: MemoryBroker, kept: PersistentSession) -> None:
         self._broker = broker
-        self._memory = memory
+        self._kept = kept
         self._something = asyncio.Event()
         self._number = 0
         self._lost = False
 
     async def batch(self) -> list[Delivery]:
         await asyncio.sleep(0)  # let the devices that are ready send first, as a socket's buffer would
-        while not self._memory.waiting:
+        while not (count := self._deliverable()):
             if self._lost:
                 raise self._broker.lost()
             self._something.clear()
             await self._something.wait()
         if self._lost:
             raise self._broker.lost()
-        count = min(len(self._memory.waiting), _BATCH)
-        return [self._hand_over(*self._memory.waiting.popleft()) for _ in range(count)]
+        return [self._hand_over(*self._kept.waiting.popleft()) for _ in range(count)]
+
+    def _deliverable(self) -> int:
+        window = self._broker.window
+        free = BATCH_LIMIT if window is None else window - len(self._kept.unacknowledged)
+        return min(len(self._kept.waiting), BATCH_LIMIT, free)
 
     def _hand_over(self, topic: str, payload: bytes) -> Delivery:
         self._number += 1
-        self._memory.unacknowledged[self._number] = (topic, payload)
+        self._kept.unacknowledged[self._number] = (topic, payload)
         return Delivery(topic, payload, partial(self._acknowledge, self._number))
 
     def _acknowledge(self, number: int) -> None:
         if not self._lost:
-            self._memory.unacknowledged.pop(number, None)
+            self._kept.acknowledge(number)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         if not self._lost:
@@ -257,5 +271,5 @@ class _Session:
     def lose(self) -> None:
         self._lost = True
         self._something.set()
-        if self._memory.connection is self:
-            self._memory.connection = None
+        if self._kept.connection is self:
+            self._kept.connection = None

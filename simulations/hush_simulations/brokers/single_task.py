@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from hush_aggregator.mqtt import Bus, MqttBus, Session
-from hush_common.broker_url import BrokerUrl
+from hush_aggregator.bus import Bus, Session
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, estimate_topic, report_topic, status_topic, task_topic
 
@@ -64,17 +63,17 @@ class SingleTaskBus:
             self.connected.clear()
 
 
-async def tidy(url: BrokerUrl, identifier: str, task_id: str, aggregator: str) -> None:
+async def tidy(bus: Bus, task_id: str, aggregator: str) -> None:
     """Clear the retained messages of a simulation and the session of its aggregator; do nothing if that fails.
 
     Args:
-        url: the broker.
-        identifier: MQTT client id of the aggregator; connecting once with a clean session ends its persistent one.
+        bus: the broker, under the client id of the aggregator; connecting once with a clean session ends its
+            persistent one.
         task_id: the task of the simulation.
         aggregator: the aggregator's name in its status topic.
     """
     topics = (task_topic(task_id), estimate_topic(task_id), status_topic(aggregator))
     with suppress(BrokerError, TimeoutError):
-        async with asyncio.timeout(_TIDY_SECONDS), MqttBus(url, identifier).connect(()) as session:
+        async with asyncio.timeout(_TIDY_SECONDS), bus.connect(()) as session:
             for topic in topics:
                 await session.publish(topic, b"", retain=True)

@@ -3,13 +3,15 @@
 import math
 
 from hush_common.errors import OptionError
-from hush_simulations.engines.limits import CLIENTS, CONNECTIONS, ROUNDS, SEED, Whole, check_confidence
+from hush_simulations.engines.experiment import Engine
+from hush_simulations.engines.limits import CLIENTS, CONNECTIONS, ROUNDS, SEED, Whole, check_confidence, check_engine
 
 __all__ = [
     "parse_bound",
     "parse_confidence",
     "parse_connections",
     "parse_count",
+    "parse_engine",
     "parse_port",
     "parse_rounds",
     "parse_seed",
@@ -40,6 +42,11 @@ def parse_rounds(text: str) -> int:
 def parse_connections(text: str) -> int:
     """How many gateways share the devices: 1 to 500."""
     return _whole("--connections", text, CONNECTIONS)
+
+
+def parse_engine(text: str) -> Engine:
+    """What carries the messages."""
+    return check_engine(text, "--engine")
 
 
 def parse_seed(text: str) -> int:

@@ -3,10 +3,25 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
-from hush_simulations.commands.options import parse_bound
+from hush_common.mechanisms.registry import known
+from hush_simulations.brokers.choice import parse_broker
+from hush_simulations.commands.options import (
+    parse_bound,
+    parse_confidence,
+    parse_connections,
+    parse_count,
+    parse_engine,
+    parse_rounds,
+    parse_seed,
+    parse_shares,
+)
 from hush_simulations.engines.experiment import Engine, Experiment
 from hush_simulations.scenarios.csv_file import read_column
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario
@@ -17,29 +32,55 @@ from hush_simulations.scenarios.scenario_file import check_shares
 
 __all__ = ["Request", "experiment_of"]
 
+_OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDomain)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options as given; None where one was left out."""
+    """The options as given; None where one was left out. Those that need no other are parsed."""
 
-    scenario: str | None
-    clients: int | None
-    epsilon: str | None
-    mechanism: str | None
-    rounds: int | None
-    seed: int | None
-    connections: int | None
-    confidence: float
-    broker: str | None
-    engine: Engine
-    csv: Path | None
-    column: str | None
-    lower: str | None
-    upper: str | None
-    unit: str | None
-    labels: str | None
-    shares: tuple[float, ...]
-    deterministic_noise: bool
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="[SCENARIO|FILE.toml]", help=f"{', '.join(SCENARIOS)}; or a file. heights if left out."),
+    ] = None
+    clients: Annotated[int | None, typer.Option(metavar="N", parser=parse_count, help="Devices that report.")] = None
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="X", help="Privacy loss over all rounds, exact decimal text.")
+    ] = None
+    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help=f"{_OF_NUMBERS} or auto for numbers.")] = None
+    rounds: Annotated[int | None, typer.Option(metavar="N", parser=parse_rounds, help="Times everybody is asked.")] = (
+        None
+    )
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", parser=parse_seed, help="Fixes the population, not the noise.")
+    ] = None
+    connections: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=parse_connections, help="Gateways that share the devices; 20 if not given."),
+    ] = None
+    confidence: Annotated[
+        float, typer.Option(metavar="X", parser=parse_confidence, help="Coverage of the error bars.")
+    ] = 0.95
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="BROKER", parser=parse_broker, help="embedded, mosquitto or mqtt://host:port."),
+    ] = None
+    engine: Annotated[
+        Engine, typer.Option(metavar="NAME", parser=parse_engine, help="mqtt (real sockets) or memory.")
+    ] = "mqtt"
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own data: every row is a client.")] = None
+    column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of the file.")] = None
+    lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value, from public knowledge.")] = None
+    upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value, from public knowledge.")] = None
+    unit: Annotated[str | None, typer.Option(metavar="TEXT", help="Unit of your own data.")] = None
+    labels: Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")] = None
+    shares: Annotated[
+        str | None,
+        typer.Option(metavar="S,S,…", help="Of devices that take each epsilon on offer; equal if left out."),
+    ] = None
+    deterministic_noise: Annotated[
+        bool, typer.Option("--deterministic-noise", help="Noise from the seed: repeatable and NOT private.")
+    ] = False
 
 
 def experiment_of(request: Request) -> Experiment:
@@ -53,7 +94,8 @@ def experiment_of(request: Request) -> Experiment:
         raise OptionError("--broker", "a broker is not used with --engine memory; leave one of them out")
     scenario = _changed(_scenario(request), request)
     task = scenario.task()  # its mistakes come before the work of drawing a population
-    shares = check_shares("--shares", request.shares, task)
+    asked = () if request.shares is None else parse_shares(request.shares)
+    shares = check_shares("--shares", asked, task)
     if isinstance(scenario.population, Observed) and request.clients is not None:
         raise OptionError("--clients", f"{request.clients} cannot be chosen: every row of the file is one client")
     people = draw_people(scenario, len(task.offers), request.seed, shares, seeded=request.deterministic_noise)

@@ -34,6 +34,12 @@ class Experiment:
         noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
             operating system.
         seed: what the population was drawn with; None if nothing depends on one.
+
+    Attributes:
+        task: the task of the scenario.
+
+    Raises:
+        TaskError: the question is no legal task.
     """
 
     scenario: Scenario
@@ -45,6 +51,10 @@ class Experiment:
     confidence: float = 0.95
     noise_seed: int | None = None
     seed: int | None = None
+    task: Task = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task", self.scenario.task())
 
     @property
     def gateways(self) -> int:

@@ -22,6 +22,7 @@ from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_common.errors import BrokerError, HushError
+from hush_common.exception_groups import leaves
 from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.network import Network, open_network
 from hush_simulations.engines.reports import read_received
@@ -50,7 +51,6 @@ async def simulate(
     """Run an experiment to its end.
 
     Raises:
-        TaskError: the question is no legal task.
         BrokerError: no broker, a login refused, or a connection that stays lost.
         StateError: a device cannot keep its state (a full disk).
         StoreError: the aggregator cannot keep its store.
@@ -260,11 +260,7 @@ class _Answers:
 
 def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first error that is meant for a person; a group without one is a bug and stays as it is."""
-    for error in errors.exceptions:
-        found = _reason(error) if isinstance(error, BaseExceptionGroup) else error
-        if isinstance(found, HushError):
-            return found
-    return errors
+    return next((error for error in leaves(errors) if isinstance(error, HushError)), errors)
 
 
 def _ignore(_: int) -> None:

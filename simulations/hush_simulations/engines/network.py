@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hush_aggregator.mqtt import MqttBus
@@ -46,12 +46,11 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
     """Start the broker of an experiment, or find the one that runs; leave nothing behind on it.
 
     Raises:
-        TaskError: the question is no legal task.
         BrokerError: the broker cannot be started.
     """
     name = f"simulation-{secrets.token_hex(4)}"
     if experiment.engine == "memory":
-        memory, task = MemoryBroker(), experiment.scenario.task()
+        memory, task = MemoryBroker(), experiment.task
         yield Network(task, name, SingleTaskBus(memory.bus(name), task.id), lambda _: memory.transport(), _gateway)
         return
     task = _task(experiment, name)
@@ -62,17 +61,15 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
             yield Network(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), _sender(url))
         finally:
             if is_external(experiment.broker):
-                await tidy(url, identifier, task.id, name)
+                await tidy(MqttBus(url, identifier), task.id, name)
 
 
 def _task(experiment: Experiment, name: str) -> Task:
     """The task, on a broker of others under an id of this run alone."""
-    task = experiment.scenario.task()
+    task = experiment.task
     if not is_external(experiment.broker):
         return task
-    return replace(
-        experiment.scenario, document={**experiment.scenario.document, "id": f"{task.id[:_HEAD]}-{name}"}
-    ).task()
+    return experiment.scenario.asking(id=f"{task.id[:_HEAD]}-{name}").task()
 
 
 def _gateway(number: int) -> str:

@@ -19,7 +19,7 @@ def test_a_certificate_authority_that_is_not_there_is_told_at_once(tmp_path: Pat
 
 
 async def test_a_broker_that_accepts_and_says_nothing_is_a_timeout_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.mqtt._TIMEOUT_S", 0.2)
+    monkeypatch.setattr("hush_common.mqtt.connection._CONNECT_SECONDS", 0.2)
     held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     server = await asyncio.start_server(lambda reader, writer: held.append((reader, writer)), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -117,7 +117,7 @@ async def test_a_connection_lost_between_commit_and_acknowledgement_counts_nothi
 async def test_nothing_is_acknowledged_before_it_is_committed(store: WatchedStore) -> None:
     bus = FakeBus(window=7)
     counts: list[tuple[int, int]] = []
-    store.after = lambda: counts.append((len(bus.acknowledged), rows(store)))
+    store.after = lambda: counts.append((bus.acknowledged, rows(store)))
     async with running(bus, store):
         bus.send(TOPIC, *frames(100))
         await bus.emptied()
@@ -258,7 +258,7 @@ async def test_a_full_disk_stops_the_run_and_acknowledges_nothing(store: Watched
     bus.send(TOPIC, *frames(3000))
     with pytest.raises(StoreError, match="full; free some space"):
         await aggregator.run()
-    assert bus.acknowledged == []
+    assert bus.acknowledged == 0
     store._connection.execute("PRAGMA max_page_count = 100000")
     async with running(bus, store):
         await bus.emptied()
@@ -289,7 +289,7 @@ async def test_stopping_in_the_middle_of_a_batch_finishes_it(store: WatchedStore
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert n(store) == len(bus.acknowledged) > 0
+    assert n(store) == bus.acknowledged > 0
     assert json.loads(bus.retained[ESTIMATE])["n"] == n(store)
 
 

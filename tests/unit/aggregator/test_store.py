@@ -184,6 +184,15 @@ def test_a_second_aggregator_on_one_store_is_refused_until_the_first_has_left(pa
     SqliteStore(path).close()
 
 
+def test_a_symbolic_link_to_a_store_is_no_second_door(path: Path) -> None:
+    door = path.with_name("door.sqlite")
+    door.symlink_to(path)
+    with SqliteStore(path), pytest.raises(StoreError, match=r"door\.sqlite: another aggregator uses this store"):
+        SqliteStore(door)
+    with SqliteStore(door), pytest.raises(StoreError, match="another aggregator uses this store"):
+        SqliteStore(path)
+
+
 def test_the_store_may_be_read_by_others_meanwhile(store: SqliteStore, path: Path) -> None:
     store.commit([accepted((1, 10))], {})
     assert len(contents(path)["report"]) == 1

@@ -7,22 +7,21 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import Any, NoReturn
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from fake_transport import FakeTransport, Fate, make_heights
 
 from hush_client import Client, Gateway, Policy, Receipt
 from hush_client.answering import Answering
 from hush_client.catalogue import Catalogue
+from hush_client.desk import Desk
+from hush_client.terms import Terms
 from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import decode_task, make_task
-from hush_common.topics import task_topic
-
-if TYPE_CHECKING:
-    from hush_client.desk import Desk
+from hush_common.topics import ALL_TASKS, task_topic
 
 SOON, LATER = 0.1, 0.7  # seconds that a source has
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -150,7 +149,7 @@ async def test_a_source_is_not_asked_for_what_would_be_refused(
 
 async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
     broker, source = FakeTransport(), Source(172.0)
-    broker.faults.append("never acknowledged")
+    broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=1, clock=clock) as g:
         await g.task("heights")
         assert (await g.report("first", "heights", 172.0, timeout=0)).status == "queued"
@@ -301,10 +300,9 @@ async def test_a_source_sleeps_until_there_may_be_something_to_do(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, day: float, pause: float
 ) -> None:
     monkeypatch.setattr("hush_client.answering._LOOK", 3600.0)
-    desk = cast("Desk", None)  # what to do when is asked, not done
-    answering = Answering(
-        "heights", Source(1), device="d", source_timeout=1, desk=desk, catalogue=Catalogue(), clock=clock
-    )
+    nothing: Any = None  # no state, sender or randomness: what to do when is asked, not done
+    desk = Desk(Terms("g", Policy(), 0, 1, clock), Catalogue(), nothing, nothing, nothing)
+    answering = Answering("heights", Source(1), device="d", source_timeout=1, desk=desk)
     task = decode_task(make_heights(**DAILY, closes="2026-02-01T00:00:00Z"))
     clock.time = START + timedelta(days=day)
     round_ = task.current_round(clock.time)
@@ -361,6 +359,7 @@ async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tm
         await client.task("heights")
         client.on_task(listen)
         assert told == [("heights", Fraction(1))]
+        await until(lambda: broker.subscribed(ALL_TASKS))
         broker.publish_task(task_topic("heights"), make_heights())  # as a new connection would bring it again
         broker.publish_task(task_topic("second"), make_heights(id="second"))
         broker.publish_task(task_topic("illegal"), b"{}")

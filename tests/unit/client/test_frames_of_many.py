@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, RecordingRng
+from fake_transport import FakeTransport, Fate, RecordingRng
 
 from hush_client import Gateway, Policy, Reason, Receipt
 from hush_client.answer import FRAME_REPORTS
@@ -84,7 +84,7 @@ async def test_a_value_of_the_wrong_type_keeps_all_from_answering(tmp_path: Path
 
 async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(tmp_path: Path) -> None:
     broker, rng = FakeTransport(), RecordingRng()
-    broker.faults.extend(["lost before it arrives", "lost before the acknowledgement"])
+    broker.faults.extend([Fate.LOST, Fate.CUT])
     async with open_gateway(broker, tmp_path, rng=rng) as gateway:
         await gateway.task("heights")
         receipts = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
@@ -94,7 +94,7 @@ async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(
     assert rng.draws == draws
     assert len(broker.attempts) == 3
     assert len(set(broker.attempts)) == 1
-    assert rows(tmp_path, "SELECT report_id, times FROM resend ORDER BY report_id") == [
+    assert rows(tmp_path, "SELECT report_id, resends FROM charge ORDER BY report_id") == [
         (bytes.fromhex(report), 2) for report in sorted(ids(receipts))
     ]
 
@@ -103,7 +103,7 @@ async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp
     broker = FakeTransport()
     broker.refusals.extend(["no"] * 99)
     async with open_gateway(broker, tmp_path, capacity=2) as gateway:
-        gateway._catalogue.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
+        gateway._opened().desk.catalogue.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
         refused = await gateway.report_many("heights", MANY, timeout=0)
         queued = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
     assert {receipt.reason for receipt in refused.values()} == {Reason.OUTBOX_FULL}

@@ -126,9 +126,11 @@ def test_what_is_kept_of_a_refusal_says_nothing_about_the_value(connection: sqli
 
 
 def test_reports_that_are_sent_again_are_counted_and_cost_nothing(connection: sqlite3.Connection) -> None:
-    ids = [bytes.fromhex(give(connection, ask(id=name)).report_id or "") for name in ("a", "b")]
-    ledger.resent(connection, ids)
-    ledger.resent(connection, ids[:1])
+    for name in ("a", "b"):
+        give(connection, ask(id=name))
+    sequences = {entry.task: entry.sequence or 0 for entry in ledger.charges(connection, "d", "workplaces")}
+    ledger.resent(connection, dict.fromkeys(sequences.values(), 1))
+    ledger.resent(connection, {sequences["a"]: 1})
     found = ledger.charges(connection, "d", "workplaces")
     assert {entry.task: entry.resends for entry in found} == {"a": 2, "b": 1}
     assert ledger.spent(connection, "d", "workplaces") == 2
@@ -167,6 +169,24 @@ def test_the_total_of_an_account_is_the_sum_of_its_charges(connection: sqlite3.C
     (account,) = ledger.accounts(connection)
     charges = ledger.charges(connection, "d", "workplaces")
     assert account.spent == sum(charge.epsilon for charge in charges) == Fraction(3, 2)
+    ledger.verify(connection)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM account",
+        "DELETE FROM charge",
+        "UPDATE account SET spent = '2/1'",
+        "UPDATE account SET purpose = 'another'",
+        "UPDATE charge SET epsilon = '999/1000'",
+    ],
+)
+def test_an_account_that_is_not_the_sum_of_its_charges_is_found(connection: sqlite3.Connection, damage: str) -> None:
+    give(connection, ask(epsilon="1"))
+    connection.execute(damage)
+    with pytest.raises(StateError, match="the account of 'd' does not add up"):
+        ledger.verify(connection)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def write(connection: sqlite3.Connection) -> None:
             question = Question("d", task, "topic", policy, NOW + timedelta(days=day))
             receipt, _ = answer(connection, question, question.task.domain.read(172.0), SystemRng())
     assert receipt.status == "refused"
-    ledger.resent(connection, [ledger.charges(connection, "d", "health")[1].report_id])
+    ledger.resent(connection, {ledger.charges(connection, "d", "health")[1].sequence or 0: 1})
 
 
 @pytest.fixture

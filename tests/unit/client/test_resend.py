@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, Fault, RecordingRng, make_heights
+from fake_transport import FakeTransport, Fate, RecordingRng, make_heights
 
 from hush_client import Gateway, Reason, ledger, outbox
 from hush_client.state import State
@@ -25,10 +25,10 @@ async def charges_and_waiting(directory: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("fault", "arrivals"),
-    [("lost before it arrives", 1), ("lost before the acknowledgement", 2)],
+    [(Fate.LOST, 1), (Fate.CUT, 2)],
 )
 async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
-    tmp_path: Path, fault: Fault, arrivals: int
+    tmp_path: Path, fault: Fate, arrivals: int
 ) -> None:
     broker = FakeTransport()
     broker.faults.extend([fault])
@@ -44,7 +44,7 @@ async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
 
 async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_restart(tmp_path: Path) -> None:
     broker = FakeTransport()
-    broker.faults.append("never acknowledged")
+    broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")  # so that only the acknowledgement is waited for in vain
         receipt = await gateway.report("d", "heights", 172.0, timeout=0.1)
@@ -65,7 +65,7 @@ async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_resta
 async def test_the_ledger_counts_what_was_sent_again(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.retained[task_topic("other")] = make_heights(id="other")
-    broker.faults.extend(["lost before it arrives", "lost before the acknowledgement", "never acknowledged"])
+    broker.faults.extend([Fate.LOST, Fate.CUT, Fate.NEVER])
     async with Gateway(broker, name="g", state=tmp_path) as gateway:
         await gateway.task("heights")
         await gateway.report("d", "heights", 172.0, timeout=0)
@@ -86,7 +86,7 @@ async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> No
     broker = FakeTransport()
     names = [f"t{i}" for i in range(4)]
     broker.retained |= {task_topic(name): make_heights(id=name) for name in names}
-    broker.faults.extend(["lost before it arrives"])
+    broker.faults.extend([Fate.LOST])
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         for name in names:
             await gateway.task(name)
@@ -101,7 +101,7 @@ async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> No
 
 async def test_a_connection_that_is_lost_over_and_over_loses_and_doubles_nothing(tmp_path: Path) -> None:
     broker = FakeTransport()
-    broker.faults.extend(["lost before the acknowledgement", "lost before it arrives"] * 3)
+    broker.faults.extend([Fate.CUT, Fate.LOST] * 3)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(300)))
     assert {receipt.status for receipt in receipts} == {"sent"}
@@ -169,7 +169,7 @@ async def test_answers_that_come_at_once_cannot_overfill_the_outbox(tmp_path: Pa
     broker = FakeTransport()
     async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=10) as gateway:
         await gateway.task("heights")
-        broker.faults.extend(["never acknowledged"] * 1000)
+        broker.faults.extend([Fate.NEVER] * 1000)
         calls = (gateway.report(f"d{i}", "heights", 172.0, timeout=0) for i in range(50))
         receipts = await asyncio.gather(*calls)
     assert sorted(receipt.status for receipt in receipts) == ["queued"] * 10 + ["refused"] * 40
@@ -226,7 +226,7 @@ async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptur
 
 async def test_the_window_bounds_what_is_in_flight(tmp_path: Path) -> None:
     broker = FakeTransport()
-    broker.faults.extend(["never acknowledged"] * 1000)
+    broker.faults.extend([Fate.NEVER] * 1000)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         answering = asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=None) for i in range(100)))
         async with asyncio.timeout(30):

@@ -3,15 +3,24 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from fake_transport import FakeTransport, make_heights
 
-from hush_client import Gateway
+from hush_client import Gateway, Policy
+from hush_client.catalogue import Catalogue
+from hush_client.desk import Desk
 from hush_client.schedule import Schedule, draw_delay
+from hush_client.terms import Terms
 from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError
+from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
+
+if TYPE_CHECKING:
+    from hush_client.sender import Sender
+    from hush_client.state import State
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,6 +137,19 @@ async def test_a_report_with_the_delay_of_the_default_is_sent(tmp_path: Path) ->
 def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> None:
     with pytest.raises(OptionError, match=r"outside 0 to 604800 s \(a week\)"):
         Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)
+
+
+def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after_them(clock: Clock) -> None:
+    class Started:
+        def now(self) -> float:
+            return 100.0
+
+    terms = Terms("g", Policy(), 0.0, 10, clock)
+    desk = Desk(terms, Catalogue(), cast("State", None), cast("Sender", Started()), SystemRng())
+    question, seconds, due = desk.ask_a_source(decode_task(make_heights()), "d", 2.5)
+    assert (seconds, due) == (2.5, 102.5)
+    assert (question.delay, question.not_before) == (2500, START.timestamp() * 1000 + 2500)
+    assert terms.question(question.task).delay == 0
 
 
 class Scripted:

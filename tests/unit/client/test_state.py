@@ -5,21 +5,24 @@ import os
 import shutil
 import sqlite3
 import stat
+import threading
 from functools import partial
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
-from old_state import VERSION_1
+from old_state import VERSION_1, VERSIONS
 
 from hush_client import identity, ledger, outbox, pins
-from hush_client.state import FILE_NAME, State, _connect, _create
+from hush_client.state import _WORKER, FILE_NAME, State, _connect, _create
 from hush_common.errors import StateError
 
 ONE_CHARGE = """
-INSERT INTO charge VALUES ('d', 'heights', 0, CAST('12345678' AS BLOB), 'workplaces', 'laplace', '1/1',
+INSERT INTO charge (device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at) VALUES
+    ('d', 'heights', 0, CAST('12345678' AS BLOB), 'workplaces', 'laplace', '1/1',
     zeroblob(16), '2026-01-01T00:00:00+00:00');
 INSERT INTO account VALUES ('d', 'workplaces', '1/1');
-INSERT INTO outbox VALUES (7, 'hush/v1/reports/heights/d', CAST('report' AS BLOB));
+INSERT INTO outbox (sequence, topic, payload) VALUES (7, 'hush/v1/reports/heights/d', CAST('report' AS BLOB));
 INSERT INTO identity VALUES (1, 'device-1');
 """
 """With its report waiting."""
@@ -82,9 +85,12 @@ async def test_a_state_of_another_version_is_left_alone(tmp_path: Path) -> None:
         await State.open(tmp_path)
 
 
-async def test_a_state_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_state_of_an_older_version_is_brought_up_to_date_and_loses_nothing(
+    tmp_path: Path, version: int
+) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.executescript(VERSION_1 + ONE_CHARGE)
+        connection.executescript(VERSIONS[version] + ONE_CHARGE)
     connection.close()
     for _ in range(2):  # the second time it is one of today
         state = await State.open(tmp_path)
@@ -246,12 +252,95 @@ async def test_what_a_cancelled_caller_began_is_finished_and_told(tmp_path: Path
     await state.close()
 
 
+async def test_a_call_that_is_cancelled_while_it_waits_does_nothing(tmp_path: Path) -> None:
+    state, free = await State.open(tmp_path), threading.Event()
+    first = asyncio.create_task(state.run(lambda _: free.wait(10)))
+    await asyncio.sleep(0.01)  # the worker is busy
+    calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(3)]
+    await asyncio.sleep(0)
+    calls[1].cancel()
+    free.set()
+    assert await asyncio.gather(*calls, return_exceptions=True) == [1, ANY, 2]
+    assert calls[1].cancelled()
+    assert await first
+    assert await state.run(outbox.count) == 2
+    await state.close()
+
+
 async def test_closing_finishes_what_was_begun(tmp_path: Path) -> None:
     state = await State.open(tmp_path)
     calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(10)]
     await asyncio.sleep(0)
     await state.close()
     assert all(call.done() and call.result() for call in calls)
+
+
+class Held:
+    """Connections that are opened and closed only when a test lets them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.free = threading.Event(), threading.Event()
+        self.opened: list[sqlite3.Connection] = []
+        monkeypatch.setattr("hush_client.state._connect", self._open)
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        self.begun.set()
+        assert self.free.wait(10)
+        self.opened.append(_connect(path))
+        return self.opened[0]
+
+    def is_closed(self) -> bool:
+        _WORKER.submit(lambda: None).result(30)  # everything before it is done
+        try:
+            self.opened[0].execute("SELECT 1")
+        except sqlite3.ProgrammingError:
+            return True
+        return False
+
+
+def test_an_opening_that_is_cancelled_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+
+    async def give_up() -> None:
+        opening = asyncio.create_task(State.open(tmp_path))
+        await asyncio.to_thread(held.begun.wait, 30)
+        opening.cancel()
+        await asyncio.wait((opening,))
+        assert opening.cancelled()
+
+    asyncio.run(give_up())
+    held.free.set()  # when the loop that wanted it has ended
+    assert held.is_closed()
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["the loop ends", "the loop goes on"])
+def test_a_closing_that_is_cancelled_finishes_what_was_begun_and_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    held, busy = Held(monkeypatch), threading.Event()
+    held.free.set()
+
+    async def give_up() -> list[asyncio.Task[int]]:
+        state = await State.open(tmp_path)
+        first = asyncio.create_task(state.run(lambda _: busy.wait(10)))
+        await asyncio.sleep(0.01)  # the worker is busy, and a second transaction waits
+        calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(state.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait((closing,))
+        assert closing.cancelled()
+        if not ends:
+            busy.set()
+            await asyncio.wait([first, *calls])
+            assert [call.result() for call in calls] == [1, 2, 3]
+            await state.close()
+        return calls
+
+    asyncio.run(give_up())
+    busy.set()
+    assert held.is_closed()
 
 
 async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:

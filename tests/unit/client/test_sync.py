@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from fake_transport import FakeTransport, Fate, make_heights
 
 from hush_client import SyncClient
 from hush_client.state import FILE_NAME
@@ -107,7 +107,7 @@ def test_a_closed_one_says_so_and_can_be_opened_again(tmp_path: Path) -> None:
 
 def test_a_call_of_another_thread_ends_when_the_client_is_closed(tmp_path: Path) -> None:
     broker = FakeTransport()
-    broker.faults.append("never acknowledged")
+    broker.faults.append(Fate.NEVER)
     waiting, published = ThreadPoolExecutor(2), threading.Event()
     broker.on_publish = published.set
     with client(broker, tmp_path) as c:
@@ -122,11 +122,11 @@ def test_a_call_of_another_thread_ends_when_the_client_is_closed(tmp_path: Path)
 
 INTERRUPTED = """
 import sys
-from fake_transport import FakeTransport
+from fake_transport import FakeTransport, Fate
 from hush_client import SyncClient
 
 broker = FakeTransport(on_publish=lambda: print("published", flush=True))
-broker.faults.append("never acknowledged")
+broker.faults.append(Fate.NEVER)
 with SyncClient("mqtt://h", device="d", state=sys.argv[1], spread=0, transport=broker) as client:
     try:
         client.report("heights", 172.0, timeout=None)

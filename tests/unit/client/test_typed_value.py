@@ -53,6 +53,13 @@ def test_a_number_beyond_all_floats_is_moved_to_the_bound(text: str, end: int) -
     assert (reading.parts, reading.became) == ((end,), "moved")
 
 
-def test_a_message_names_a_few_of_many_labels() -> None:
-    domain = CategoryDomain(tuple(f"label {place}" for place in range(1000)))
-    assert _remedy(domain).endswith("label 5, …")
+@pytest.mark.parametrize(
+    ("domain", "names"),
+    [
+        (CategoryDomain(tuple(f"l{place}" for place in range(1000))), "one of l0, l1, l2, l3, l4, l5, …"),
+        (CategoryDomain(tuple(f"l{place}" for place in range(6))), "one of l0, l1, l2, l3, l4, l5"),
+        (BODY, "height, weight"),
+    ],
+)
+def test_a_message_names_a_few_of_what_could_be_typed(domain: Domain, names: str) -> None:
+    assert _remedy(domain).endswith(f"; write {names}")

@@ -13,7 +13,7 @@ from old_state import VERSION_1
 from hush_client import ledger
 from hush_client.answer import Question, answer
 from hush_client.policy import Policy
-from hush_client.state import FILE_NAME, State
+from hush_client.state import _MIGRATIONS, FILE_NAME, State
 from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
 
@@ -43,6 +43,27 @@ async def test_a_ledger_of_version_1_keeps_its_charges_and_learns_the_new_kinds(
         assert (charge.kind, charge.resends, charge.epsilon) == ("draw", 0, Fraction(1))
         assert (refusal.device, refusal.reason) == ("e", "over_budget")
         assert memories == (0,)
+
+
+async def test_resends_that_were_counted_by_report_ids_stay_counted(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.executescript(VERSION_1)
+        for statement in (statement for statements in _MIGRATIONS[:2] for statement in statements):
+            connection.execute(statement)
+        with connection:
+            for task, report_id in (("heights", b"i" * 16), ("weights", b"j" * 16)):
+                row = ("d", task, 0, TASK.digest, "workplaces", "laplace", "1/1", report_id, CHARGE[-1], "draw")
+                connection.execute("INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            connection.execute("INSERT INTO resend VALUES (?, 2)", (b"i" * 16,))
+            connection.execute("PRAGMA user_version = 3")
+    for _ in range(2):
+        state = await State.open(tmp_path)
+        charges = await state.run(partial(ledger.charges, device="d", purpose="workplaces"))
+        await state.close()
+        assert [(charge.task, charge.resends, charge.sequence) for charge in charges] == [
+            ("heights", 2, None),
+            ("weights", 0, None),
+        ]
 
 
 async def test_an_upgraded_state_has_the_tables_of_a_new_one(tmp_path: Path) -> None:

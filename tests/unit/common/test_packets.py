@@ -12,7 +12,7 @@ from paho.mqtt.client import Client, _WebsocketWrapper
 from paho.mqtt.enums import CallbackAPIVersion
 from scripted_broker import header, message
 
-from hush_common.packets import limit_packets
+from hush_common.mqtt.packets import limit_packets
 
 MOST = 1000
 CONNACK = b"\x20\x02\x00\x00"
@@ -145,7 +145,7 @@ def test_many_that_are_too_long_are_one_line_a_minute(
 ) -> None:
     reading(message("t", bytes(100_000)) * 20, 100_000)
     assert len(caplog.records) == 1
-    monkeypatch.setattr("hush_common.packets._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("hush_common.mqtt.packets._TELL_EVERY_S", 0.0)
     reading(message("t", bytes(100_000)) * 20, 100_000)
     assert len(caplog.records) > 20
 
@@ -176,7 +176,7 @@ def test_a_broker_that_takes_no_acknowledgement_is_left_before_they_fill_the_mem
         raise BlockingIOError
 
     monkeypatch.setattr(Socket, "send", deaf)
-    monkeypatch.setattr("hush_common.packets._MOST_UNSENT", 100)
+    monkeypatch.setattr("hush_common.mqtt.packets._MOST_UNSENT", 100)
     packet = header(0x32, 5) + struct.pack(">H", 1) + b"t" + struct.pack(">H", 7)
     client, got = reading(packet * 101, 100)
     assert len(got) == 101

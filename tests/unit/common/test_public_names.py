@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hush_client
-from hush_client import Client, SyncClient
+from hush_client import Client, Gateway, SyncClient
 
 PACKAGES = ["hush", "hush_common", "hush_client", "hush_aggregator", "hush_simulations"]
 
@@ -44,6 +44,16 @@ def test_the_blocking_client_offers_what_the_other_one_does() -> None:
     for name in [*names(Client), "__init__"]:
         one, other = (inspect.signature(getattr(kind, name)).parameters for kind in (Client, SyncClient))
         assert list(one.values()) == list(other.values()), name
+
+
+def test_a_client_waits_as_long_as_its_gateway_unless_it_is_told() -> None:
+    for name in {name for name in vars(Client) if not name.startswith("_")}:
+        one, other = (inspect.signature(getattr(kind, name)).parameters for kind in (Client, Gateway))
+        assert {k: v.default for k, v in one.items()} == {k: other[k].default for k in one}, name
+    waits = {
+        name: inspect.signature(getattr(Gateway, name)).parameters["timeout"] for name in ("report", "task", "flush")
+    }
+    assert {parameter.default for parameter in waits.values()} == {30.0}
 
 
 @pytest.mark.parametrize("name", modules())

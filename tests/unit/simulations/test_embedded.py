@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from hush_aggregator.mqtt import MqttBus, Session
+from hush_aggregator.bus import Session
+from hush_aggregator.mqtt import MqttBus
 from hush_client.transport import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hush_aggregator.mqtt import Bus, Session
+from hush_aggregator.bus import Bus, Session
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
+from hush_client.link import SubscriptionRefusedError
 from hush_common.errors import BrokerError
 from hush_common.task_file import make_task
 from hush_simulations.brokers.memory import MemoryBroker, matches
@@ -75,7 +76,7 @@ async def test_an_empty_retained_message_clears_the_topic() -> None:
     async with broker.bus().connect([]) as session:
         await session.publish("a/b", b"kept", retain=True)
         await session.publish("a/b", b"", retain=True)
-    assert broker.retained("a/b") is None
+    assert "a/b" not in broker.retained
 
 
 async def test_what_is_not_acknowledged_comes_again_first_and_in_order() -> None:
@@ -155,6 +156,31 @@ async def test_a_dropped_connection_raises_from_every_method() -> None:
         ):
             with pytest.raises(BrokerError, match="memory: the connection is lost"):
                 await call
+
+
+async def test_a_session_gets_no_more_than_its_window_before_it_acknowledges() -> None:
+    broker = MemoryBroker(window=2)
+    async with broker.bus().connect(["a/+"]) as session:
+        for number in range(3):
+            broker.deliver("a/b", b"%d" % number)
+        (first, second) = await session.batch()
+        assert await nothing_more(session)
+        second.ack()
+        assert await payloads(session, 1) == [b"2"]
+        first.ack()
+    assert broker.session().acknowledged == 2
+
+
+async def test_a_device_may_not_subscribe_to_what_is_forbidden_and_goes_on() -> None:
+    broker = MemoryBroker()
+    broker.forbidden.add("secret")
+    async with broker.transport().connect() as link:
+        with pytest.raises(SubscriptionRefusedError, match="memory: secret is forbidden"):
+            await link.subscribe("secret")
+        await link.subscribe("a/b")
+        broker.deliver("secret", b"1")
+        broker.deliver("a/b", b"2")
+        assert await link.receive() == ("a/b", b"2")
 
 
 async def test_a_broker_that_is_switched_off_admits_nobody() -> None:

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +39,9 @@ parts = [{ mean = 80.0, sd = 10.0 }, { weight = 2.0, mean = 65.0, sd = 8 }]
 """
 
 
-def request(**options: Any) -> Request:  # noqa: ANN401 - any option
-    nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Request))
-    defaults = {"confidence": 0.95, "engine": "mqtt", "deterministic_noise": False, "shares": ()}
-    return Request(**(nothing | defaults | options))
-
-
 def complaint(**options: Any) -> str:  # noqa: ANN401 - any option
     with pytest.raises(HushError) as caught:
-        experiment_of(request(**options))
+        experiment_of(Request(**options))
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -99,7 +92,7 @@ def test_a_password_in_an_address_is_not_repeated() -> None:
 
 
 def test_the_default_is_the_experiment_of_the_notebook() -> None:
-    experiment = experiment_of(request(seed=7))
+    experiment = experiment_of(Request(seed=7))
     task = experiment.scenario.task()
     assert (len(experiment.values), experiment.seed, experiment.noise_seed) == (500, 7, None)
     assert (task.id, task.mechanism, task.unit) == ("heights", "laplace", "cm")
@@ -108,20 +101,20 @@ def test_the_default_is_the_experiment_of_the_notebook() -> None:
 
 
 def test_the_seed_fixes_the_people_and_a_missing_seed_is_made_up_and_told() -> None:
-    first, second = experiment_of(request(seed=7)), experiment_of(request(seed=7))
+    first, second = experiment_of(Request(seed=7)), experiment_of(Request(seed=7))
     assert first.values == second.values
-    experiment = experiment_of(request())
+    experiment = experiment_of(Request())
     assert experiment.seed is not None
     assert experiment.values == experiment.scenario.population.draw(500, np.random.default_rng(experiment.seed))
 
 
 def test_only_deterministic_noise_ties_the_noise_to_the_seed() -> None:
-    assert experiment_of(request(seed=7, deterministic_noise=True)).noise_seed == 7
-    assert experiment_of(request(seed=7)).noise_seed is None
+    assert experiment_of(Request(seed=7, deterministic_noise=True)).noise_seed == 7
+    assert experiment_of(Request(seed=7)).noise_seed is None
 
 
 def test_epsilon_is_exact_and_split_over_rounds() -> None:
-    task = experiment_of(request(epsilon="0.3", rounds=3)).scenario.task()
+    task = experiment_of(Request(epsilon="0.3", rounds=3)).scenario.task()
     assert (task.rounds, str(task.epsilon_per_round)) == (3, "1/10")
 
 
@@ -153,14 +146,14 @@ def test_own_data_need_bounds_from_public_knowledge(tmp_path: Path) -> None:
     assert "not finite" in complaint(csv=path, lower="0", upper="inf")
     assert "overflows" in complaint(csv=path, lower="-1e308", upper="1e308")
     assert "one client" in complaint(csv=path, lower="0", upper="250", clients=2)
-    experiment = experiment_of(request(csv=path, lower="0", upper="250", unit="cm", column="h"))
+    experiment = experiment_of(Request(csv=path, lower="0", upper="250", unit="cm", column="h"))
     assert (experiment.values, experiment.seed, experiment.scenario.task().title) == ((170.0, 180.0), None, "Mean of h")
 
 
 def test_answers_of_ones_own_go_with_the_survey(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("q\nyes\nno\n", encoding="utf-8")
-    assert experiment_of(request(scenario="survey", csv=path)).values == (1, 0)
+    assert experiment_of(Request(scenario="survey", csv=path)).values == (1, 0)
     assert "leave it out to use --csv" in complaint(scenario="heights", csv=path)
 
 
@@ -172,7 +165,7 @@ def test_options_that_say_nothing_are_refused() -> None:
 def test_a_scenario_may_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "weights.toml"
     path.write_text(SCENARIO, encoding="utf-8")
-    experiment = experiment_of(request(scenario=str(path), seed=1))
+    experiment = experiment_of(Request(scenario=str(path), seed=1))
     assert len(experiment.values) == 30
     assert experiment.scenario.population.mean == pytest.approx(70.0)
     assert experiment.scenario.task().unit == "kg"

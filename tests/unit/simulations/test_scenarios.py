@@ -1,6 +1,5 @@
 """Scenarios of categories, vectors and several epsilons: built in, from files, and from somebody's own data."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,11 @@ COMMUTE, OFFICES, SLEEP = (
 )
 
 
-def request(**options: Any) -> Request:  # noqa: ANN401 - any option
-    nothing: dict[str, Any] = dict.fromkeys(field.name for field in fields(Request))
-    return Request(
-        **(nothing | {"confidence": 0.95, "engine": "mqtt", "deterministic_noise": False, "shares": ()} | options)
-    )
-
-
 def complaint(text: str, directory: Path, **options: Any) -> str:  # noqa: ANN401 - any option
     path = directory / "scenario.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(HushError) as caught:
-        experiment_of(request(scenario=str(path), **options))
+        experiment_of(Request(scenario=str(path), **options))
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -110,7 +102,7 @@ def test_columns_named_as_the_coordinates_are_the_vectors(tmp_path: Path) -> Non
 def test_a_column_of_labels_is_a_scenario_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("way\nbus\ncar\nbus\n", encoding="utf-8")
-    experiment = experiment_of(request(csv=path, labels="car, bus"))
+    experiment = experiment_of(Request(csv=path, labels="car, bus"))
     task = experiment.scenario.task()
     assert (experiment.values, experiment.seed, task.mechanism, task.title) == (
         ("bus", "car", "bus"),
@@ -119,16 +111,16 @@ def test_a_column_of_labels_is_a_scenario_of_ones_own(tmp_path: Path) -> None:
         "Shares of way",
     )
     with pytest.raises(HushError, match="--labels for categories"):
-        experiment_of(request(csv=path, labels="car, bus", unit="cm"))
+        experiment_of(Request(csv=path, labels="car, bus", unit="cm"))
     with pytest.raises(HushError, match="--csv FILE"):
-        experiment_of(request(labels="car, bus"))
+        experiment_of(Request(labels="car, bus"))
 
 
 def test_choices_follow_the_shares_and_nothing_else() -> None:
-    even = experiment_of(request(scenario="sleep", clients=9000, seed=1))
+    even = experiment_of(Request(scenario="sleep", clients=9000, seed=1))
     counts = np.bincount(even.choices)
     assert counts == pytest.approx(3000, abs=6 * np.sqrt(9000 * 2 / 9))
-    uneven = experiment_of(request(scenario="sleep", clients=9000, seed=1, shares=(0.0, 1.0, 3.0)))
+    uneven = experiment_of(Request(scenario="sleep", clients=9000, seed=1, shares="0,1,3"))
     assert np.bincount(uneven.choices, minlength=3) == pytest.approx([0, 2250, 6750], abs=6 * np.sqrt(9000 * 3 / 16))
     assert even.values == uneven.values
     assert np.corrcoef(np.array(even.values, dtype=float), even.choices)[0, 1] == pytest.approx(
@@ -137,20 +129,20 @@ def test_choices_follow_the_shares_and_nothing_else() -> None:
 
 
 def test_choices_come_from_the_seed_and_own_data_get_one_for_them(tmp_path: Path) -> None:
-    first, second, other = (experiment_of(request(scenario="sleep", seed=seed)).choices for seed in (1, 1, 2))
+    first, second, other = (experiment_of(Request(scenario="sleep", seed=seed)).choices for seed in (1, 1, 2))
     assert first == second != other
     (tmp_path / "s.csv").write_text("h\n7\n8\n", encoding="utf-8")
     text = SLEEP[: SLEEP.index("[population]")] + '[population]\nkind = "csv"\nfile = "s.csv"\n'
     (tmp_path / "s.toml").write_text(text, encoding="utf-8")
-    experiment = experiment_of(request(scenario=str(tmp_path / "s.toml")))
+    experiment = experiment_of(Request(scenario=str(tmp_path / "s.toml")))
     assert (len(experiment.choices), experiment.seed is not None) == (2, True)
 
 
 def test_another_epsilon_is_the_only_one() -> None:
-    experiment = experiment_of(request(scenario="sleep", epsilon="1"))
+    experiment = experiment_of(Request(scenario="sleep", epsilon="1"))
     assert (experiment.scenario.task().offers, experiment.choices) == ((), ())
     with pytest.raises(HushError, match="--shares: 2 shares, and the task has one epsilon"):
-        experiment_of(request(scenario="heights", shares=(1.0, 2.0)))
+        experiment_of(Request(scenario="heights", shares="1,2"))
 
 
 def test_a_mistake_in_the_table_that_a_file_names_is_told_by_the_field_of_the_file(tmp_path: Path) -> None:

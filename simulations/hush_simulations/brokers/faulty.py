@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from hush_client.link import Link, Transport
 from hush_common.errors import BrokerError
 
-__all__ = ["Fate", "FlakyTransport"]
+__all__ = ["Fate", "FaultyTransport"]
 
-_PATIENCE = 30.0  # seconds after which a client gives up an acknowledgement, as that of MQTT does
+_PATIENCE_SECONDS = 30.0  # after which a client gives up an acknowledgement, as that of MQTT does
 
 
 class Fate(Enum):
@@ -31,21 +31,21 @@ class Fate(Enum):
 
 
 @dataclass(slots=True)
-class FlakyTransport:
+class FaultyTransport:
     """A transport around another.
 
     Args:
         inner: the way to the broker.
-        fate: asked at each publication.
+        fate: asked at each publication, with its topic and payload.
         lateness: seconds by which a late acknowledgement is late.
         reachable: whether the next attempt to connect succeeds.
     """
 
     inner: Transport
-    fate: Callable[[], Fate]
+    fate: Callable[[str, bytes], Fate]
     lateness: Callable[[], float] = lambda: 1.0
     reachable: bool = True
-    link: "_FlakyLink | None" = None
+    _link: "_FaultyLink | None" = field(default=None, init=False)
 
     @property
     def name(self) -> str:
@@ -56,21 +56,21 @@ class FlakyTransport:
         if not self.reachable:
             raise BrokerError(self.name, "cannot connect")
         async with self.inner.connect() as inner:
-            self.link = link = _FlakyLink(self, inner)
+            self._link = link = _FaultyLink(self, inner)
             try:
                 yield link
             finally:
                 link.lose()
-                self.link = None
+                self._link = None
 
     def drop(self) -> None:
         """Cut the link of now, if there is one."""
-        if self.link is not None:
-            self.link.lose()
+        if self._link is not None:
+            self._link.lose()
 
 
-class _FlakyLink:
-    def __init__(self, transport: FlakyTransport, inner: Link) -> None:
+class _FaultyLink:
+    def __init__(self, transport: FaultyTransport, inner: Link) -> None:
         self._transport = transport
         self._inner = inner
         self._lost = asyncio.Event()
@@ -79,7 +79,7 @@ class _FlakyLink:
         self._lost.set()
 
     async def publish(self, topic: str, payload: bytes) -> None:
-        fate = self._transport.fate()
+        fate = self._transport.fate(topic, payload)
         if fate is Fate.LOST:
             self.lose()
         self._check()
@@ -92,7 +92,7 @@ class _FlakyLink:
             case Fate.LATE:
                 await self._stay(self._transport.lateness())
             case Fate.NEVER:
-                await self._stay(_PATIENCE)
+                await self._stay(_PATIENCE_SECONDS)
                 self.lose()
         self._check()
 

@@ -1,0 +1,54 @@
+"""A gateway that is open: what it holds, and in which order it lets go of it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hush_client.background import Background
+from hush_client.catalogue import Catalogue
+from hush_client.desk import Desk
+from hush_client.link import Transport
+from hush_client.lock import Lock
+from hush_client.sender import Sender
+from hush_client.state import State
+from hush_client.terms import Terms
+from hush_common.rng import Rng
+
+__all__ = ["Session", "open_session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What there is between the opening and the close.
+
+    Args:
+        desk: where tasks are asked for, questions decided, and answers stored.
+        background: the sender, and whoever answers from a source.
+        sources: the devices and tasks that are answered from one.
+    """
+
+    desk: Desk
+    background: Background
+    sources: set[tuple[str, str]] = field(default_factory=set)
+
+
+@asynccontextmanager
+async def open_session(terms: Terms, transport: Transport, directory: Path, rng: Rng) -> AsyncIterator[Session]:
+    """Lock and open the state, and keep sending from it.
+
+    Raises:
+        StateError: the state cannot be opened or trusted, or another gateway is sending from it.
+    """
+    background = Background()
+    async with AsyncExitStack() as stack:
+        lock = await Lock.acquire(directory)
+        stack.callback(lock.release)
+        state = await State.open(directory)
+        stack.push_async_callback(state.close)
+        stack.push_async_callback(background.stop)
+        catalogue = Catalogue()
+        sender = Sender(transport, state, catalogue.receive, terms.clock)
+        background.start(sender.run(), f"hush-sender-{terms.name}")
+        yield Session(Desk(terms, catalogue, state, sender, rng), background)
+    background.check()

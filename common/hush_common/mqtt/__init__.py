@@ -1,0 +1,5 @@
+"""MQTT: the one room that knows aiomqtt and paho, for devices and aggregators alike."""
+
+from hush_common.mqtt.connection import Acknowledgement, Connection, Options, connect
+
+__all__ = ["Acknowledgement", "Connection", "Options", "connect"]

@@ -1,0 +1,239 @@
+"""aiomqtt's client, for brokers that misbehave: the only file that touches private names of aiomqtt.
+
+Those of paho are touched here and in `packets`. Neither library has public ways to do what is done here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import aiomqtt
+from paho.mqtt.client import MQTTMessage, topic_matches_sub
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.reasoncodes import ReasonCode
+
+from hush_common.cancellation import cancellable
+from hush_common.delivery import Delivery
+from hush_common.mqtt.inbox import Inbox
+from hush_common.mqtt.packets import limit_packets
+
+__all__ = ["Client"]
+
+_READ_AT_ONCE = 64
+
+
+class Client(aiomqtt.Client):
+    """aiomqtt's client with an inbox of our own, acknowledgement by hand, and what a broker said to a publication.
+
+    The inherited one acknowledges as soon as a message is queued; and a topic that it cannot parse ends the connection
+    (again after every reconnect, because the broker sends that message again), or would be read for ever. It waits out
+    the whole timeout for the welcome of a broker that has hung up, and leaves sockets open.
+    """
+
+    def __init__(self, *args: Any, inbox: Inbox, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
+        super().__init__(*args, **kwargs)
+        self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
+        self._client.manual_ack_set(True)
+        self._inbox = inbox
+        self._wake = asyncio.Event()
+        self._aside: dict[str, Callable[[bytes], object]] = {}
+        self._unacknowledged: dict[int, asyncio.Future[int]] = {}
+        self._bounded = False
+        self._paused = False
+
+    def limit(self, most: int, name: str) -> None:
+        """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
+        limit_packets(self._client, most, name)
+
+    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
+        """Give the payloads of messages that a filter matches to somebody at once: they never reach the inbox."""
+        self._aside[wanted] = to
+
+    @property
+    def lost(self) -> bool:
+        """Whether a connection that was there is gone."""
+        return self._disconnected.done()
+
+    async def open(self) -> None:
+        """Connect, or leave nothing behind: neither a socket nor a thread that opens one later.
+
+        Raises:
+            aiomqtt.MqttError: the broker says no, or nothing.
+            OSError: it is not there.
+            ValueError: its address is none.
+        """
+        opening = asyncio.create_task(self.__aenter__(), name="hush-open")
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._give_up("given up")
+            await asyncio.wait((opening,))
+            if not opening.cancelled():
+                opening.exception()  # looked at, so that asyncio does not complain
+            self._drop()
+            raise
+        except BaseException:
+            self._drop()
+            raise
+        self._disconnected.add_done_callback(self._end)
+
+    async def close(self) -> None:
+        """Take leave if there is somebody to take leave of, and close the socket."""
+        try:
+            if self._connected.done() and not self._connected.cancelled() and self._connected.exception() is None:
+                with suppress(aiomqtt.MqttError):  # a broker that does not even take a farewell
+                    await cancellable(self.__aexit__(None, None, None))
+        finally:
+            self._drop()
+
+    async def deliver(self, topic: str, payload: bytes, *, retain: bool) -> int:
+        """Publish at QoS 1; what the broker said: 0 for MQTT 3.1.1, which has no reasons.
+
+        Raises:
+            aiomqtt.MqttError: it could not be sent, or the connection is lost.
+            ValueError: nothing may be published to this topic.
+        """
+        self.bound(wanted=False)
+        acknowledged = self._loop.create_future()
+        info = self._client.publish(topic, payload, 1, retain)
+        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            raise aiomqtt.MqttCodeError(info.rc)
+        self._unacknowledged[info.mid] = acknowledged
+        try:
+            reason: int = await acknowledged
+        finally:
+            self._unacknowledged.pop(info.mid, None)
+        return reason
+
+    async def take(self, most: int) -> list[Delivery]:
+        """Wait for a message, then hand over all that have come, at most so many; empty once the connection is lost."""
+        self.bound(wanted=True)
+        while not self.lost:
+            if taken := self._inbox.take(most):
+                if self._paused and not self._inbox.full:
+                    self._resume()
+                return taken
+            self._wake.clear()
+            await self._wake.wait()
+        return []
+
+    def _give_up(self, why: str) -> None:
+        """End the wait for the broker's welcome; a thread that connects goes on until it does or fails, 5 s at most."""
+        if not self._connected.done():  # cancelling aiomqtt instead would let go of that thread and its socket
+            self._connected.set_exception(aiomqtt.MqttError(why))
+            self._connected.exception()  # looked at, so that asyncio does not complain
+
+    def _drop(self) -> None:
+        """Close the socket of a connection that never came up, or does not answer: aiomqtt would leave it open."""
+        self._client.on_socket_register_write = None  # from here on paho writes at once
+        self._client.disconnect()
+        self._client._sock_close()  # noqa: SLF001 - where the farewell could not be written, paho leaves it open
+        self._look_at_loss()
+
+    def _look_at_loss(self) -> None:
+        """Read why a connection was lost: where nobody does, as in aiomqtt, asyncio complains to the application."""
+        if self._disconnected.done() and not self._disconnected.cancelled():
+            self._disconnected.exception()
+
+    def _end(self, _: object) -> None:
+        """Let nobody wait for what cannot come any more."""
+        self._wake.set()
+        for acknowledged in self._unacknowledged.values():
+            if not acknowledged.done():
+                acknowledged.set_exception(aiomqtt.MqttError("the connection is lost"))
+
+    def _on_disconnect(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
+        self._loop.call_soon_threadsafe(self._give_up, "it hung up before it said whether it lets us in")
+        super()._on_disconnect(*arguments)
+        self._look_at_loss()
+
+    def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: ReasonCode, properties: Any) -> None:  # noqa: ANN401, ARG002 - paho's
+        acknowledged = self._unacknowledged.get(mid)
+        if acknowledged is not None and not acknowledged.done():
+            acknowledged.set_result(reason_code.value)
+
+    def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
+        topic, payload = _topic(message), bytes(message.payload)
+        ack = partial(self._client.ack, message.mid, message.qos)  # which does nothing at QoS 0
+        for wanted, to in self._aside.items():
+            if topic and topic_matches_sub(wanted, topic):
+                to(payload)
+                ack()
+                return
+        self._inbox.put(Delivery(topic, payload, ack))
+        self._wake.set()
+        if self._bounded and self._inbox.full and not self._paused:
+            self._pause()
+
+    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401, ARG002 - paho's
+        """As inherited, but a socket that was closed meanwhile is not watched: its number may be another's by then."""
+
+        def watch() -> None:
+            current = self._client.socket()
+            if current is not None and current is sock:
+                self._loop.add_writer(current.fileno(), self._write)
+
+        self._loop.call_soon_threadsafe(watch)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+        except Exception as error:  # noqa: BLE001 - as `_read`
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+    # Memory: a broker that limits unacknowledged messages limits the inbox as well, but some do not, and messages of
+    # QoS 0 are never limited. So a full inbox stops reading the socket, and TCP makes the broker wait. Not while
+    # somebody waits for an answer, though, which comes by the same socket: until the next batch is asked for.
+
+    def bound(self, wanted: bool) -> None:
+        """Whether a full inbox stops reading."""
+        self._bounded = wanted
+        if self._paused and not wanted:
+            self._resume()
+
+    def _pause(self) -> None:
+        socket = self._client.socket()
+        if socket is not None:
+            self._paused = self._loop.remove_reader(socket.fileno())
+
+    def _resume(self) -> None:
+        self._paused = False
+        socket = self._client.socket()
+        if socket is not None:
+            self._loop.add_reader(socket.fileno(), self._read)
+            self._loop.call_soon(self._read)  # TLS may hold bytes that the socket no longer announces
+
+    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401 - paho's types
+        super()._on_socket_open(client, userdata, sock)
+        self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._read)  # in place of the inherited
+
+    def _read(self) -> None:
+        """Read while messages come, a bounded number: one packet per turn of the event loop costs half the speed."""
+        try:
+            for _ in range(_READ_AT_ONCE):
+                before = len(self._inbox)
+                self._client.loop_read()
+                if self._paused or (len(self._inbox) == before and not self._pending()):
+                    break
+            else:
+                if self._pending():
+                    self._loop.call_soon(self._read)
+        except Exception as error:  # noqa: BLE001 - as aiomqtt's own reader: whatever it is ends this connection
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+    def _pending(self) -> int:
+        pending = getattr(self._client.socket(), "pending", None)  # TLS has it, and paho's WebSocket
+        return 0 if pending is None else int(pending())
+
+
+def _topic(message: MQTTMessage) -> str:
+    """The topic, or nothing where it is none."""
+    try:
+        topic = message.topic
+    except UnicodeDecodeError:
+        return ""
+    return "" if "+" in topic or "#" in topic else topic

@@ -1,0 +1,186 @@
+"""One connection to a broker, and nothing that outlives it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import aiomqtt
+
+from hush_common.broker_url import BrokerUrl
+from hush_common.cancellation import cancellable
+from hush_common.delivery import Delivery
+from hush_common.errors import BrokerError, SubscriptionRefusedError
+from hush_common.mqtt.client import Client
+from hush_common.mqtt.inbox import Inbox
+from hush_common.tls import remedy, tls_context
+
+__all__ = ["Acknowledgement", "Connection", "Options", "connect"]
+
+_CONNECT_SECONDS = 10.0
+_REFUSED = 0x80
+"""A reason from here on means no, in a subscription's acknowledgement as in any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to connect.
+
+    Args:
+        identifier: the MQTT client id. A broker keeps the session of one id for one connection: two that share an id
+            throw each other out.
+        persistent: whether the broker keeps the session while nobody is connected.
+        will: topic and payload of what the broker publishes, retained, once the connection is lost without a farewell.
+        payload_limit: most bytes of a payload; a longer one comes cut, and still longer than this.
+        inbox_messages: messages not taken yet at which no more are read.
+        inbox_bytes: their bytes at which no more are read.
+        window: most publications in flight.
+        patience: seconds to wait for an acknowledgement.
+    """
+
+    identifier: str
+    persistent: bool = False
+    will: tuple[str, bytes] | None = None
+    payload_limit: int
+    inbox_messages: int
+    inbox_bytes: int
+    window: int
+    patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """What the broker said to a publication.
+
+    Args:
+        reason: the reason code. MQTT 3.1.1 has none: then it is 0, success.
+    """
+
+    reason: int
+
+
+@asynccontextmanager
+async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["Connection"]:
+    """A connection over MQTT 3.1.1, by TCP, TLS or WebSockets as the address says, for the length of the `async with`.
+
+    Raises:
+        BrokerError: (on entering) the broker is not there, refuses the login, or a file for TLS cannot be read.
+    """
+    client = await _client(url, options)
+    trouble = await _trouble(client)
+    if trouble is not None:  # raised here, where no chain of causes keeps a half-open socket of paho's alive
+        raise BrokerError(str(url), trouble)
+    try:
+        yield Connection(client, str(url), options)
+    finally:
+        await client.close()
+
+
+class Connection:
+    """One connection. Every method raises `BrokerError` once it is lost."""
+
+    def __init__(self, client: Client, name: str, options: Options) -> None:
+        self._client = client
+        self._name = name
+        self._options = options
+
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> Acknowledgement:
+        """Send at QoS 1, and return when the broker has acknowledged. Calls in order send in order."""
+        patience = self._options.patience
+        try:
+            async with asyncio.timeout(patience):
+                return Acknowledgement(await self._client.deliver(topic, payload, retain=retain))
+        except TimeoutError:
+            why = f"no acknowledgement within {patience:g} s of a message to {topic}"
+            raise BrokerError(self._name, why) from None
+        except (aiomqtt.MqttError, ValueError) as error:
+            if self._client.lost:
+                raise self._lost() from error
+            raise BrokerError(self._name, f"could not publish to {topic}: {_explain(error)}") from error
+
+    async def subscribe(self, *topics: str, qos: int = 1) -> None:
+        """Subscribe to these topics or filters; their retained messages follow through `deliveries`.
+
+        Raises:
+            SubscriptionRefusedError: the broker forbids one. The connection lives on.
+        """
+        try:
+            granted = await cancellable(self._client.subscribe([(topic, qos) for topic in topics]))
+        except (aiomqtt.MqttError, ValueError) as error:
+            if self._client.lost:
+                raise self._lost() from error
+            raise BrokerError(self._name, f"could not subscribe to {topics[0]}: {_explain(error)}") from error
+        codes = [code if isinstance(code, int) else code.value for code in granted]
+        for topic, code in zip(topics, codes, strict=False):  # a broker may count as it likes
+            if code >= _REFUSED:
+                raise SubscriptionRefusedError(
+                    self._name, f"the broker refuses the subscription to {topic}; check its access rules"
+                )
+
+    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
+        """Give the payloads of messages that a filter matches to `to`, at once; they are never among the deliveries.
+
+        It must neither block nor raise.
+        """
+        self._client.set_aside(wanted, to)
+
+    async def glance(self, wanted: str) -> None:
+        """Ask for what is retained under a filter, and for nothing that comes later; nothing at all if that fails."""
+        with suppress(BrokerError, aiomqtt.MqttError):
+            await self.subscribe(wanted, qos=0)
+            await cancellable(self._client.unsubscribe(wanted))
+
+    async def deliveries(self, most: int) -> list[Delivery]:
+        """Wait for a message, then hand over all that have come, in order, at most so many.
+
+        Cancelling it loses nothing. What was not acknowledged comes again if the session is persistent.
+        """
+        taken = await self._client.take(most)
+        if not taken:
+            raise self._lost()
+        return taken
+
+    def _lost(self) -> BrokerError:
+        if self._options.persistent:
+            return BrokerError(self._name, "the connection is lost, or another client took the same name")
+        return BrokerError(self._name, "the connection is lost; what is not acknowledged will be sent again")
+
+
+async def _client(url: BrokerUrl, options: Options) -> Client:
+    """A new client for every connection: nothing that paho remembers of the last one reaches this one."""
+    client = Client(
+        url.host,
+        url.port,
+        username=url.user,
+        password=url.password,
+        identifier=options.identifier,
+        clean_session=not options.persistent,
+        will=None if options.will is None else aiomqtt.Will(*options.will, qos=1, retain=True),
+        timeout=_CONNECT_SECONDS,
+        max_inflight_messages=options.window,
+        tls_context=await asyncio.to_thread(tls_context, url) if url.tls else None,
+        transport="tcp" if url.path is None else "websockets",
+        websocket_path=url.path,
+        inbox=Inbox(options.inbox_messages, options.inbox_bytes),
+    )
+    client.limit(options.payload_limit, str(url))
+    return client
+
+
+async def _trouble(client: Client) -> str | None:
+    """Connect, or leave nothing behind and say why."""
+    try:
+        await client.open()
+    except aiomqtt.MqttCodeError as error:
+        code = error.rc
+        reason = str(error) if code is None or isinstance(code, int) else code.getName().lower()
+        return f"the broker refuses the login ({reason}); check user and password"
+    except (aiomqtt.MqttError, OSError, ValueError) as error:
+        return f"cannot connect ({_explain(error)}); {remedy(error)}"
+    return None
+
+
+def _explain(error: Exception) -> str:
+    """The reason in words, without aiomqtt's codes."""
+    text = str(error)
+    return text.partition("] ")[2] or text

@@ -1,0 +1,40 @@
+"""What came over a connection and was not handed over yet."""
+
+from collections import deque
+
+from hush_common.delivery import Delivery
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """Messages that came and were not handed over yet, in order.
+
+    Args:
+        messages: how many make it full.
+        payload_bytes: how many bytes of payload make it full, however few messages they are.
+    """
+
+    def __init__(self, messages: int, payload_bytes: int) -> None:
+        self._limits = messages, payload_bytes
+        self._deliveries: deque[Delivery] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more should come before something is taken. What comes all the same is kept."""
+        messages, payload_bytes = self._limits
+        return len(self._deliveries) >= messages or self._bytes >= payload_bytes
+
+    def put(self, delivery: Delivery) -> None:
+        self._deliveries.append(delivery)
+        self._bytes += len(delivery.payload)
+
+    def take(self, most: int) -> list[Delivery]:
+        """The next messages, at most so many; empty if nothing is there."""
+        taken = [self._deliveries.popleft() for _ in range(min(len(self._deliveries), most))]
+        self._bytes -= sum(len(delivery.payload) for delivery in taken)
+        return taken

@@ -1,0 +1,24 @@
+"""Files for the eyes of their owner."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+__all__ = ["make_private_file"]
+
+
+def make_private_file(path: Path) -> None:
+    """Make the file if it is missing, for its owner alone; take an existing one away from everybody else's eyes.
+
+    SQLite gives its side files the mode of the main one. A group that was let in by hand stays.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        found = path.stat()
+        if sys.platform != "win32" and found.st_mode & stat.S_IRWXO and found.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & ~stat.S_IRWXO)
