@@ -63,5 +63,5 @@ def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", _document, priority=100)  # before the sections of Google's style are read
     app.connect("source-read", _read)
-    for name in ("acl", "conf", "cron"):
+    for name in ("acl", "conf", "cron", "regex"):
         app.add_lexer(name, TextLexer)

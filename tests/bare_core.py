@@ -34,11 +34,11 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from hush_client import ledger, outbox
 from hush_client.answer import Question, answer
-from hush_client.identity import device_name
 from hush_client.policy import Policy
-from hush_client.state import State
+from hush_client.state import ledger, outbox
+from hush_client.state.database import State
+from hush_client.state.identity import device_name
 from hush_common.codec import Frame, decode
 from hush_common.domain import NumberDomain
 from hush_common.rng import SystemRng

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from hush_client.link import Link
+from hush_client.sending.transport import Link
 from hush_common.errors import BrokerError
 from hush_common.rng import SystemRng
 from hush_common.task_file import make_task

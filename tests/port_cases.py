@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from port_programs import hexadecimal
 
+from hush_client.commands.report import parse_value
 from hush_client.decision import Decision
 from hush_client.draw import draw
-from hush_client.report_cli import parse_value
 from hush_common.codec import encode_frame, encode_json
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from hush_client import ledger, memory, outbox
 from hush_client.answer import Question, answer
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.state import ledger, outbox, sticky
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.reading import Reading
 from hush_common.rng import Rng
@@ -89,7 +89,7 @@ def paths(rounds: Sequence[tuple[Question, object]], act: Answer = answer) -> It
     """
     script: list[int] | None = []
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + memory.SCHEMA)
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + sticky.SCHEMA)
         while script is not None:
             tree = Tree(script)
             connection.execute("BEGIN")

@@ -12,12 +12,12 @@ from hush_common.lazy import lazy_names
 if TYPE_CHECKING:
     from hush_client.client import Client
     from hush_client.gateway import Gateway
-    from hush_client.link import Transport
     from hush_client.policy import Policy
     from hush_client.receipt import Reason, Receipt
+    from hush_client.sending.mqtt import MqttTransport
+    from hush_client.sending.transport import Transport
     from hush_client.statement import Statement
     from hush_client.sync import SyncClient
-    from hush_client.transport import MqttTransport
 
 __all__ = [
     "Client",
@@ -34,13 +34,13 @@ __all__ = [
 _HOMES = {
     "Client": "hush_client.client",
     "Gateway": "hush_client.gateway",
-    "MqttTransport": "hush_client.transport",
+    "MqttTransport": "hush_client.sending.mqtt",
     "Policy": "hush_client.policy",
     "Reason": "hush_client.receipt",
     "Receipt": "hush_client.receipt",
     "Statement": "hush_client.statement",
     "SyncClient": "hush_client.sync",
-    "Transport": "hush_client.link",
+    "Transport": "hush_client.sending.transport",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module

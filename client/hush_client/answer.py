@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
-from hush_client import ledger, memory, outbox, pins
 from hush_client.book import Book
 from hush_client.decide import Moment, decide
 from hush_client.decision import Decision
 from hush_client.draw import Drawn, draw
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.state import ledger, outbox, pins, sticky
 from hush_common.codec import encode_frame
 from hush_common.reading import Reading
 from hush_common.report import Report
@@ -158,7 +158,7 @@ def _keep(
     """Charge what was drawn, and keep what later rounds repeat; what was spent on the purpose by now."""
     task = decision.task
     if drawn.memory is not None:
-        memory.keep(connection, question.device, task.id, drawn.memory)
+        sticky.keep(connection, question.device, task.id, drawn.memory)
     charge = ledger.Charge(
         device=question.device,
         task=task.id,

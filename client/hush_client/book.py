@@ -3,8 +3,8 @@
 import sqlite3
 from fractions import Fraction
 
-from hush_client import ledger, memory, pins
 from hush_client.decide import Answered
+from hush_client.state import ledger, pins, sticky
 from hush_common.mechanisms.sticky import Levelled, Memory
 
 __all__ = ["Book"]
@@ -39,4 +39,4 @@ class Book:
         return ledger.spent_in_all(self._connection, self._device)
 
     def memory(self, task: str, mechanism: Levelled, /) -> Memory | None:
-        return memory.find(self._connection, self._device, task, mechanism, answered=self.paid(task))
+        return sticky.find(self._connection, self._device, task, mechanism, answered=self.paid(task))

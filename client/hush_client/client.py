@@ -7,12 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_client.answering import Absent, Told
 from hush_client.asking import Source
 from hush_client.gateway import Gateway
-from hush_client.link import Transport
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.sending.transport import Transport
+from hush_client.source import Absent, Told
 from hush_client.statement import Statement
 from hush_client.terms import CAPACITY, not_a_sender
 from hush_common.broker_url import BrokerUrl
@@ -120,6 +120,6 @@ class Client:
 
 
 def _mqtt(address: BrokerUrl, device: str) -> Transport:
-    from hush_client.transport import MqttTransport  # noqa: PLC0415 - a third of the start, for those who need it
+    from hush_client.sending.mqtt import MqttTransport  # noqa: PLC0415 - a third of the start, for those who need it
 
     return MqttTransport(address, device)

@@ -9,9 +9,9 @@ from functools import partial
 from hush_client.answer import Question, admit, answer_all
 from hush_client.catalogue import Catalogue
 from hush_client.receipt import Receipt
-from hush_client.schedule import milliseconds_to_wait
-from hush_client.sender import Sender
-from hush_client.state import State
+from hush_client.sending.schedule import milliseconds_to_wait
+from hush_client.sending.sender import Sender
+from hush_client.state.database import State
 from hush_client.terms import Terms, topic_of
 from hush_common.errors import BrokerError
 from hush_common.reading import Reading

@@ -5,13 +5,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hush_client.background import Background
+from hush_client.background_tasks import Background
 from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
-from hush_client.link import Transport
-from hush_client.lock import Lock
-from hush_client.sender import Sender
-from hush_client.state import State
+from hush_client.sending.sender import Sender
+from hush_client.sending.transport import Transport
+from hush_client.state.database import State
+from hush_client.state.lock import Lock
 from hush_client.terms import Terms
 from hush_common.rng import Rng
 

@@ -4,9 +4,9 @@ import sqlite3
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hush_client import ledger
-from hush_client.ledger import Charge
 from hush_client.policy import Policy
+from hush_client.state import ledger
+from hush_client.state.ledger import Charge
 from hush_common.epsilon import at_most_sure, float_at_most
 
 __all__ = ["Budget", "Statement", "read_statement"]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from hush_client.answer import Question
 from hush_client.policy import Policy
-from hush_client.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
+from hush_client.sending.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender, report_topic, task_topic

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, cast
 import typer
 
 from hush.extras import load
-from hush_common.errors import HushError
+from hush_common.errors import HushError, printable
 
 __all__ = ["app", "main"]
 
@@ -25,8 +25,8 @@ _COMMANDS = {
     ),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
     "task": _Command("hush_aggregator.commands.task", "Check a task file, or publish it to a broker."),
-    "report": _Command("hush_client.report_cli", "Answer a task once, from a shell or cron."),
-    "ledger": _Command("hush_client.ledger_cli", "Show what this device has spent, in plain words."),
+    "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
+    "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Of people, epsilon and error, any two give the third."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
     "broker": _Command("hush_simulations.commands.broker", "Run a small MQTT broker, to try things."),
@@ -84,7 +84,10 @@ def _usage(error: Exception) -> str:
     if "\n" in message:  # a bare `hush`: the help is the message
         return message
     remedy = f"; see {context.command_path} --help" if context is not None else ""
-    return f"hush: {getattr(error, 'format_message', lambda: message)().rstrip('.')}{remedy}"
+    words = getattr(error, "format_message", lambda: message)()
+    if type(error) is _UsageError:  # in brackets, arguments too many: an address with its password, half of a value
+        words = words.partition(" (")[0]
+    return printable(f"hush: {words.rstrip('.')}{remedy}")
 
 
 def main() -> None:

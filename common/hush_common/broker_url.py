@@ -13,6 +13,7 @@ __all__ = ["BrokerUrl"]
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 _FILES = ("ca", "cert", "key")
 _PATH = "/mqtt"  # where brokers expect WebSockets unless told otherwise
+_MOST_BYTES = 65_535  # of a text in MQTT
 _ENCODE = "write / as %2F, ? as %3F, # as %23 and @ as %40 in a user, a password or a path"
 
 
@@ -48,6 +49,9 @@ class BrokerUrl:
     def __post_init__(self) -> None:
         if self.password is not None and not self.user:
             raise ValueError("a password needs a user before it")
+        for name, text in (("user", self.user), ("password", self.password)):
+            if text is not None and not _fits(text):
+                raise ValueError(f"the {name} is no text of at most {_MOST_BYTES} bytes in UTF-8")
         for name in _FILES:
             file = getattr(self, name)
             if file == "":
@@ -106,8 +110,16 @@ class BrokerUrl:
     def __str__(self) -> str:
         login = "" if self.user is None else f"{quote(self.user, safe='')}@"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        files = "&".join(f"{name}={quote(file)}" for name in _FILES if (file := getattr(self, name)) is not None)
+        named = {name: file for name in _FILES if (file := getattr(self, name)) is not None}
+        files = "&".join(f"{name}={quote(file, errors='surrogateescape')}" for name, file in named.items())
         return f"{self._scheme}://{login}{host}:{self.port}{self.path or ''}{'?' if files else ''}{files}"
+
+
+def _fits(text: str) -> bool:
+    try:
+        return len(text.encode()) <= _MOST_BYTES
+    except UnicodeEncodeError:  # bytes of the command line or of a variable that are no text
+        return False
 
 
 def _split(text: str) -> SplitResult:

@@ -10,9 +10,11 @@
     │   └── SubscriptionRefusedError   it keeps a topic to itself
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
-Each message is one line that says what was wrong and what to do. There is none for a value: whatever a person's value
-is, the device answers (`hush_common.reading`), and no message contains it.
+Each message is one line that says what was wrong and what to do, whatever stands in the names that it repeats. There is
+none for a value: whatever a person's value is, the device answers (`hush_common.reading`), and no message contains it.
 """
+
+import re
 
 __all__ = [
     "BrokerError",
@@ -24,13 +26,26 @@ __all__ = [
     "StoreError",
     "SubscriptionRefusedError",
     "TaskError",
+    "printable",
 ]
+
+
+_LOGIN = re.compile(r"(?<=/)[^/:\s]*:\S*@")  # of an address that was typed where another thing belongs
+
+
+def printable(text: str) -> str:
+    """`text` in one line that cannot write to a terminal or turn the order of letters round, and without a login."""
+    shown = text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return _LOGIN.sub("…@", shown)
 
 
 class HushError(Exception):
     """Root of everything hush raises on purpose; `exit_code` is what a command ends with."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class TaskError(HushError):

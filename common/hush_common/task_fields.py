@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from hush_common.errors import TaskError
+from hush_common.errors import TaskError, printable
 
 __all__ = ["Fields", "check_integers", "integers", "text"]
 
@@ -48,11 +48,6 @@ def _shown(value: object) -> str:
     return repr(value[:40] if isinstance(value, str) else str(value)[:40])
 
 
-def _named(name: str) -> str:
-    """A name that whoever wrote the document has chosen, such that it cannot write to a terminal or forge a line."""
-    return name if name.isprintable() else repr(name)
-
-
 class Fields:
     """The fields of one table. Take each that is known, then call `end`.
 
@@ -77,7 +72,7 @@ class Fields:
     def end(self) -> None:
         """Refuse what is left: a misspelt `epsilon` must not become a default."""
         for name in self._left:
-            raise TaskError(self.path(_named(str(name)[:80])), "no task has this field; check its spelling")
+            raise TaskError(self.path(printable(str(name)[:80])), "no task has this field; check its spelling")
 
     def anything(self, name: str, default: object = _REQUIRED) -> object:
         """Whatever stands there."""

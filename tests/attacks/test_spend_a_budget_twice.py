@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hush_client.report_cli import app
-from hush_client.state import FILE_NAME, State
+from hush_client.commands.report import app
+from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import BrokerError, StateError
 
 CHARGE = """

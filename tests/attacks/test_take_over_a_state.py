@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hush_client.lock import LOCK_NAME, Lock
-from hush_client.state import State
+from hush_client.state.database import State
+from hush_client.state.lock import LOCK_NAME, Lock
 from hush_common.errors import StateError
 
 

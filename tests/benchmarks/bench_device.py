@@ -15,9 +15,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hush_client import identity, ledger, outbox
 from hush_client.answer import Question, answer
 from hush_client.policy import Policy
+from hush_client.state import identity, ledger, outbox
 from hush_common.codec import encode_frame
 from hush_common.mechanisms import perturb
 from hush_common.report import Report

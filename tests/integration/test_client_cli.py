@@ -15,10 +15,10 @@ from fake_transport import make_heights
 from servers import Mosquitto
 from terminal import at_terminal
 
-from hush_client import outbox
-from hush_client.lock import Lock
-from hush_client.schedule import milliseconds, utc_now
-from hush_client.state import State
+from hush_client.sending.schedule import milliseconds, utc_now
+from hush_client.state import outbox
+from hush_client.state.database import State
+from hush_client.state.lock import Lock
 from hush_common.task_file import make_task
 from hush_common.topics import task_topic
 
@@ -240,7 +240,7 @@ def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -
     ("arguments", "code", "words"),
     [
         (("nope", "1", "--timeout", "1"), 1, "no task 'nope' on this broker"),
-        (("Nope", "1"), 2, "'Nope' is not a task id"),
+        (("Nope", "1"), 2, "TASK is no task id"),
         (("heights", "1", "--broker", "localhost"), 1, "write for example mqtt://localhost:1883"),
         (("heights", "1", "--broker", "mqtt://127.0.0.1:1", "--timeout", "1"), 1, "Connection refused"),
         (("heights", "1", "--state", "/dev/null"), 1, "name a directory that is writable"),

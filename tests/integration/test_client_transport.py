@@ -13,7 +13,7 @@ from scripted_broker import Action, Packet, ScriptedBroker, after, half, hang_up
 from servers import Mosquitto
 
 from hush_client import Client, Gateway, MqttTransport, Reason
-from hush_client.link import SubscriptionRefusedError
+from hush_client.sending.transport import SubscriptionRefusedError
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, TaskError
 from hush_common.topics import ALL_REPORTS, task_topic
@@ -84,7 +84,7 @@ async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_s
     async def keep_silent(_writer: asyncio.StreamWriter, _reply: bytes) -> None:
         pass
 
-    monkeypatch.setattr("hush_client.transport._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("hush_client.sending.mqtt._PATIENCE_SECONDS", 0.1)
     async with ScriptedBroker(*[(Packet.PUBLISH, keep_silent)] * 2).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"

@@ -19,7 +19,7 @@ from crash_child import STEPS, Job, encode
 from fake_transport import HEIGHTS
 from servers import Mosquitto
 
-from hush_client.state import FILE_NAME
+from hush_client.state.database import FILE_NAME
 from hush_common.task_file import decode_task
 
 _LOG = logging.getLogger("hush.soak")

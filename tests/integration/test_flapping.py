@@ -28,7 +28,7 @@ from virtual_time import VirtualLoop
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_client import Gateway, Policy
-from hush_client.state import FILE_NAME
+from hush_client.state.database import FILE_NAME
 from hush_common.errors import BrokerError
 from hush_common.task_file import decode_task
 from hush_simulations.brokers.faulty import Fate, FaultyTransport

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hush_client.state import FILE_NAME
+from hush_client.state.database import FILE_NAME
 
 PROGRAM = """
 import asyncio, json, subprocess, sys
 from pathlib import Path
-from hush_client.state import FILE_NAME, State
+from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import StateError
 
 disk = Path(sys.argv[1])

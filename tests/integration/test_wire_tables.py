@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from servers import Mosquitto, need
 
-from hush_client import Client, transport
+from hush_client import Client
+from hush_client.sending import mqtt
 from hush_common import epsilon, task_fields, topics
 from hush_common.errors import TaskError
 from hush_common.mechanisms.registry import fitting
@@ -214,7 +215,7 @@ def test_the_client_connects_and_sends_as_the_document_says(mosquitto: Mosquitto
     assert subscribe == (8, 2, subscribe[2][:2] + b"\0\x15hush/v1/tasks/heights\1"), "at QoS 1"
     assert report[:2] == (3, 0b0010), "at QoS 1, not retained"
     said = dict(rows("| | |"))
-    patience = f"{transport._PATIENCE_SECONDS:.0f} s"
+    patience = f"{mqtt._PATIENCE_SECONDS:.0f} s"
     for name, words in (
         ("protocol", "MQTT 3.1.1 is what hush speaks"),
         ("session", "clean: "),

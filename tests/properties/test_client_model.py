@@ -31,7 +31,7 @@ from hypothesis.stateful import (
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Policy, Receipt
-from hush_client.state import FILE_NAME
+from hush_client.state.database import FILE_NAME
 from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError
 from hush_common.topics import task_topic

@@ -77,15 +77,21 @@ class Package:
 PACKAGES = {
     "hush_aggregator": Package(
         "aggregator",
-        ("estimate/*.py", "store/*.py"),
+        ("estimate/**/*.py", "store/*.py"),
         (),
         ("statistics", "unit/aggregator"),
         "hush_aggregator|hush_simulations|covering|documented|judge",
     ),
     "hush_client": Package(
         "client",
-        ("*.py",),
-        ("hush_client.decide", "hush_client.draw", "hush_client.ledger", "hush_client.sender", "hush_client.state"),
+        ("**/*.py",),
+        (
+            "hush_client.decide",
+            "hush_client.draw",
+            "hush_client.state.ledger",
+            "hush_client.sending.sender",
+            "hush_client.state.database",
+        ),
         ("unit/client", "unit/common", "properties", "attacks", "integration"),
         "hush_client|HUSH",
     ),
@@ -159,7 +165,9 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--package", choices=PACKAGES, default="hush_aggregator")
-    parser.add_argument("--module", action="append", help="such as hush_client.state; several must be of one package")
+    parser.add_argument(
+        "--module", action="append", help="such as hush_client.state.database; several must be of one package"
+    )
     parser.add_argument("--sample", type=int, default=40, help="mutants a module (40), of some twice as many; 0: all")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no mutant after so long")

@@ -19,7 +19,7 @@ class Recorder:
     """Which lines are reached, in this process and in those that it starts. Tests that do not pass are left out.
 
     Args:
-        folder: where the lines are that count; modules are named from it (`hush_client.state`).
+        folder: where the lines are that count; modules are named from it (`hush_client.state.database`).
     """
 
     def __init__(self, folder: Path) -> None:

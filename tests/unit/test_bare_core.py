@@ -30,7 +30,7 @@ def test_tasks_are_answered_and_kept_where_nothing_is_installed(tmp_path: Path) 
     }
 
 
-@pytest.mark.parametrize("module", ["pydantic", "aiomqtt", "typer", "hush_client.transport"])
+@pytest.mark.parametrize("module", ["pydantic", "aiomqtt", "typer", "hush_client.sending.mqtt"])
 def test_the_bare_interpreter_has_indeed_nothing_else(tmp_path: Path, module: str) -> None:
     script = tmp_path / "planted.py"
     script.write_text(SCRIPT.read_text(encoding="utf-8") + f"\nimport {module}\n", encoding="utf-8")

@@ -107,3 +107,20 @@ def test_a_password_is_never_shown(text: str) -> None:
     assert "cret" not in str(caught.value)
     good = BrokerUrl.parse("mqtt://alice:s3cret@h")
     assert "s3cret" not in f"{good} {good!r}"
+
+
+@pytest.mark.parametrize(
+    "parts", [{"user": "x" * 65_536}, {"user": "a", "password": "ä" * 32_768}, {"user": "a\udcff"}]
+)
+def test_what_no_packet_of_mqtt_can_hold_is_refused_and_not_shown(parts: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"the (user|password) is no text of at most 65535 bytes") as caught:
+        BrokerUrl("h", 1, **parts)  # type: ignore[arg-type]  # all of them are texts
+    assert "xx" not in str(caught.value)
+
+
+def test_what_just_fits_is_taken() -> None:
+    assert BrokerUrl("h", 1, "x" * 65_535, "ä" * 32_767).user == "x" * 65_535
+
+
+def test_a_file_whose_name_is_no_text_can_be_shown() -> None:
+    assert str(BrokerUrl("h", 1, tls=True, ca="/\udcff")) == "mqtts://h:1?ca=/%FF"

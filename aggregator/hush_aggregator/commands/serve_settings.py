@@ -30,9 +30,13 @@ def _confidence(value: float) -> float:
 
 
 def _file(value: Path) -> Path:
-    if value.is_dir():
+    try:
+        is_directory, has_place = value.is_dir(), value.parent.is_dir()
+    except OSError as error:
+        raise ValueError(f"cannot be opened ({error.strerror}); name another file") from error
+    if is_directory:
         raise ValueError("is a directory; name a file")
-    if not value.parent.is_dir():
+    if not has_place:
         raise ValueError(f"the directory {value.parent} does not exist; create it")
     return value
 
@@ -70,5 +74,6 @@ class Settings(BaseModel):
             first = error.errors(include_url=False)[0]
             name = ".".join(str(part) for part in first["loc"])
             message = str(first.get("ctx", {}).get("error", first["msg"]))
-            value = "" if first["type"] in {"missing", "extra_forbidden"} else f"{str(first['input'])[:80]!r}: "
+            silent = name == "broker" or first["type"] in {"missing", "extra_forbidden"}  # a password may stand in it
+            value = "" if silent else f"{str(first['input'])[:80]!r}: "
             raise OptionError(name, f"{value}{message}") from error

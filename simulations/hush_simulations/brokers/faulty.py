@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from hush_client.link import Link, Transport
+from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError
 
 __all__ = ["Fate", "FaultyTransport"]

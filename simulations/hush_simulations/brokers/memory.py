@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
-from hush_client.link import Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
 
 __all__ = ["MemoryBroker", "PersistentSession", "matches"]

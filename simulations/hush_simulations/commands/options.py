@@ -54,9 +54,9 @@ def parse_seed(text: str) -> int:
     return _whole("--seed", text, SEED)
 
 
-def parse_port(text: str) -> int:
-    """A TCP port; 0 asks the system for a free one."""
-    return _whole("--port", text, _PORT)
+def parse_port(text: str | int) -> int:
+    """A TCP port; 0 asks the system for a free one. The default comes as a number."""
+    return _whole("--port", str(text), _PORT)
 
 
 def parse_confidence(text: str | float) -> float:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_common.errors import BrokerError
+from hush_common.errors import BrokerError, printable
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import run_to_end
@@ -74,4 +74,4 @@ def _complain_of_losses(done: Run) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"hush: {text}", file=sys.stderr)
+    print(f"hush: {printable(text)}", file=sys.stderr)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hush_aggregator.mqtt import MqttBus
-from hush_client.link import Transport
-from hush_client.transport import MqttTransport
+from hush_client.sending.mqtt import MqttTransport
+from hush_client.sending.transport import Transport
 from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError
 from hush_common.task import Task
-from hush_common.topics import status_topic
+from hush_common.topics import is_sender, status_topic
 from hush_simulations.brokers.choice import is_external, open_broker
 from hush_simulations.brokers.memory import MemoryBroker
 from hush_simulations.brokers.single_task import SingleTaskBus, tidy
@@ -46,7 +47,7 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
     """Start the broker of an experiment, or find the one that runs; leave nothing behind on it.
 
     Raises:
-        BrokerError: the broker cannot be started.
+        BrokerError: the broker cannot be started, or its user cannot be part of a topic.
     """
     name = f"simulation-{secrets.token_hex(4)}"
     if experiment.engine == "memory":
@@ -56,9 +57,9 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
     task = _task(experiment, name)
     identifier = f"hush-{name}"
     async with open_broker(experiment.broker, directory) as url:
-        bus = SingleTaskBus(MqttBus(url, identifier, status=status_topic(name)), task.id)
+        bus, sender = SingleTaskBus(MqttBus(url, identifier, status=status_topic(name)), task.id), _sender(url)
         try:
-            yield Network(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), _sender(url))
+            yield Network(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), sender)
         finally:
             if is_external(experiment.broker):
                 await tidy(MqttBus(url, identifier), task.id, name)
@@ -78,4 +79,6 @@ def _gateway(number: int) -> str:
 
 def _sender(url: BrokerUrl) -> Callable[[int], str]:
     user = url.user
+    if user is not None and not is_sender(user):
+        raise BrokerError(str(url), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
     return _gateway if user is None else lambda _: user

@@ -34,7 +34,7 @@ def read_column(path: Path, column: str | None, *, bits: bool = False, labels: S
     """
     read: Callable[[str], Value] = _label(labels) if labels else _answer if bits else _finite
     with _opened(path) as (file, header, delimiter):
-        name = _column(path, header, column)
+        name = _column(path, header, column, read)
         reader = csv.reader(file, delimiter=delimiter)
         values = _counted(path, _cells(path, reader, (header.index(name),), read))
     return Observed(tuple(value for (value,) in values), name)
@@ -47,7 +47,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> Observed:
         OptionError: as `read_column`.
     """
     with _opened(path) as (file, header, delimiter):
-        places = [header.index(_column(path, header, column)) for column in columns]
+        places = [header.index(_column(path, header, column, _finite)) for column in columns]
         values = _counted(path, _cells(path, csv.reader(file, delimiter=delimiter), places, _finite))
     return Observed(tuple(values), ", ".join(columns))
 
@@ -80,10 +80,23 @@ def _opened(path: Path) -> Iterator[tuple[TextIO, list[str], str]]:
         raise OptionError("--csv", f"{path} is no CSV file ({error}); save it as CSV in UTF-8") from error
 
 
-def _column(path: Path, header: list[str], column: str | None) -> str:
+def _column(path: Path, header: list[str], column: str | None, read: Callable[[str], Value]) -> str:
     if not any(header):
         raise OptionError("--csv", f"{path} is empty; the first line names the columns, each further one is a client")
-    return choose_column(str(path), header, column)
+    if column is None and len(header) == 1 and _is_cell(header[0], read):
+        raise OptionError("--csv", f"{path} has a value where its first line names the column; write a name there")
+    return choose_column(header, column, table=str(path), header="first line")
+
+
+def _is_cell(name: str, read: Callable[[str], Value]) -> bool:
+    """Whether a name can be read as a value: then there is no header, and a title would show a client's cell."""
+    for way in (read, _finite):
+        try:
+            way(name)
+        except ValueError:
+            continue
+        return True
+    return False
 
 
 def _cells(

@@ -103,7 +103,8 @@ def _of_frame(data: object, domain: Domain, column: str | None) -> tuple[list[ob
     if isinstance(table, nw.Series):
         if column is not None:
             raise OptionError("column", "chooses a column of a data frame, and data is a series; leave it out")
-        return table.to_list(), str(table.name or "")
+        name = str(table.name or "")
+        return table.to_list(), "" if _is_value(name, domain) else name
     return _of_columns(table, domain, column)
 
 
@@ -114,10 +115,27 @@ def _of_columns(table: "nw.DataFrame[IntoDataFrame]", domain: Domain, column: st
     if isinstance(domain, VectorDomain):
         if column is not None:
             raise OptionError("column", "a vector takes the columns named as its coordinates; leave it out")
-        wanted = [choose_column("data", list(names), part.name, "domain.coordinates") for part in domain.coordinates]
-        return list(zip(*(table[names[name]].to_list() for name in wanted), strict=True)), ", ".join(wanted)
-    chosen = choose_column("data", list(names), column, "column")
-    return table[names[chosen]].to_list(), chosen
+        wanted = [_chosen(list(names), part.name, "domain.coordinates") for part in domain.coordinates]
+        return list(zip(*(table.get_column(names[name]).to_list() for name in wanted), strict=True)), ", ".join(wanted)
+    chosen = _chosen(list(names), column, "column")
+    if column is None and isinstance(names[chosen], str) and _is_value(chosen, domain):
+        raise OptionError("data", "has a value where its header names the column; read the file as one without")
+    return table.get_column(names[chosen]).to_list(), chosen
+
+
+def _chosen(names: Sequence[str], column: str | None, option: str) -> str:
+    return choose_column(names, column, table="data", header="header", option=option)
+
+
+def _is_value(name: str, domain: Domain) -> bool:
+    """Whether the name of a column is rather a cell of a table that has lost its header, which no title may show."""
+    if isinstance(domain, CategoryDomain) and name in domain.labels:
+        return True
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _reader(domain: Domain) -> Callable[[object], Value]:

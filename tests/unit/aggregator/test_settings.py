@@ -32,6 +32,7 @@ def test_any_confidence_inside_0_and_1_will_do(tmp_path: Path, confidence: float
         ("name", "", r"name: '': a name"),
         ("store", "/no/such/directory/x", r"store: '/no/such/directory/x': the directory /no/such/directory does not"),
         ("store", "/", r"store: '/': is a directory; name a file"),
+        ("store", 300 * "x", r"cannot be opened \(File name too long\); name another file"),
         ("stroe", "x", r"stroe: Extra inputs"),
     ],
 )

@@ -13,9 +13,9 @@ import pytest
 from fake_transport import FakeTransport, Fate, make_heights
 
 from hush_client import Client, Gateway, Policy, Receipt
-from hush_client.answering import Answering
 from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
+from hush_client.source import Answering
 from hush_client.terms import Terms
 from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError, TaskError
@@ -39,7 +39,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("_LOOK", 0.005), ("_FIRST_RETRY", 0.01), ("_LONGEST_RETRY", 0.04)):
-        monkeypatch.setattr(f"hush_client.answering.{name}", seconds)
+        monkeypatch.setattr(f"hush_client.source.{name}", seconds)
     monkeypatch.setattr("hush_client.asking._PAUSE", 0.002)
 
 
@@ -299,7 +299,7 @@ async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
 async def test_a_source_sleeps_until_there_may_be_something_to_do(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, day: float, pause: float
 ) -> None:
-    monkeypatch.setattr("hush_client.answering._LOOK", 3600.0)
+    monkeypatch.setattr("hush_client.source._LOOK", 3600.0)
     nothing: Any = None  # no state, sender or randomness: what to do when is asked, not done
     desk = Desk(Terms("g", Policy(), 0, 1, clock), Catalogue(), nothing, nothing, nothing)
     answering = Answering("heights", Source(1), device="d", source_timeout=1, desk=desk)

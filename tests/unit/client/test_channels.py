@@ -22,11 +22,12 @@ import pytest
 from fake_transport import FakeTransport, RecordingRng, make_heights
 from virtual_time import VirtualLoop
 
-from hush_client import Gateway, Policy, ledger, memory, outbox
+from hush_client import Gateway, Policy
 from hush_client.answer import Question, answer
-from hush_client.answering import Answering
 from hush_client.receipt import Receipt
-from hush_client.state import FILE_NAME
+from hush_client.source import Answering
+from hush_client.state import ledger, outbox, sticky
+from hush_client.state.database import FILE_NAME
 from hush_common.task import Task
 from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
@@ -289,13 +290,15 @@ def test_a_source_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
 VALUES: list[object] = [SECRET, 120.0, 1e300, float("-inf"), None, float("nan"), 10**500]
 
 
-def stored(value: object, *, capacity: int | None = None, policy: Policy | None = None, sticky: bool = False) -> object:
+def stored(
+    value: object, *, capacity: int | None = None, policy: Policy | None = None, repeated: bool = False
+) -> object:
     """Forty answers, and what is said and kept of them: rows, their sizes, and the pages of the file."""
     daily = {"rounds": 40, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "1"}
-    again: dict[str, object] = {"repeat": "sticky", "levels": 1} if sticky else {}
+    again: dict[str, object] = {"repeat": "sticky", "levels": 1} if repeated else {}
     task = decode_task(make_heights(**daily, **again))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + memory.SCHEMA)
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + sticky.SCHEMA)
         said = []
         for day in range(40):
             limits = policy or Policy(sticky=True)
@@ -308,9 +311,9 @@ def stored(value: object, *, capacity: int | None = None, policy: Policy | None 
         return said, kept, pages
 
 
-@pytest.mark.parametrize("sticky", [False, True])
-def test_what_an_answer_takes_of_the_disk_is_the_same_for_every_value(sticky: bool) -> None:
-    first, *others = [stored(value, sticky=sticky) for value in VALUES]
+@pytest.mark.parametrize("repeated", [False, True])
+def test_what_an_answer_takes_of_the_disk_is_the_same_for_every_value(repeated: bool) -> None:
+    first, *others = [stored(value, repeated=repeated) for value in VALUES]
     assert all(other == first for other in others)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from fake_transport import FakeTransport, RecordingRng, make_heights
 
-from hush_client import Client, Gateway, Policy, Reason, ledger, outbox
-from hush_client.state import State
+from hush_client import Client, Gateway, Policy, Reason
+from hush_client.state import ledger, outbox
+from hush_client.state.database import State
 from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError, OptionError, StateError, TaskError
 from hush_common.topics import task_topic
@@ -154,7 +155,7 @@ async def test_a_charge_and_its_report_are_never_separated(
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:
         with monkeypatch.context() as patch:
-            patch.setattr(f"hush_client.{'ledger' if stage == 'charge' else 'outbox'}.{stage}", fail)
+            patch.setattr(f"hush_client.state.{'ledger' if stage == 'charge' else 'outbox'}.{stage}", fail)
             with pytest.raises(RuntimeError, match="planted"):
                 await gateway.report("d", "heights", 172.0)
         assert broker.attempts == []

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from fake_transport import RecordingRng, make_heights
 
-from hush_client import ledger, outbox
 from hush_client.answer import Question, answer
-from hush_client.ledger import Account
 from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
+from hush_client.state import ledger, outbox
+from hush_client.state.ledger import Account
 from hush_common.codec import Frame, decode
 from hush_common.errors import EpsilonError, StateError
 from hush_common.task_file import decode_task

@@ -11,12 +11,12 @@ import pytest
 from fake_transport import make_heights
 from typer.testing import CliRunner
 
-from hush_client import ledger
 from hush_client.answer import Question, answer
-from hush_client.ledger_cli import app
+from hush_client.commands.ledger import app
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
-from hush_client.state import FILE_NAME, State
+from hush_client.state import ledger
+from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import StateError
 from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
@@ -142,3 +142,24 @@ def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
     first, second = run(tmp_path).splitlines()
     assert first.endswith("nothing was ever spent here.")
     assert second.startswith("d refused sticky, round 0 (epsilon 1): its repeated answer shows")
+
+
+def test_a_directory_that_cannot_be_is_told() -> None:
+    with pytest.raises(StateError, match=r"cannot hold the state of a device \(File name too long\)"):
+        run(Path(300 * "x"))
+
+
+def test_a_purpose_that_was_altered_cannot_write_to_the_terminal(directory: Path) -> None:
+    with sqlite3.connect(directory / FILE_NAME) as connection:
+        for table in ("account", "charge"):
+            connection.execute(f"UPDATE {table} SET purpose = 'x' || char(27) || '[2J' WHERE purpose = 'health'")  # noqa: S608
+    connection.close()
+    assert r"for x\x1b[2J: epsilon" in run(directory)
+
+
+def test_a_time_that_is_none_is_damage(directory: Path) -> None:
+    with sqlite3.connect(directory / FILE_NAME) as connection:
+        connection.execute("UPDATE charge SET charged_at = 'noon'")
+    connection.close()
+    with pytest.raises(StateError, match="the ledger holds 'noon' for a time; it is damaged"):
+        run(directory)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from fake_transport import FakeTransport, RecordingRng, make_heights
 
-from hush_client import Gateway, Policy, Reason, ledger, outbox
+from hush_client import Gateway, Policy, Reason
 from hush_client.answer import Question, answer
 from hush_client.receipt import Receipt
+from hush_client.state import ledger, outbox
 from hush_common.codec import Frame, decode
 from hush_common.errors import EpsilonError
 from hush_common.task_file import decode_task

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from fake_transport import FakeTransport, Fate, RecordingRng, make_heights
 
-from hush_client import Gateway, Reason, ledger, outbox
-from hush_client.state import State
+from hush_client import Gateway, Reason
+from hush_client.state import ledger, outbox
+from hush_client.state.database import State
 from hush_common.errors import OptionError
 from hush_common.topics import task_topic
 

@@ -11,7 +11,7 @@ from fake_transport import FakeTransport, make_heights
 from hush_client import Gateway, Policy
 from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
-from hush_client.schedule import Schedule, draw_delay
+from hush_client.sending.schedule import Schedule, draw_delay
 from hush_client.terms import Terms
 from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError
@@ -19,8 +19,8 @@ from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
 
 if TYPE_CHECKING:
-    from hush_client.sender import Sender
-    from hush_client.state import State
+    from hush_client.sending.sender import Sender
+    from hush_client.state.database import State
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,7 +48,7 @@ class Delays:
 
 @pytest.fixture(autouse=True)
 def short_naps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.schedule._NAP", 0.005)  # how soon a change of the clock is noticed
+    monkeypatch.setattr("hush_client.sending.schedule._NAP", 0.005)  # how soon a change of the clock is noticed
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ class Scripted:
 @pytest.fixture
 def entropy(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     scripted = Scripted()
-    monkeypatch.setattr("hush_client.schedule.SystemRng", scripted)
+    monkeypatch.setattr("hush_client.sending.schedule.SystemRng", scripted)
     return scripted
 
 
@@ -233,7 +233,7 @@ def test_an_entry_is_handed_out_once_until_the_connection_is_a_new_one(
 
 
 async def test_a_wait_ends_when_something_is_added(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.schedule._NAP", 3600.0)
+    monkeypatch.setattr("hush_client.sending.schedule._NAP", 3600.0)
     schedule = Schedule(clock)
     schedule.add(1, 3600.0)
     waiting = asyncio.ensure_future(schedule.wait())

@@ -13,8 +13,8 @@ from unittest.mock import ANY
 import pytest
 from old_state import VERSION_1, VERSIONS
 
-from hush_client import identity, ledger, outbox, pins
-from hush_client.state import _WORKER, FILE_NAME, State, _connect, _create
+from hush_client.state import identity, ledger, outbox, pins
+from hush_client.state.database import _WORKER, FILE_NAME, State, _connect, _create
 from hush_common.errors import StateError
 
 ONE_CHARGE = """
@@ -45,6 +45,34 @@ async def test_every_commit_is_on_the_disk_before_it_is_told(tmp_path: Path) -> 
     state = await State.open(tmp_path)
     assert await state.run(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,)
     assert await state.run(lambda c: c.execute("PRAGMA journal_mode").fetchone()) == ("wal",)
+    await state.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [("charge", "digest", "'12345678'"), ("pin", "task", "x'00'"), ("account", "spent", "x'00'")],
+)
+async def test_a_value_of_another_type_is_damage(tmp_path: Path, table: str, column: str, value: str) -> None:
+    _create(tmp_path / FILE_NAME)
+    rows = {
+        "charge": "('d', 't', 0, x'00', 'p', 'laplace', '1/1', x'00', '2026-01-01', 'draw', NULL, 0)",
+        "pin": "('d', 't', x'00')",
+        "account": "('d', 'p', '1/1')",
+    }
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute(f"INSERT INTO {table} VALUES {rows[table]}")  # noqa: S608
+        connection.execute(f"UPDATE {table} SET {column} = {value}")  # noqa: S608
+    connection.close()
+    with pytest.raises(StateError, match=rf"a value in {table} is of another type: the file is damaged"):
+        await State.open(tmp_path)
+
+
+async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -> None:
+    state = await State.open(tmp_path)
+    assert await state.run(identity.device_name) == await state.run(identity.device_name)
+    await state.run(lambda connection: connection.execute("UPDATE identity SET device = 'a/b'"))
+    with pytest.raises(StateError, match="holds no name of a device; it is damaged"):
+        await state.run(identity.device_name)
     await state.close()
 
 
@@ -118,7 +146,9 @@ async def test_a_migration_that_fails_leaves_the_state_as_it_was(
     before = list(connection.iterdump())
     connection.close()
     with monkeypatch.context() as patch:
-        patch.setattr("hush_client.state._MIGRATIONS", ((*outbox.SCHEDULE, "ALTER TABLE nowhere ADD COLUMN x"),))
+        patch.setattr(
+            "hush_client.state.database._MIGRATIONS", ((*outbox.SCHEDULE, "ALTER TABLE nowhere ADD COLUMN x"),)
+        )
         with pytest.raises(StateError):
             await State.open(tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
@@ -163,7 +193,7 @@ async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
 async def test_a_state_that_another_process_keeps_locked_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.state._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("hush_client.state.database._BUSY_SECONDS", 0.05)
     state = await State.open(tmp_path)
     other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -203,8 +233,8 @@ def test_a_new_state_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monke
     def synced(descriptor: int) -> None:
         events.append("directory synced" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file synced")
 
-    monkeypatch.setattr("hush_client.state.sqlite3.connect", partial(sqlite3.connect, factory=Traced))
-    monkeypatch.setattr("hush_client.state.os.fsync", synced)
+    monkeypatch.setattr("hush_client.state.database.sqlite3.connect", partial(sqlite3.connect, factory=Traced))
+    monkeypatch.setattr("hush_client.state.database.os.fsync", synced)
     _create(tmp_path / FILE_NAME)
     assert events == ["synchronous 2", "directory synced"]
 
@@ -281,7 +311,7 @@ class Held:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.free = threading.Event(), threading.Event()
         self.opened: list[sqlite3.Connection] = []
-        monkeypatch.setattr("hush_client.state._connect", self._open)
+        monkeypatch.setattr("hush_client.state.database._connect", self._open)
 
     def _open(self, path: Path) -> sqlite3.Connection:
         self.begun.set()

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from fake_transport import RecordingRng, make_heights
 
-from hush_client import ledger, memory, outbox
 from hush_client.answer import Question, answer
 from hush_client.decision import Decision
 from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
-from hush_client.state import State
+from hush_client.state import ledger, outbox, sticky
+from hush_client.state.database import State
 from hush_common.codec import Frame, decode
 from hush_common.errors import StateError
 from hush_common.mechanisms.sticky import Memory
@@ -32,7 +32,7 @@ LOW, HIGH = 120.0, 220.0
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + memory.SCHEMA)
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + sticky.SCHEMA)
         yield connection
 
 
@@ -217,7 +217,7 @@ def test_a_memory_of_before_gets_its_substitute_with_the_next_answer_whatever_th
 def test_a_second_memory_is_never_written_over_the_first(connection: sqlite3.Connection) -> None:
     give(connection, LOW, ask())
     with pytest.raises(sqlite3.IntegrityError):
-        memory.keep(connection, "d", "heights", Memory(0, (0, 1, 2, 3), 5))
+        sticky.keep(connection, "d", "heights", Memory(0, (0, 1, 2, 3), 5))
 
 
 def test_a_bit_has_two_reports_to_remember(connection: sqlite3.Connection) -> None:

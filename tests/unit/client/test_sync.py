@@ -12,7 +12,7 @@ import pytest
 from fake_transport import FakeTransport, Fate, make_heights
 
 from hush_client import SyncClient
-from hush_client.state import FILE_NAME
+from hush_client.state.database import FILE_NAME
 from hush_common.errors import BrokerError, StateError
 from hush_common.task import Task
 from hush_common.topics import task_topic

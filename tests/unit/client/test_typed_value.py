@@ -2,7 +2,7 @@
 
 import pytest
 
-from hush_client.report_cli import _remedy, parse_value
+from hush_client.commands.report import _remedy, parse_value
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 
 NUMBER = NumberDomain(-10.0, 10.0)

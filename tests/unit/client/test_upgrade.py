@@ -10,10 +10,10 @@ from pathlib import Path
 from fake_transport import HEIGHTS
 from old_state import VERSION_1
 
-from hush_client import ledger
 from hush_client.answer import Question, answer
 from hush_client.policy import Policy
-from hush_client.state import _MIGRATIONS, FILE_NAME, State
+from hush_client.state import ledger
+from hush_client.state.database import _MIGRATIONS, FILE_NAME, State
 from hush_common.rng import SystemRng
 from hush_common.task_file import decode_task
 

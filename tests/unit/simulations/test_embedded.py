@@ -7,7 +7,7 @@ import pytest
 
 from hush_aggregator.bus import Session
 from hush_aggregator.mqtt import MqttBus
-from hush_client.transport import MqttTransport
+from hush_client.sending.mqtt import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_simulations.brokers.embedded import embedded_broker

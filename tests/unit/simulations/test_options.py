@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush_common.errors import HushError, OptionError, TaskError
+from hush_common.errors import BrokerError, HushError, OptionError, TaskError
 from hush_simulations.brokers import choice
 from hush_simulations.brokers.choice import mosquitto_broker, parse_broker
 from hush_simulations.commands.options import (
@@ -19,6 +19,7 @@ from hush_simulations.commands.options import (
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare
 from hush_simulations.engines.experiment import Experiment
+from hush_simulations.engines.network import open_network
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.population import Observed
 from hush_simulations.scenarios.scenario_file import read_scenario
@@ -235,6 +236,14 @@ async def test_a_mosquitto_that_does_not_start_is_told(tmp_path: Path, monkeypat
     with pytest.raises(HushError, match="does not start"):
         async with mosquitto_broker(tmp_path):
             pass
+
+
+async def test_a_user_who_cannot_be_part_of_a_topic_is_told_before_anybody_connects(tmp_path: Path) -> None:
+    experiment = experiment_of(Request(broker="mqtt://al~ice:s3cret@127.0.0.1:9"))
+    with pytest.raises(BrokerError, match="this user cannot be part of a topic") as caught:
+        async with open_network(experiment, tmp_path):
+            pass
+    assert "s3cret" not in str(caught.value)
 
 
 def test_an_experiment_shows_neither_values_nor_the_password_of_its_broker() -> None:

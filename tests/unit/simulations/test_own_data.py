@@ -45,11 +45,18 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     assert "nothing.csv cannot be read (No such file" in complaint(tmp_path / "nothing.csv")
 
 
-def test_a_missing_column_lists_those_that_exist(tmp_path: Path) -> None:
+def test_a_missing_column_is_told_with_one_that_is_like_it(tmp_path: Path) -> None:
     path = write(tmp_path, "name,height\nann,170\n")
-    assert "'h' is no column" in complaint(path)
-    assert complaint(path).endswith("it has 'name', 'height'")
-    assert complaint(path, None).endswith("has the columns 'name', 'height'")
+    assert "'hight' is no column" in complaint(path, "hight")
+    assert complaint(path, "hight").endswith("did you mean 'height'?")
+    assert complaint(path, None).endswith("names 2, write one of them")
+
+
+def test_a_column_that_is_not_named_is_not_taken_for_a_header_that_is_missing(tmp_path: Path) -> None:
+    path = write(tmp_path, "170\n171\n")
+    assert "has a value where its first line names the column" in complaint(path, None)
+    assert "170" not in complaint(path, None)
+    assert read_column(path, "170").values == (171.0,)  # whoever names it means it
 
 
 @pytest.mark.parametrize("cell", ["", " ", "tall", "1,5", "nan", "inf", "-Infinity", "0x10", "1cm"])

@@ -13,13 +13,13 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from hush_client import ledger, outbox, pins
-from hush_client.ledger import Account, Charge, Refused
-from hush_client.places import state_directory
 from hush_client.receipt import Reason
-from hush_client.state import FILE_NAME, Job, State
+from hush_client.state import ledger, outbox, pins
+from hush_client.state.database import FILE_NAME, Job, State
+from hush_client.state.ledger import Account, Charge, Refused
+from hush_client.state.location import state_directory, unusable
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
-from hush_common.errors import OptionError
+from hush_common.errors import OptionError, printable
 from hush_common.figures import percent_at_most
 
 __all__ = ["app"]
@@ -66,14 +66,21 @@ def show(
     caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
     directory = state_directory(state)
     if forget:
-        typer.echo(asyncio.run(_forget(directory, forget)))
+        typer.echo(printable(asyncio.run(_forget(directory, forget))))
         return
-    page = asyncio.run(_load(directory)) if (directory / FILE_NAME).exists() else _Page([], [], [], 0)
+    page = asyncio.run(_load(directory)) if _is_there(directory) else _Page([], [], [], 0)
     if as_json:
         typer.echo(json.dumps(_document(page, caps)))
         return
-    lines = list(_lines(page, caps))
-    typer.echo("\n".join(lines if page.accounts else [f"{directory}: nothing was ever spent here.", *lines]))
+    nothing = [] if page.accounts else [f"{directory}: nothing was ever spent here."]
+    typer.echo("\n".join(map(printable, (*nothing, *_lines(page, caps)))))
+
+
+def _is_there(directory: Path) -> bool:
+    try:
+        return (directory / FILE_NAME).exists()
+    except OSError as error:
+        raise unusable(directory, error) from error
 
 
 async def _forget(directory: Path, task: str) -> str:
@@ -82,7 +89,7 @@ async def _forget(directory: Path, task: str) -> str:
     Raises:
         OptionError: there is nothing to forget.
     """
-    count = await _run(directory, partial(pins.forget, task=task)) if (directory / FILE_NAME).exists() else 0
+    count = await _run(directory, partial(pins.forget, task=task)) if _is_there(directory) else 0
     if not count:
         raise OptionError("--forget", f"{task[:80]!r} is not pinned, or was paid for, which is not forgotten")
     return (

@@ -43,7 +43,7 @@ CREATE TABLE refusal (
 ) WITHOUT ROWID
 """
 PIN = "CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID"
-"""The tasks that were admitted: see `hush_client.pins`."""
+"""The tasks that were admitted: see `hush_client.state.pins`."""
 
 _SENT_AS = "CREATE INDEX sent_as ON charge (sequence)"
 
@@ -225,7 +225,7 @@ def refusals(connection: sqlite3.Connection) -> list[Refused]:
             reason,
             purpose,
             _amount(epsilon),
-            datetime.fromisoformat(refused_at),
+            _moment(refused_at),
         )
         for device, task, round_, reason, purpose, epsilon, refused_at in rows
     ]
@@ -272,11 +272,18 @@ _Row = tuple[str, str, int, bytes, str, str, str, bytes, str, int | None, Litera
 
 
 def _charge(row: _Row) -> Charge:
-    return Charge(*row[:6], _amount(row[6]), row[7], datetime.fromisoformat(row[8]), *row[9:])
+    return Charge(*row[:6], _amount(row[6]), row[7], _moment(row[8]), *row[9:])
 
 
 def _text(amount: Fraction) -> str:
     return f"{amount.numerator}/{amount.denominator}"
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except (ValueError, TypeError) as error:
+        raise StateError(f"the ledger holds {text!r} for a time; {DAMAGED}") from error
 
 
 def _amount(text: str) -> Fraction:

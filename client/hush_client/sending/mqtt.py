@@ -6,7 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hush_client.link import Link
+from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.task_file import PAYLOAD_LIMIT

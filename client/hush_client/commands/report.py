@@ -13,21 +13,21 @@ from typing import Annotated
 
 import typer
 
-from hush_client import ledger
 from hush_client.client import Client
-from hush_client.identity import device_name
-from hush_client.places import state_directory
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
-from hush_client.schedule import LONGEST_SPREAD
-from hush_client.state import State
+from hush_client.sending.schedule import LONGEST_SPREAD
+from hush_client.state import ledger
+from hush_client.state.database import State
+from hush_client.state.identity import device_name
+from hush_client.state.location import state_directory
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.figures import exact
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
-from hush_common.task import Task
+from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender
 
 __all__ = ["app", "parse_value"]
@@ -162,6 +162,8 @@ def report(
     Whatever VALUE is, an answer is given: silence would tell of it. A number outside the bounds counts as the nearer
     one, a text that is no value as a random one. Only at a terminal, where it may be a slip, is the latter an error.
     """
+    if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
+        raise typer.BadParameter("TASK is no task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
     if device and not is_sender(device):
         raise typer.BadParameter(f"{device!r} is no device name; use letters, digits and . _ @ : -")
     for option, seconds in (("--timeout", timeout), ("--spread", spread)):

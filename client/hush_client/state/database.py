@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hush_client import identity, ledger, memory, outbox
-from hush_client.places import make_private, unusable
+from hush_client.state import identity, ledger, outbox, sticky
+from hush_client.state.location import make_private, unusable
 from hush_common.errors import StateError
 
 __all__ = ["FILE_NAME", "Job", "State"]
@@ -26,7 +26,7 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, memory.BEFORE), (ledger.PIN, memory.SUBSTITUTE), ledger.SENT_AS)
+_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, sticky.BEFORE), (ledger.PIN, sticky.SUBSTITUTE), ledger.SENT_AS)
 """What makes a state of version 1 one of version 2, and so on."""
 _VERSION = 1 + len(_MIGRATIONS)
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
@@ -36,7 +36,7 @@ _SCHEMA = f"""
 BEGIN;
 {ledger.SCHEMA}
 {outbox.SCHEMA}
-{memory.SCHEMA}
+{sticky.SCHEMA}
 {identity.SCHEMA}
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
@@ -227,10 +227,21 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
     if not 1 <= version <= _VERSION:
         raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
+    if verdict != "ok" or (verdict := _mistyped(connection)):
         raise sqlite3.DatabaseError(verdict)
     if version != _VERSION:
         _migrate(connection)
+
+
+def _mistyped(connection: sqlite3.Connection) -> str:
+    """What holds a value of another type than its column, which SQLite lets pass; empty if nothing does."""
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    for (table,) in tables.fetchall():
+        columns = connection.execute("SELECT name, lower(type) FROM pragma_table_info(?)", (table,)).fetchall()
+        wrong = " OR ".join(f"typeof({name}) NOT IN ('{kind}', 'null')" for name, kind in columns)
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong}").fetchone():  # noqa: S608 - names of our own schema
+            return f"a value in {table} is of another type"
+    return ""
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from hush_client import ledger, outbox
-from hush_client.link import Link, SubscriptionRefusedError, Transport
-from hush_client.outbox import Entry
-from hush_client.schedule import Clock, Schedule, milliseconds
-from hush_client.state import State
+from hush_client.sending.schedule import Clock, Schedule, milliseconds
+from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
+from hush_client.state import ledger, outbox
+from hush_client.state.database import State
+from hush_client.state.outbox import Entry
 from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
 from hush_common.errors import HushError

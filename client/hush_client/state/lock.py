@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import Self
 
-from hush_client.places import make_private, unusable
+from hush_client.state.location import make_private, unusable
 from hush_common.errors import StateError
 from hush_common.lock import FileLock
 

@@ -1,0 +1,3 @@
+"""The command line of a device."""
+
+__all__: list[str] = []

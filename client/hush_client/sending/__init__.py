@@ -1,0 +1,3 @@
+"""From the outbox to the broker: when each report leaves, and over what."""
+
+__all__: list[str] = []

@@ -1,0 +1,160 @@
+"""Whoever writes something that a command reads wants it to crash, to say what it does not mean, or to tell secrets.
+
+Legal calls of all commands are garbled by a seed. Each has to end as documented, with one clear line where it failed,
+without a secret, and without anything that a terminal or the reader of a log would take for something else.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from commands import EXIT_CODES, Option, Shown, commands, unprintable
+from garbling import FORGED, Garbled, Past, garbled, past_of, shown
+from inputs import CALLS, SECRET, TASKS, example, leaks
+
+from hush_client.commands import ledger
+from hush_common import errors
+
+SEED = 20261122
+_ALL, _PART, _SAMPLE = 10_000, 500, 50
+_FORGED_LINE = re.compile(rf"^(hush: |[-0-9: ]+INFO )?{FORGED}", re.MULTILINE)
+
+
+def complaints(case: Garbled, found: Shown, directory: Path) -> list[str]:
+    """What is wrong with the way in which a command ended."""
+    text = f"{found.out}\n{found.err}\n{found.log}"
+    wrong = [f"a traceback: {found.trouble[-2000:]}"] if found.trouble or "Traceback" in text else []
+    wrong += [f"exit code {found.code}"] if not found.trouble and found.code not in EXIT_CODES else []
+    wrong += ["no clear message"] if found.code in {1, 2} and not _is_clear(case, found) else []
+    wrong += [f"prints {sign!a}" for sign in unprintable(text)]
+    wrong += ["a forged line"] if _FORGED_LINE.search(text) else []
+    return wrong + leaks(found, directory, case.call.files, *case.secrets)
+
+
+def _is_clear(case: Garbled, found: Shown) -> bool:
+    """One line says what is wrong; a bare command shows its help, and a refused report may be told as JSON."""
+    *_, last = found.err.splitlines() or [""]
+    helps = found.err.lstrip().startswith("Usage: hush")
+    refused = found.code == 1 and "--json" in case.arguments and found.out.startswith('{"v": 1, "status": "refused"')
+    return last.startswith("hush: ") or helps or refused
+
+
+@pytest.fixture(scope="module")
+def past() -> Iterator[Past]:
+    with TemporaryDirectory() as directory:
+        yield past_of(Path(directory))
+
+
+def judge(numbers: range, past: Past, memory_path: Path) -> dict[str, list[str]]:
+    """All that is wrong in the cases of these numbers."""
+    found = {}
+    for number in numbers:
+        directory = memory_path / str(number)
+        directory.mkdir()
+        case = garbled(SEED, number, past)
+        if wrong := complaints(case, shown(case, directory), directory):
+            found[f"{number}: {case.arguments} {dict(case.call.environment)}"] = wrong
+    return found
+
+
+@pytest.mark.parametrize("start", range(0, 10 * _SAMPLE, _SAMPLE))
+def test_nothing_does_that_was_garbled(start: int, past: Past, memory_path: Path) -> None:
+    assert judge(range(start, start + _SAMPLE), past, memory_path) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("start", range(0, _ALL, _PART))
+def test_nothing_does_in_ten_thousand_cases(start: int, past: Past, memory_path: Path) -> None:
+    assert judge(range(start, start + _PART), past, memory_path) == {}
+
+
+HOSTILE = f"\x1b[2J\x9b2J\x07\r\nhush: {FORGED}\n\u202e\u2066\u2028"
+
+
+def told(command: str, option: Option, text: str) -> Garbled:
+    """The first legal call of a command, which is told `text` by an option."""
+    one = example(command).having(option.flag, (text,) * option.width)
+    return Garbled(one, one.arguments(), TASKS if command == "report" else None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [(name, option) for name, options in commands().items() for option in options],
+    ids=lambda part: part.flag if isinstance(part, Option) else part,
+)
+def test_no_option_does_that_is_told_to_write_to_a_terminal(command: str, option: Option, tmp_path: Path) -> None:
+    for text in (HOSTILE, f"x{HOSTILE}", f"1{HOSTILE}", f"/{HOSTILE}"):
+        case = told(command, option, text)
+        assert complaints(case, shown(case, tmp_path), tmp_path) == []
+        if option.variable is not None:
+            bare = replace(case.call.without(option.flag), environment={option.variable: text})
+            case = replace(case, call=bare, arguments=bare.arguments())
+            assert complaints(case, shown(case, tmp_path), tmp_path) == []
+
+
+def test_garbling_reaches_every_command_and_every_end(past: Past, memory_path: Path) -> None:
+    cases = [garbled(SEED, number, past) for number in range(10 * _SAMPLE)]
+    assert {case.call.command for case in cases} == {one.command for one in CALLS}
+    assert sum(bool(case.secrets) for case in cases) > len(cases) / 2
+    codes = [shown(case, memory_path).code for case in cases[: 3 * _SAMPLE]]
+    assert {0, 1, 2, 130} <= set(codes)
+
+
+# Planted: each of these faults has to be found.
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"), [("simulate", "--csv"), ("task check", "FILE"), ("serve", "--task"), ("audit", "--task")]
+)
+def test_a_terminal_that_is_written_to_is_found(
+    command: str, flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "printable", lambda text: text)
+    case = told(command, Option(flag, None, 1), f"x/{HOSTILE}")
+    if command == "audit":
+        case = replace(case, arguments=["audit", flag, f"x/{HOSTILE}"])  # which takes nothing else beside it
+    if flag == "--csv":
+        case = replace(case, arguments=[*case.arguments, "--lower", "0", "--upper", "1"])
+    wrong = complaints(case, shown(case, tmp_path), tmp_path)
+    assert {"a forged line", *(f"prints {sign!a}" for sign in "\x1b\x9b\x07\r\u202e\u2066\u2028")} <= set(wrong)
+
+
+@pytest.mark.slow
+def test_a_garbled_call_that_writes_to_a_terminal_is_found(
+    past: Past, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "printable", lambda text: text)
+    wrong = set(chain(*judge(range(10 * _SAMPLE), past, memory_path).values()))
+    assert "prints '\\x1b'" in wrong
+
+
+def test_a_traceback_is_found(past: Past, memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_directory: Path) -> bool:
+        raise OSError(36, "File name too long")
+
+    monkeypatch.setattr(ledger, "_is_there", fail)
+    assert any(
+        what.startswith("a traceback") for all_ in judge(range(100), past, memory_path).values() for what in all_
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        (Shown(3, "", "hush: x\n", ""), "exit code 3"),
+        (Shown(1, "", "", ""), "no clear message"),
+        (Shown(2, "", "Error: x\n", ""), "no clear message"),
+        (Shown(0, "\x9b2J", "", ""), "prints '\\x9b'"),
+        (Shown(0, "", "", "\u2066"), "prints '\\u2066'"),
+        (Shown(0, "", "x\n2026-01-01 00:00:00 INFO all is well\n", ""), "a forged line"),
+        (Shown(0, "", "", f"DEBUG {SECRET}"), f"{SECRET} in log"),
+    ],
+)
+def test_every_other_fault_is_found(found: Shown, wrong: str, past: Past, tmp_path: Path) -> None:
+    case = replace(garbled(SEED, 0, past), secrets=(SECRET,), arguments=["plan"])
+    assert complaints(case, found, tmp_path) == [wrong]
+    assert complaints(case, Shown(1, "", "hush: no\n", "DEBUG here\n"), tmp_path) == []

@@ -1,0 +1,347 @@
+"""Whoever reads terminals, mails of cron, logs or files wants a password, or a value, that a command was told.
+
+An unmistakable text stands in for the secret, in each place from which a command reads. Commands and options are those
+of the tree that reads the command line: what a new option is told must not be repeated, unless it is listed here.
+"""
+
+import logging
+import sqlite3
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from commands import EXIT_CODES, Option, Shown, commands
+from inputs import CALLS, CELLS, CLOSED, FILES, NUMBER, SECRET, Call, call, example, leaks
+
+from hush_aggregator.commands.serve_settings import Settings
+from hush_client.commands import report
+from hush_client.state import outbox
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import BrokerError, HushError
+from hush_simulations.scenarios import csv_file
+
+COMMANDS = commands()
+
+PUBLIC = {
+    *("SCENARIO", "FILE", "MECHANISM", "TASK"),  # names of what is asked, and of files
+    *("--csv", "--column", "--task", "--store", "--state", "--out", "--password-file", "--ca", "--cert", "--key"),
+    *("--name", "--device", "--user", "--forget", "--host", "--port", "--engine"),
+    *("--clients", "--rounds", "--connections", "--seed", "--samples", "--confidence", "--timeout", "--spread"),
+    *("--epsilon", "--max-epsilon", "--lifetime", "--total", "--shares", "--mechanism", "--people", "--error"),
+    *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
+    "--inputs",  # of a function under test
+}
+"""What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it
+cannot be read), and all that a later version will add."""
+
+HIDDEN_ADDRESSES = {
+    "password": f"mqtt://alice:{{}}@{CLOSED}",
+    "password of a WebSocket": f"ws://alice:{{}}@{CLOSED}/mqtt",
+    "password under TLS": f"mqtts://alice:{{}}@{CLOSED}",
+    "password with an @": f"mqtt://alice:{{}}@x@{CLOSED}",
+    "password without a user": f"mqtt://:{{}}@{CLOSED}",
+    "port": "mqtt://alice:pw@127.0.0.1:{}",
+    "path": f"mqtt://{CLOSED}/{{}}",
+    "query": f"mqtts://{CLOSED}?{{}}",
+    "name in the query": f"mqtts://{CLOSED}?{{}}=1",
+    "option that there is not": f"mqtts://{CLOSED}?password={{}}",
+    "file without TLS": f"mqtt://{CLOSED}?ca={{}}",
+    "file named twice": f"mqtts://{CLOSED}?ca={{}}&ca=x",
+    "key without certificate": f"mqtts://{CLOSED}?key={{}}",
+    "fragment": f"mqtt://{CLOSED}#{{}}",
+    "no scheme": f"alice:{{}}@{CLOSED}",
+    "no scheme, no login": "{}",
+    "one slash": f"mqtt:/alice:{{}}@{CLOSED}",
+    "no slash": f"mqtt:alice:{{}}@{CLOSED}",
+    "another scheme": f"https://alice:{{}}@{CLOSED}",
+    "scheme": f"{{}}://{CLOSED}",
+    "no host": "mqtt://alice:{}",
+    "nothing after the @": "mqtt://alice:{}@",
+    "@ in the user": "mqtt://al@ice:{}@127.0.0.1:x",
+    "? in the password": f"mqtt://alice:x?{{}}@{CLOSED}",
+    "? after it": f"mqtt://alice:{{}}?x@{CLOSED}",
+    "/ in the password": f"ws://alice:1/{{}}@{CLOSED}",
+    "# in the password": f"mqtt://alice:x#{{}}@{CLOSED}",
+    "line break": f"mqtt://alice:x\n{{}}@{CLOSED}",
+    "escape": f"mqtt://alice:\x1b{{}}@{CLOSED}",
+    "space": f"mqtt://alice:x {{}}@{CLOSED}",
+    "bracket": "mqtt://[{}",
+    "brackets": "mqtt://alice:{}@[x]:9",
+    "another kind of letter": "mqtt://alice:{}@h\N{ACCOUNT OF}st",
+}
+SHOWN_ADDRESSES = {
+    "user": f"mqtt://{{}}@{CLOSED}",
+    "host": "mqtt://{}.example:9",
+    "path of a WebSocket": f"ws://{CLOSED}/{{}}",
+    "file under TLS": f"mqtts://{CLOSED}?ca={{}}",
+}
+
+
+def takers(flag: str) -> list[str]:
+    return [name for name, options in COMMANDS.items() if any(option.flag == flag for option in options)]
+
+
+def assert_hidden(one: Call, directory: Path, *secrets: str, stored: bool = False) -> Shown:
+    shown = call(one, directory, stored=stored)
+    assert shown.trouble == ""
+    assert shown.code in EXIT_CODES
+    assert leaks(shown, directory, one.files, *secrets) == []
+    return shown
+
+
+def test_every_command_has_a_legal_call_and_no_listed_option_is_gone() -> None:
+    assert {one.command for one in CALLS} == set(COMMANDS)
+    known = {option.flag for options in COMMANDS.values() for option in options}
+    assert not PUBLIC - known
+
+
+@pytest.mark.parametrize("one", CALLS, ids=lambda one: " ".join(one.arguments()))
+def test_in_no_legal_call(one: Call, tmp_path: Path) -> None:
+    assert_hidden(one, tmp_path, SECRET, *CELLS, stored=one.command == "report")
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [(name, option) for name, options in COMMANDS.items() for option in options],
+    ids=lambda part: part.flag if isinstance(part, Option) else part,
+)
+def test_in_no_option_and_no_variable(command: str, option: Option, tmp_path: Path) -> None:
+    for told in (SECRET, NUMBER, f"-{NUMBER}", f"{NUMBER}x"):
+        secrets = () if option.flag in PUBLIC else (told.strip("-x"),)
+        bare = example(command).without(option.flag)
+        if option.width == 0:
+            assert_hidden(bare.having(f"{option.flag}={told}", ""), tmp_path, told.strip("-x"))  # it takes no text
+            continue
+        assert_hidden(bare.having(option.flag, (told,) * option.width), tmp_path, *secrets, stored=command == "report")
+        if option.variable is not None:
+            one = replace(bare, environment={option.variable: told})
+            assert_hidden(one, tmp_path, *secrets, stored=command == "report")
+
+
+@pytest.mark.parametrize("extra", [(SECRET,), ("--pasword", SECRET), (f"--pasword={SECRET}",), ("-p", SECRET)])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_in_no_argument_too_many(command: str, extra: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = {option.flag: "x" for option in COMMANDS[command] if option.is_argument}
+    one = replace(example(command), given={**arguments, **example(command).given, "EXTRA": extra})
+    assert assert_hidden(one, tmp_path, SECRET).code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", takers("--broker"))
+def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp_path: Path) -> None:
+    for option in COMMANDS[command]:
+        for address in (
+            f"mqtt://alice:{SECRET}@{CLOSED}",
+            f"mqtt://alice:a/{SECRET}@b@h",
+            f"ws://:{SECRET}@{CLOSED}/x",
+        ):
+            if option.width and option.flag not in {"--inputs", "--user"}:
+                assert_hidden(example(command).having(option.flag, address), tmp_path, SECRET)
+
+
+@pytest.mark.parametrize("form", HIDDEN_ADDRESSES.values(), ids=list(HIDDEN_ADDRESSES))
+@pytest.mark.parametrize("command", takers("--broker"))
+def test_in_no_part_of_an_address(command: str, form: str, tmp_path: Path) -> None:
+    for secret in (SECRET, NUMBER):
+        told = example(command).having("--broker", form.format(secret))
+        assert_hidden(told, tmp_path, secret)
+        if command == "simulate":
+            assert_hidden(told.having("--engine", "mqtt"), tmp_path, secret)
+        else:
+            variable = {"HUSH_BROKER": form.format(secret)}
+            assert_hidden(replace(told.without("--broker"), environment=variable), tmp_path, secret)
+
+
+@pytest.mark.parametrize("form", SHOWN_ADDRESSES.values(), ids=list(SHOWN_ADDRESSES))
+@pytest.mark.parametrize("command", takers("--broker"))
+def test_but_what_is_no_secret_is_found_in_the_message(command: str, form: str, tmp_path: Path) -> None:
+    name = SECRET.lower()  # as a host is written
+    one = example(command).without("--user").without("--password-file").having("--broker", form.format(name))
+    one = one.having("--engine", "mqtt") if command == "simulate" else one
+    found = leaks(call(one, tmp_path), tmp_path, one.files, name)
+    assert {f"{name} in err", f"{name} in log"} & set(found)
+
+
+PASSWORDS = {
+    "first line": b"%b\n",
+    "second line": b"pw\n%b\n",
+    "no text": b"\xff%b\n",
+    "with a null": b"x\0%b",
+    "with an escape": b"\x1b[2J%b\r\n",
+    "of another encoding": "\ufeff{}".encode("utf-16"),
+    "too long for MQTT": b"%b" * 10_000,
+}
+
+
+@pytest.mark.parametrize("content", PASSWORDS.values(), ids=list(PASSWORDS))
+@pytest.mark.parametrize("user", ["", "alice", "al ice"])
+@pytest.mark.parametrize("command", takers("--password-file"))
+def test_in_no_file_of_a_password(command: str, user: str, content: bytes, tmp_path: Path) -> None:
+    text = content.replace(b"%b", SECRET.encode())
+    one = example(command).having("--broker", f"mqtt://{CLOSED}").having("--password-file", "password")
+    one = one.having("--user", user) if user else one.without("--user")
+    assert_hidden(replace(one, files={**FILES, "password": text}), tmp_path, SECRET)
+
+
+TYPED = {
+    "legal": b"%b\n",
+    "without an end": b"%b",
+    "negative": b"-%b\n",
+    "with letters": b"%bx\n",
+    "of two numbers": b"1,%b\n",
+    "of words": b"x %b y\n",
+    "no text": b"\xff%b\n",
+    "with a null": b"\0%b\n",
+    "with an escape": b"\x1b[2J%b\n",
+    "on the second line": b"1\n%b\n",
+    "long": b"%b" * 200_000,
+}
+
+
+@pytest.mark.parametrize("task", ["sum", "vote", "way", "pair", "unheard-of", "no id"])
+@pytest.mark.parametrize("typed", TYPED.values(), ids=list(TYPED))
+def test_in_no_standard_input(task: str, typed: bytes, tmp_path: Path) -> None:
+    one = example("report").having("TASK", task).having("VALUE", "-").having("--timeout", "0.02")
+    one = replace(one, typed=typed.replace(b"%b", NUMBER.encode()))
+    for stored in (False, True):
+        assert_hidden(one, tmp_path, NUMBER, stored=stored)
+
+
+CELL_TABLES = {
+    "no number": f"who,income\na,1\nb,{SECRET}{NUMBER}\n",
+    "number with a unit": f"who,income\na,1\nb,{NUMBER} EUR\n",
+    "another decimal point": f'who,income\na,"{NUMBER},5"\n',
+    "infinite": f"who,income\na,{NUMBER}e999\n",
+    "no number in its column": f"who,income\na,\n{NUMBER},\n",
+    "in a row that is too long": f"who,income\na,x,{NUMBER}\n",
+    "after a quote that stays open": f'who,income\na,"{NUMBER}\nb,2\n',
+    "with a null": f"who,income\na,{NUMBER}\0\n",
+    "with an escape": f"who,income\na,\x1b{NUMBER}\n",
+    "no text": f"who,income\na,{NUMBER}\udcff\n",
+    "without a header": f"a,{NUMBER}\nb,1\n",
+    "without a header or another column": f"{NUMBER}\n1\n",
+    "outside the bounds": f"who,income\na,-{NUMBER}\nb,5\nc,6\n",
+    "in a field that is too long": f"who,income\na,{NUMBER}{'1' * 200_000}\n",
+}
+
+
+@pytest.mark.parametrize("columns", [{}, {"--column": "income"}, {"--column": "wage"}], ids=str)
+@pytest.mark.parametrize("table", CELL_TABLES.values(), ids=list(CELL_TABLES))
+@pytest.mark.parametrize("kind", [{"--lower": "0", "--upper": "10"}, {"--labels": "a,b"}, {"SCENARIO": "survey"}])
+def test_in_no_cell(kind: dict[str, str], table: str, columns: dict[str, str], tmp_path: Path) -> None:
+    files = {**FILES, "people.csv": table.encode("utf-8", "surrogateescape")}
+    given = {**kind, "--csv": "people.csv", **columns, "--engine": "memory", "--seed": "7", "--json": ""}
+    assert_hidden(Call("simulate", given, files=files), tmp_path, NUMBER, SECRET)
+    if not columns:
+        given = {"SCENARIO": "own.toml", "--engine": "memory"}
+        assert_hidden(Call("simulate", given, files=files), tmp_path, NUMBER, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        *(("task check", "FILE"), ("task publish", "FILE"), ("serve", "--task"), ("audit", "--task")),
+        *(("simulate", "SCENARIO"), ("simulate", "--csv"), ("serve", "--store"), ("report", "--ca")),
+    ],
+)
+@pytest.mark.parametrize("content", ["{}\n", "{}", "x {}", "{}: y", '"{}', "\x1b{}", "\\{}", "'{}' = 1 1"])
+def test_in_no_file_that_was_named_by_mistake(command: str, flag: str, content: str, tmp_path: Path) -> None:
+    one = example(command).without("MECHANISM").without("--epsilon").having(flag, "./task.toml")
+    one = one.having("--broker", f"mqtts://{CLOSED}") if flag == "--ca" else one
+    if flag == "--csv":
+        one = one.having("--lower", "0").having("--upper", "1").having("--column", "income")
+    text = content.replace("{}", SECRET).encode()
+    assert_hidden(Call(command, one.given, files={**FILES, "task.toml": text}), tmp_path, SECRET)
+
+
+@pytest.mark.parametrize(
+    "value", [f"mqtt://alice:{SECRET}", f"mqtt://alice:{SECRET}@h".encode(), [f"alice:{SECRET}@h"], {"url": SECRET}]
+)
+def test_in_no_setting_of_a_program(value: object) -> None:
+    with pytest.raises(HushError) as caught:
+        Settings.read({"broker": value, "store": "store"})
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [{"--lower": "0", "--upper": "1e10"}, {"--labels": ",".join(CELLS)}], ids=str)
+def test_in_nothing_that_a_simulation_keeps(kind: dict[str, str], tmp_path: Path) -> None:
+    given = {"--csv": "people.csv", "--column": "income", **kind, "--engine": "memory", "--out": "out", "--seed": "7"}
+    one = Call("simulate", {**given, "--deterministic-noise": ""})
+    shown = call(one, tmp_path)
+    assert shown.code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "reports.csv", "result.png"}
+    if "--labels" not in kind:  # which a person states, and which the table counts
+        assert leaks(shown, tmp_path, one.files, *CELLS) == []
+
+
+# Planted: each of these leaks has to be found, or the tests above could not fail.
+
+
+def test_an_address_that_a_message_repeats_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(text: str) -> NoReturn:
+        raise BrokerError("broker", f"{text.partition('//')[2]} is no address")
+
+    monkeypatch.setattr(BrokerUrl, "parse", refuse)
+    one = example("serve")
+    assert leaks(call(one, tmp_path), tmp_path, one.files, SECRET) == [f"{SECRET} in err"]
+
+
+def test_an_option_that_is_repeated_is_found(tmp_path: Path) -> None:
+    one = example("simulate").having("--mechanism", SECRET)
+    assert leaks(call(one, tmp_path), tmp_path, one.files, SECRET) == [f"{SECRET} in err"]
+
+
+@pytest.mark.parametrize("secret", [SECRET, NUMBER])
+@pytest.mark.parametrize(
+    "writing",
+    ["{}", "'{}'", "{0!a:>40}", "x{}y"],
+)
+def test_a_value_that_is_logged_at_any_level_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str, writing: str
+) -> None:
+    def parse(_domain: object, text: str) -> float:
+        logging.getLogger("hush_client.somewhere").debug("read %s", writing.format(text))
+        return 1.0
+
+    monkeypatch.setattr(report, "parse_value", parse)
+    one = replace(example("report").having("VALUE", "-"), typed=secret.encode())
+    assert leaks(call(one, tmp_path, stored=True), tmp_path, one.files, secret) == [f"{secret} in log"]
+
+
+@pytest.mark.parametrize("style", ["d", ",", "_", "e", ".1f", "x"])
+def test_a_number_that_is_kept_in_another_writing_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str
+) -> None:
+    def put(connection: sqlite3.Connection, topic: str, payload: bytes, **times: int) -> int:
+        number = float(NUMBER) if style in ("e", ".1f") else int(NUMBER)
+        return real(connection, topic, payload + format(number, style).encode(), **times)
+
+    real = outbox.put
+    monkeypatch.setattr(outbox, "put", put)
+    monkeypatch.setattr(outbox, "delete", lambda _connection, _sequences: None)
+    one = example("report")
+    assert leaks(call(one, tmp_path, stored=True), tmp_path, one.files, NUMBER)[:1] == [
+        f"{NUMBER} in state/hush.sqlite3"
+    ]
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("kind", "dq")
+def test_a_number_that_is_kept_as_bytes_is_found(tmp_path: Path, kind: str, order: str) -> None:
+    one = example("plan")
+    shown = call(one, tmp_path)
+    assert leaks(shown, tmp_path, one.files, NUMBER) == []
+    (tmp_path / "kept").write_bytes(b"x" + struct.pack(f"{order}{kind}", int(NUMBER)))
+    assert leaks(shown, tmp_path, one.files, NUMBER) == [f"{NUMBER} in kept"]
+
+
+def test_a_cell_that_is_repeated_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(text: str) -> NoReturn:
+        raise ValueError(f"{text!r}, not a number")
+
+    monkeypatch.setattr(csv_file, "_finite", read)
+    given = {"--csv": "people.csv", "--column": "income", "--lower": "0", "--upper": "1"}
+    one = Call("simulate", given)
+    assert leaks(call(one, tmp_path), tmp_path, one.files, *CELLS) == [f"{CELLS[0]} in err"]
