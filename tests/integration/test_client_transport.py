@@ -4,6 +4,7 @@ import asyncio
 import gc
 import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import aiomqtt
@@ -189,6 +190,20 @@ async def test_what_does_not_speak_mqtt_leaves_no_socket_behind(monkeypatch: pyt
             async with MqttTransport(BrokerUrl("127.0.0.1", port), "d").connect():
                 pass
         await asyncio.wait_for(closed.wait(), 5)
+
+
+async def test_a_broker_that_hangs_up_with_its_welcome_leaves_nothing_for_asyncio_to_complain_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tries = 5
+    async with ScriptedBroker(*[(Packet.CONNECT, reply_and_hang_up)] * tries).running() as broker:
+        for _ in range(tries):
+            with suppress(BrokerError):  # it may be seen while connecting, or only when the connection is used
+                async with MqttTransport(BrokerUrl.parse(broker.url), "d").connect() as link:
+                    await link.publish("hush/v1/reports/heights/d", b"lost")
+            gc.collect()
+        assert broker.published == []
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_giving_up_while_connecting_leaves_no_socket_behind() -> None:

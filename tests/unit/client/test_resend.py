@@ -12,6 +12,7 @@ from fake_transport import FakeTransport, Fate, RecordingRng, make_heights
 from hush_client import Gateway, Reason
 from hush_client.state import ledger, outbox
 from hush_client.state.database import State
+from hush_client.state.lock import Lock
 from hush_common.errors import OptionError
 from hush_common.topics import task_topic
 
@@ -211,6 +212,7 @@ async def test_a_mistake_of_ours_is_logged_at_once_and_raised_at_the_close(
             await gateway.__aexit__(None, None, None)
     assert caught.group_contains(LookupError, match="planted")
     assert "hush-sender-g ended by a mistake (ExceptionGroup)" in caplog.text
+    (await asyncio.wait_for(Lock.acquire(tmp_path), 2)).release()  # though the error keeps all that was on the stack
     assert await charges_and_waiting(tmp_path) == (1, 1)
 
 
