@@ -15,13 +15,17 @@ endif
 endif
 endif
 
-.PHONY: demo test short lint format docs bench clean
+.PHONY: demo test quick short lint format docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
 
 test: $(VENV)/dev lint
 	$(BIN)/pytest
+
+# While you work: a minute. `make test` before you hand on.
+quick: $(VENV)/dev
+	$(BIN)/pytest -m "not soak and not slow" tests/unit tests/properties
 
 # What .ci/run asks of every further Python.
 short: $(VENV)/dev lint
@@ -41,6 +45,12 @@ docs: $(VENV)/dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --builder html --fail-on-warning --keep-going docs $(CURDIR)/out/docs
 	@echo 'open out/docs/index.html'
 
+# bench_audit.py takes a quarter of an hour, and what it finds is written to tests/documented: it is run by hand.
+bench: $(VENV)/bench
+	status=0; for file in $(filter-out %/bench_audit.py,$(sort $(wildcard tests/benchmarks/bench_*.py))); do \
+		echo "== $$file"; $(BIN)/python $$file || status=1; \
+	done; exit $$status
+
 clean:
 	rm -rf .venv .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
@@ -56,3 +66,7 @@ $(VENV)/demo: pyproject.toml | $(BIN)/python
 $(VENV)/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[simulations]' --group dev
 	touch $@ $(VENV)/demo
+
+$(VENV)/bench: pyproject.toml | $(VENV)/dev
+	$(BIN)/python -m pip install --quiet --group bench
+	touch $@

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import typer
 
-from hush_common import cli
+from hush import cli
 
 __all__ = ["EXIT_CODES", "Option", "Shown", "commands", "run", "unprintable"]
 

@@ -18,7 +18,7 @@ __all__ = ["estimate", "serving"]
 def serving(url: str, directory: Path, task: str) -> Iterator[None]:
     """`hush serve` for a task, given as TOML, up until the block ends."""
     (directory / "task.toml").write_text(task, encoding="utf-8")
-    command = [sys.executable, "-m", "hush_common", "serve", "--broker", url]
+    command = [sys.executable, "-m", "hush", "serve", "--broker", url]
     command += ["--store", str(directory / "hush.sqlite3"), "--task", str(directory / "task.toml")]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:

@@ -3,8 +3,9 @@
 Names are loaded when they are first used: `hush task check` must not wait for numpy.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from hush_common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
@@ -29,26 +30,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Aggregator": "pipeline",
-    "CategoryEstimate": "estimate",
-    "CoordinateEstimate": "estimate",
-    "Estimate": "estimate",
-    "InProcesses": "processes",
-    "MqttBus": "mqtt",
-    "Result": "result",
-    "ResultReader": "result_reader",
-    "SqliteReader": "store",
-    "SqliteStore": "store",
+    "Aggregator": "hush_aggregator.pipeline",
+    "CategoryEstimate": "hush_aggregator.estimate",
+    "CoordinateEstimate": "hush_aggregator.estimate",
+    "Estimate": "hush_aggregator.estimate",
+    "InProcesses": "hush_aggregator.processes",
+    "MqttBus": "hush_aggregator.mqtt",
+    "Result": "hush_aggregator.result",
+    "ResultReader": "hush_aggregator.result_reader",
+    "SqliteReader": "hush_aggregator.store",
+    "SqliteStore": "hush_aggregator.store",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = found  # the next look-up does not come here
-        return found
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _HOMES)

@@ -5,8 +5,9 @@ nothing but the standard library, and runs where nothing can be installed.
 """
 
 import logging
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from hush_common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hush_client.client import Client
@@ -31,28 +32,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Client": "client",
-    "Gateway": "gateway",
-    "MqttTransport": "sending.mqtt",
-    "Policy": "policy",
-    "Reason": "receipt",
-    "Receipt": "receipt",
-    "Statement": "statement",
-    "SyncClient": "sync",
-    "Transport": "sending.transport",
+    "Client": "hush_client.client",
+    "Gateway": "hush_client.gateway",
+    "MqttTransport": "hush_client.sending.mqtt",
+    "Policy": "hush_client.policy",
+    "Reason": "hush_client.receipt",
+    "Receipt": "hush_client.receipt",
+    "Statement": "hush_client.statement",
+    "SyncClient": "hush_client.sync",
+    "Transport": "hush_client.sending.transport",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = found  # the next look-up does not come here
-        return found
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
-
+    __getattr__, __dir__ = lazy_names(globals(), _HOMES)
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # what to do with a warning is the application's choice

@@ -3,11 +3,12 @@
     HushError
     ├── TaskError            a task that must not be published or answered
     │   └── EpsilonError     an epsilon that is no number, or outside what hush admits
-    ├── OptionError          a setting or an option of the command line that cannot be used
+    ├── OptionError          a setting, an option or an argument that cannot be used
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
-    └── BrokerError          the broker is not there, refuses, or vanished
-        └── SubscriptionRefusedError   it keeps a topic to itself
+    ├── BrokerError          the broker is not there, refuses, or vanished
+    │   └── SubscriptionRefusedError   it keeps a topic to itself
+    └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
 Each message is one line that says what was wrong and what to do, whatever stands in the names that it repeats. There is
 none for a value: whatever a person's value is, the device answers (`hush_common.reading`), and no message contains it.
@@ -19,6 +20,7 @@ __all__ = [
     "BrokerError",
     "EpsilonError",
     "HushError",
+    "MissingExtraError",
     "OptionError",
     "StateError",
     "StoreError",
@@ -73,10 +75,11 @@ class StoreError(HushError):
 
 
 class OptionError(HushError):
-    """A setting or an option of the command line that cannot be used.
+    """A setting, an option of the command line or an argument of a function that cannot be used.
 
     Attributes:
         option: its name as typed (`--clients`).
+        message: what is wrong with it, and the remedy.
     """
 
     exit_code = 2
@@ -84,6 +87,7 @@ class OptionError(HushError):
     def __init__(self, option: str, message: str) -> None:
         super().__init__(f"{option}: {message}")
         self.option = option
+        self.message = message
 
 
 class BrokerError(HushError):
@@ -100,3 +104,7 @@ class BrokerError(HushError):
 
 class SubscriptionRefusedError(BrokerError):
     """The broker does not let this user read a topic. The connection lives on."""
+
+
+class MissingExtraError(HushError, ImportError):
+    """A part of hush that is not installed: its extra is missing."""

@@ -19,7 +19,7 @@ from hush_common.mechanisms.tables import shipped
 from hush_common.task import ROUND_LIMIT, Repeat, Task
 from hush_common.task_fields import Fields, text
 
-__all__ = ["encode_document", "task_of_document"]
+__all__ = ["domain_document", "encode_document", "task_of_document"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AUTO = "auto"
@@ -220,7 +220,7 @@ def encode_document(task: Task) -> bytes:
         "id": task.id,
         "epsilon": decimal_text(task.epsilon),
         "mechanism": task.mechanism,
-        "domain": _domain_document(task.domain),
+        "domain": domain_document(task.domain),
         "rounds": task.rounds,
     }
     document |= {name: value for name in ("title", "purpose", "enrolled") if (value := getattr(task, name))}
@@ -239,7 +239,8 @@ def encode_document(task: Task) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
-def _domain_document(domain: Domain) -> dict[str, object]:
+def domain_document(domain: Domain) -> dict[str, object]:
+    """A domain as it stands in a task."""
     match domain:
         case NumberDomain():
             return {"kind": domain.kind, **_bounds_document(domain)}

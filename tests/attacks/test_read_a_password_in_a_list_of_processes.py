@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto
 
-HUSH = [sys.executable, "-m", "hush_common"]
+HUSH = [sys.executable, "-m", "hush"]
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
 
 

@@ -15,7 +15,7 @@ from commands import Shown
 from inputs import CLOSED, FILES, NUMBER, SECRET, TASKS, leaks
 from servers import Mosquitto, need
 
-HUSH = [sys.executable, "-m", "hush_common"]
+HUSH = [sys.executable, "-m", "hush"]
 TALKATIVE = "import logging, sys\nlogging.basicConfig(stream=sys.stderr, level=logging.DEBUG)\n"
 
 

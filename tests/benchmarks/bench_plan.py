@@ -24,7 +24,7 @@ def main(runs: int) -> None:
         seconds = []
         for _ in range(runs):
             began = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "hush_common", "plan", *question], capture_output=True, check=True)
+            subprocess.run([sys.executable, "-m", "hush", "plan", *question], capture_output=True, check=True)
             seconds.append(time.perf_counter() - began)
         spread = f"{min(seconds):.2f} / {statistics.median(seconds):.2f} / {max(seconds):.2f} s"
         print(f"hush plan {' '.join(question):<80} {spread}")  # noqa: T201 - a report to a person

@@ -24,7 +24,7 @@ def main(runs: int) -> None:
         for _ in range(runs):
             began = time.perf_counter()
             run = subprocess.run(
-                [sys.executable, "-m", "hush_common", "simulate", *options, "--json"], capture_output=True, check=True
+                [sys.executable, "-m", "hush", "simulate", *options, "--json"], capture_output=True, check=True
             )
             seconds.append(time.perf_counter() - began)
         found = json.loads(run.stdout)

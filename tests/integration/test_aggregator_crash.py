@@ -55,7 +55,7 @@ class Server:
         self.store = directory / "hush.sqlite"
         task = directory / "task.json"
         task.write_text(json.dumps(DOCUMENT), encoding="utf-8")
-        self._command = [sys.executable, "-m", "hush_common", "serve", "--broker", url]
+        self._command = [sys.executable, "-m", "hush", "serve", "--broker", url]
         self._command += ["--store", str(self.store), "--task", str(task)]
         self._process: subprocess.Popen[bytes] | None = None
 

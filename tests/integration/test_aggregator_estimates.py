@@ -110,7 +110,7 @@ def serving(
     mosquitto: Mosquitto, reader: Reader, directory: Path, tasks: Sequence[Task], environment: Mapping[str, str] | None
 ) -> Iterator[Path]:
     """`hush serve` until the block ends; gives the file of its log. It must end by itself, soon."""
-    command = [sys.executable, "-m", "hush_common", "serve", "--broker", mosquitto.url]
+    command = [sys.executable, "-m", "hush", "serve", "--broker", mosquitto.url]
     command += ["--store", str(directory / "hush.sqlite")]
     for task in tasks:
         (directory / f"{task.id}.json").write_bytes(task.payload)

@@ -25,7 +25,7 @@ from hush_common.report import Report
 from hush_common.task_file import make_task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, status_topic
 
-HUSH = [sys.executable, "-m", "hush_common"]
+HUSH = [sys.executable, "-m", "hush"]
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
 HEIGHTS = make_task(DOCUMENT)
 TOPIC = "hush/v1/reports/heights/device"

@@ -66,14 +66,25 @@ def test_a_command_whose_extra_is_missing_says_which_to_install(device: Path, co
 
 
 @pytest.mark.timeout(300)
-def test_the_installed_wheel_carries_types_and_all_four_packages(device: Path) -> None:
-    for package in ("hush_common", "hush_client", "hush_aggregator", "hush_simulations"):
+def test_the_installed_wheel_carries_types_and_all_five_packages(device: Path) -> None:
+    for package in ("hush", "hush_common", "hush_client", "hush_aggregator", "hush_simulations"):
         assert (site_packages(device) / package / "py.typed").exists()
+
+
+@pytest.mark.timeout(300)
+def test_the_scenarios_of_the_source_are_in_the_installed_wheel(device: Path) -> None:
+    shipped = Path("hush_simulations", "scenarios", "shipped")
+    source, installed = (
+        {file.name: file.read_bytes() for file in (top / shipped).iterdir()}
+        for top in (ROOT / "simulations", site_packages(device))
+    )
+    assert "heights.toml" in source
+    assert installed == source
 
 
 def test_help_imports_nothing_heavy() -> None:
     probe = (
-        "import sys\nfrom hush_common.cli import app\n"
+        "import sys\nfrom hush.cli import app\n"
         "try: app(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'numpy', 'aiomqtt', 'pydantic', 'matplotlib', 'amqtt', 'asyncio'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"

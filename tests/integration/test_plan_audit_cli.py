@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hush_common.cli import main
+from hush.cli import main
 
-HUSH = (sys.executable, "-m", "hush_common")
+HUSH = (sys.executable, "-m", "hush")
 
 OWN = """
 import random

@@ -19,7 +19,7 @@ DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_t
 def test_the_plan_that_is_shown_is_the_plan_that_is_printed() -> None:
     start = DOCUMENT.index("$ hush plan ")
     command, _, shown = DOCUMENT[start : DOCUMENT.index("```", start)].partition("\n")
-    asked = [sys.executable, "-m", "hush_common", *command.split()[2:]]
+    asked = [sys.executable, "-m", "hush", *command.split()[2:]]
     printed = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout
     assert [line.rstrip() for line in printed.rstrip().splitlines()] == shown.rstrip().splitlines()
 

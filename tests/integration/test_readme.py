@@ -1,7 +1,8 @@
-"""The README is true: its task file and its shell client run against a real mosquitto."""
+"""The README is true: its simulation runs; its task file and its shell client run against a real mosquitto."""
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,19 @@ from serving import estimate, serving
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-def block(language: str) -> str:
-    """The first fenced block of that language."""
-    match = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def block(language: str, start: str = "") -> str:
+    """The first fenced block of that language that starts so."""
+    match = re.search(rf"```{language}\n({re.escape(start)}.*?)```", README, re.DOTALL)
     assert match, language
     return match[1]
+
+
+def test_the_simulation_of_the_readme_prints_and_draws(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", block("python", "import hush\n")]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+    assert re.fullmatch(r"1\d\d\.\d+ 1[67]\d\.\d+ (True|False)\n", run.stdout)
+    assert (tmp_path / "heights.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.timeout(90)

@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 from servers import need
 
-HUSH = (sys.executable, "-m", "hush_common")
+HUSH = (sys.executable, "-m", "hush")
 
 
 def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -110,7 +110,7 @@ def test_a_persons_own_data_are_simulated_row_by_row(tmp_path: Path) -> None:
         (("--epsilon", "nan"), "--epsilon: 'nan' is not a decimal number"),
         (("--confidence", "1"), "--confidence: 1 is not between 0 and 1"),
         (("--mechanism", "randomized_response"), "does not fit a number"),
-        (("census",), "there are heights, survey, commute, offices, sleep"),
+        (("census",), "there are commute, heights, offices, sleep, survey"),
         (("heights", "--shares", "1,2"), "--shares: 2 shares, and the task has one epsilon"),
         (("sleep", "--shares", "1,x,2"), "--shares: 'x' is not a number"),
         (("--csv", "nothing.csv", "--lower", "0", "--upper", "1"), "nothing.csv cannot be read"),

@@ -1,6 +1,6 @@
 """Print the module map of docs/architecture.md: each module with the first sentence of its docstring.
 
-    python tests/tools/module_map.py
+python tests/tools/module_map.py
 """
 
 import ast
@@ -14,7 +14,9 @@ FOLDERS = ("common", "client", "aggregator", "simulations")
 def modules() -> Iterator[tuple[Path, str]]:
     """Every module of the product, relative to the repository, with the first sentence of what it says of itself."""
     for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        for path in sorted(
+            (ROOT / folder).rglob("*.py"), key=lambda path: (path.parent, path.stem != "__init__", path)
+        ):
             if "ports" not in path.parts:
                 tree = ast.parse(path.read_text(encoding="utf-8"))
                 text = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())

@@ -34,20 +34,20 @@ log_dest file {directory}/mosquitto.log
 """
 
 
-def parse_broker(text: str) -> str:
-    """The broker of `--broker`: `embedded`, `mosquitto`, or the address of one that runs.
+def parse_broker(text: str, option: str = "--broker") -> str:
+    """A broker that a person chose: `embedded`, `mosquitto`, or the address of one that runs.
 
     Raises:
-        OptionError: none of these.
+        OptionError: none of these; `option` is what its message calls the choice.
     """
     if text in BROKERS:
         return text
     if "://" not in text:
-        raise OptionError("--broker", "is not a broker; write embedded, mosquitto or mqtt://host:port")
+        raise OptionError(option, "is not a broker; write embedded, mosquitto or mqtt://host:port")
     try:
         BrokerUrl.parse(text)
     except BrokerError as error:
-        raise OptionError("--broker", str(error)) from None
+        raise OptionError(option, str(error)) from None
     return text
 
 
@@ -94,7 +94,7 @@ async def mosquitto_broker(directory: Path) -> AsyncIterator[str]:
     program = installed_mosquitto()
     if program is None:
         raise BrokerError(
-            "mosquitto", "is not installed; run for example: apt install mosquitto (or use --broker embedded)"
+            "mosquitto", "is not installed; run for example: apt install mosquitto (or use the embedded broker)"
         )
     process, port = await _start(program, directory)
     try:
@@ -123,7 +123,7 @@ async def _start(program: str, directory: Path) -> tuple[Process, int]:
             await _stop(process)
             raise
         await _stop(process)
-    raise BrokerError("mosquitto", f"does not start ({_last_line(directory)}); use --broker embedded")
+    raise BrokerError("mosquitto", f"does not start ({_last_line(directory)}); use the embedded broker")
 
 
 async def _comes_up(process: Process, port: int) -> bool:

@@ -1,12 +1,10 @@
 """From the options of `hush simulate` to an experiment: what goes together, and what is missing."""
 
-import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from hush_common.domain import NumberDomain
@@ -26,17 +24,15 @@ from hush_simulations.commands.options import (
 )
 from hush_simulations.engines.experiment import Engine, Experiment
 from hush_simulations.scenarios.csv_file import read_column
+from hush_simulations.scenarios.library import SCENARIOS, find_scenario
+from hush_simulations.scenarios.people import draw_people
 from hush_simulations.scenarios.population import Observed
-from hush_simulations.scenarios.scenario import SCENARIOS, Scenario, scenario_of_column, scenario_of_labels
-from hush_simulations.scenarios.scenario_file import check_shares, find_scenario
+from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_column, scenario_of_labels
+from hush_simulations.scenarios.scenario_file import check_shares
 
 __all__ = ["Request", "experiment_of"]
 
-_CHOICES = 1  # the stream of a seed that chooses epsilons; the values come from another
 _OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDomain)
-_PUBLIC = (
-    "from public knowledge (a scale, a law, a data sheet), never from the data: a bound read off the data betrays it"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,36 +95,21 @@ def experiment_of(request: Request) -> Experiment:
     scenario = _changed(_scenario(request), request)
     task = scenario.task()  # its mistakes come before the work of drawing a population
     asked = () if request.shares is None else parse_shares(request.shares)
-    shares = check_shares("--shares", asked, task) or scenario.shares
-    observed = isinstance(scenario.population, Observed)
-    if observed and request.clients is not None:
+    shares = check_shares("--shares", asked, task)
+    if isinstance(scenario.population, Observed) and request.clients is not None:
         raise OptionError("--clients", f"{request.clients} cannot be chosen: every row of the file is one client")
-    choosing = bool(task.offers)
-    seed = None if observed and not request.deterministic_noise and not choosing else _seed(request)
-    values = scenario.population.draw(scenario.clients, np.random.default_rng(seed))
+    people = draw_people(scenario, len(task.offers), request.seed, shares, seeded=request.deterministic_noise)
     return Experiment(
         scenario=scenario,
-        values=values,
-        choices=_choices(len(values), len(task.offers), shares, seed) if choosing else (),
+        values=people.values,
+        choices=people.choices,
         engine=request.engine,
         broker=request.broker or "embedded",
         connections=request.connections,
         confidence=request.confidence,
-        noise_seed=seed if request.deterministic_noise else None,
-        seed=seed,
+        noise_seed=people.seed if request.deterministic_noise else None,
+        seed=people.seed,
     )
-
-
-def _choices(count: int, offers: int, shares: tuple[float, ...], seed: int | None) -> tuple[int, ...]:
-    """Which epsilon each device takes, from a stream of its own: no device looks at its value."""
-    weights = np.array(shares or (1.0,) * offers)
-    rng = np.random.default_rng([0 if seed is None else seed, _CHOICES])
-    return tuple(rng.choice(offers, size=count, p=weights / weights.sum()).tolist())
-
-
-def _seed(request: Request) -> int:
-    """The seed that was asked for, or a fresh one that is short enough to be typed again."""
-    return secrets.randbelow(1 << 32) if request.seed is None else request.seed
 
 
 def _changed(scenario: Scenario, request: Request) -> Scenario:
@@ -173,5 +154,5 @@ def _own_numbers(request: Request, file: Path) -> Scenario:
 def _bound(option: str, text: str | None) -> float:
     if text is None:
         side = "smallest" if option == "lower" else "largest"
-        raise OptionError(f"--{option}", f"is missing; state the {side} legal value {_PUBLIC}")
+        raise OptionError(f"--{option}", f"is missing; state the {side} legal value {FROM_PUBLIC_KNOWLEDGE}")
     return parse_bound(f"--{option}", text)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw"]
+__all__ = ["draw", "figure_of"]
 
 _DPI = 160
 _BARS = {
@@ -40,7 +40,12 @@ _TAIL = 0.5  # per cent of the reports on each side that may lie outside the pic
 
 
 def draw(path: Path, run: Run) -> None:
-    """Write the picture of a run as PNG.
+    """Write the picture of a run as PNG."""
+    figure_of(run).savefig(path)
+
+
+def figure_of(run: Run) -> "Figure":
+    """The picture of a run.
 
     The true values are drawn as a histogram, or as one bar for yes and one for no; of several rounds the last is drawn.
     """
@@ -49,10 +54,12 @@ def draw(path: Path, run: Run) -> None:
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
     with _style():
-        figure = Figure(figsize=(9, 8), layout=ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1))
+        layout = ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1)
+        figure = Figure(figsize=(9, 8), dpi=_DPI, layout=layout)
         FigureCanvasAgg(figure)
         _compose(figure, run)
-        figure.savefig(path, dpi=_DPI)
+        figure.draw_without_rendering()  # ticks take their style when they are first drawn
+    return figure
 
 
 def _style() -> "AbstractContextManager[None]":

@@ -27,7 +27,8 @@ class Experiment:
         choices: for each device the number of the epsilon that it takes of those offered, chosen without looking at
             its value; empty where the task offers one.
         engine: `"mqtt"` (real sockets) or `"memory"`.
-        broker: `"embedded"`, `"mosquitto"`, or an address; of no effect on the engine `"memory"`.
+        broker: `"embedded"`, `"mosquitto"`, or an address, which may hold a password; of no effect on the engine
+            `"memory"`.
         connections: gateways that share the devices; None for as many as work best.
         confidence: coverage of the error bars, in (0, 1).
         noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
@@ -45,7 +46,7 @@ class Experiment:
     values: Sequence[Value] = field(repr=False)
     choices: Sequence[int] = field(default=(), repr=False)
     engine: Engine = "mqtt"
-    broker: str = "embedded"
+    broker: str = field(default="embedded", repr=False)
     connections: int | None = None
     confidence: float = 0.95
     noise_seed: int | None = None

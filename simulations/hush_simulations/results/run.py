@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
@@ -43,9 +43,9 @@ class Round:
     received: Received = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """A finished simulation.
+    """A finished simulation. What represents it in text shows no value, no report and no address.
 
     Args:
         experiment: what was to be simulated.
@@ -58,9 +58,13 @@ class Run:
     rounds: tuple[Round, ...]
 
     @classmethod
-    def of(cls, experiment: Experiment, outcome: Outcome) -> "Run":
+    def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
         """Judge what came of an experiment."""
         return cls(experiment, outcome.task, tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds))
+
+    def __repr__(self) -> str:
+        rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
+        return f"<Run of {self.task.id!r}: {self.accepted} reports{rounds}>"
 
     @property
     def last(self) -> Round:

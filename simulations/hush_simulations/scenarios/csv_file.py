@@ -1,7 +1,6 @@
 """Columns of somebody's CSV file: every row becomes one client. A cell's content is never part of a message."""
 
 import csv
-import difflib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from hush_common.errors import OptionError
+from hush_simulations.scenarios.columns import choose_column
 from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
 
 __all__ = ["read_column", "read_columns"]
@@ -83,19 +83,9 @@ def _opened(path: Path) -> Iterator[tuple[TextIO, list[str], str]]:
 def _column(path: Path, header: list[str], column: str | None, read: Callable[[str], Value]) -> str:
     if not any(header):
         raise OptionError("--csv", f"{path} is empty; the first line names the columns, each further one is a client")
-    if column is None and len(header) == 1:
-        if _is_cell(header[0], read):
-            raise OptionError("--csv", f"{path} has a value where its first line names the column; write a name there")
-        return header[0]
-    if column is None:
-        raise OptionError("--column", f"is missing; the first line of {path} names {len(header)}, write one of them")
-    if column not in header:
-        near = difflib.get_close_matches(column, header, n=1)  # and no others: a file without a header has cells there
-        hint = f"did you mean {near[0][:40]!r}?" if near else "write one of the names in its first line"
-        raise OptionError("--column", f"{column[:40]!r} is no column of {path}; {hint}")
-    if header.count(column) > 1:
-        raise OptionError("--column", f"{column[:40]!r} stands {header.count(column)} times in {path}; rename one")
-    return column
+    if column is None and len(header) == 1 and _is_cell(header[0], read):
+        raise OptionError("--csv", f"{path} has a value where its first line names the column; write a name there")
+    return choose_column(header, column, table=str(path), header="first line")
 
 
 def _is_cell(name: str, read: Callable[[str], Value]) -> bool:

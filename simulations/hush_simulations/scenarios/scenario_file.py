@@ -1,6 +1,5 @@
-"""A scenario by name, or from a TOML file: the edge where pydantic checks what a person wrote."""
+"""A scenario from a TOML file: the edge where pydantic checks what a person wrote."""
 
-import difflib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,9 +21,9 @@ from hush_simulations.scenarios.population import (
     Observed,
     Population,
 )
-from hush_simulations.scenarios.scenario import SCENARIOS, Scenario
+from hush_simulations.scenarios.scenario import Scenario
 
-__all__ = ["check_shares", "find_scenario", "read_scenario"]
+__all__ = ["check_shares", "parse_scenario", "read_scenario"]
 
 
 class _Model(BaseModel):
@@ -71,6 +70,7 @@ _FITTING: dict[type[Domain], str] = {
     CategoryDomain: "frequencies",
     VectorDomain: "independent",
 }
+_FIELDS = {"--csv": "population.file", "--column": "population.column"}  # what the file calls them
 
 
 class _File(_Model):
@@ -78,22 +78,6 @@ class _File(_Model):
     shares: list[float] = []
     task: dict[str, object]
     population: Annotated[_People, Field(discriminator="kind")]
-
-
-def find_scenario(name: str) -> Scenario:
-    """The scenario of that name, or in the TOML file of that name.
-
-    Raises:
-        OptionError: neither a scenario nor a file; the message lists the scenarios.
-        TaskError: the file is not a legal scenario.
-    """
-    if name in SCENARIOS:
-        return SCENARIOS[name]
-    if name.endswith(".toml") or "/" in name:
-        return read_scenario(Path(name))
-    near = difflib.get_close_matches(name, SCENARIOS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "or name a TOML file"
-    raise OptionError("SCENARIO", f"{name[:60]!r} is not a scenario; there are {', '.join(SCENARIOS)}; {hint}")
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -104,16 +88,31 @@ def read_scenario(path: Path) -> Scenario:
         OptionError: the CSV file that it names cannot be used.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-        model = _File.model_validate(document)
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a scenario") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
+    return parse_scenario(text, path)
+
+
+def parse_scenario(text: str, path: Path) -> Scenario:
+    """A scenario from the text of a file; `path` is for messages, and its folder for a CSV file that it names.
+
+    Raises:
+        TaskError, OptionError: as `read_scenario`.
+    """
+    try:
+        model = _File.model_validate(tomllib.loads(text))
     except ValidationError as error:
         raise _complaint(path, error) from error
-    except ValueError as error:  # not UTF-8, not TOML
+    except ValueError as error:  # not TOML, or a number of thousands of digits
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
     task = make_task(model.task)
-    population = _population(task.domain, model.population, path.parent)
+    try:
+        population = _population(task.domain, model.population, path.parent)
+    except OptionError as error:
+        raise OptionError(_FIELDS.get(error.option, error.option), error.message) from error
     clients = len(population.values) if isinstance(population, Observed) else model.clients
     return Scenario(model.task, population, clients, check_shares("shares", model.shares, task))
 

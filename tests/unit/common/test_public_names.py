@@ -12,7 +12,7 @@ import pytest
 import hush_client
 from hush_client import Client, Gateway, SyncClient
 
-PACKAGES = ["hush_common", "hush_client", "hush_aggregator", "hush_simulations"]
+PACKAGES = ["hush", "hush_common", "hush_client", "hush_aggregator", "hush_simulations"]
 
 
 def modules() -> list[str]:

@@ -20,9 +20,9 @@ from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.network import open_network
+from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.population import Observed
-from hush_simulations.scenarios.scenario import SCENARIOS
-from hush_simulations.scenarios.scenario_file import find_scenario, read_scenario
+from hush_simulations.scenarios.scenario_file import read_scenario
 
 SCENARIO = """
 clients = 30
@@ -132,7 +132,7 @@ def test_a_mechanism_that_does_not_fit_says_so() -> None:
 
 
 def test_an_unknown_scenario_lists_those_that_exist() -> None:
-    assert "there are heights, survey, commute, offices, sleep; did you mean 'heights'?" in complaint(
+    assert "there are commute, heights, offices, sleep, survey; did you mean 'heights'?" in complaint(
         scenario="hieghts"
     )
     assert "name a TOML file" in complaint(scenario="xyz")
@@ -244,3 +244,8 @@ async def test_a_user_who_cannot_be_part_of_a_topic_is_told_before_anybody_conne
         async with open_network(experiment, tmp_path):
             pass
     assert "s3cret" not in str(caught.value)
+
+
+def test_an_experiment_shows_neither_values_nor_the_password_of_its_broker() -> None:
+    experiment = Experiment(scenario=SCENARIOS["heights"], values=[171.25], broker="mqtt://alice:hunter2@host")
+    assert not any(secret in repr(experiment) for secret in ("171.25", "hunter2"))

@@ -23,8 +23,8 @@ from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcom
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
 from hush_simulations.results.run import Run
+from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.population import Value
-from hush_simulations.scenarios.scenario import SCENARIOS
 
 
 def made_up(

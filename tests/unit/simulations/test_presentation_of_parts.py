@@ -19,8 +19,9 @@ from hush_simulations.display.table import print_table
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
+from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.population import Frequencies, Value
-from hush_simulations.scenarios.scenario import SCENARIOS, Scenario
+from hush_simulations.scenarios.scenario import Scenario
 
 
 def with_labels(count: int) -> Scenario:

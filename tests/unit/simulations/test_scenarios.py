@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from hush_common.errors import HushError
+from hush_simulations import scenarios
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.population import Frequencies, Independent, Observed
-from hush_simulations.scenarios.scenario import SCENARIOS
 from hush_simulations.scenarios.scenario_file import read_scenario
 
-FILES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
+FILES = Path(scenarios.__file__).parent / "shipped"
 COMMUTE, OFFICES, SLEEP = (
     (FILES / f"{name}.toml").read_text(encoding="utf-8") for name in ("commute", "offices", "sleep")
 )
@@ -28,11 +29,17 @@ def complaint(text: str, directory: Path, **options: Any) -> str:  # noqa: ANN40
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["commute", "offices", "sleep"])
-def test_the_file_of_a_scenario_is_the_scenario(name: str) -> None:
-    built_in, read = SCENARIOS[name], read_scenario(FILES / f"{name}.toml")
-    assert read.task() == built_in.task()
-    assert (read.population, read.clients, read.shares) == (built_in.population, built_in.clients, built_in.shares)
+def test_each_file_that_ships_is_a_scenario_and_there_are_no_others() -> None:
+    assert list(SCENARIOS) == ["commute", "heights", "offices", "sleep", "survey"]
+    assert "nonsense" not in SCENARIOS
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_copy_of_a_file_that_ships_is_the_same_scenario(name: str, tmp_path: Path) -> None:
+    copy = tmp_path / "mine.toml"
+    copy.write_bytes((FILES / f"{name}.toml").read_bytes())
+    assert find_scenario(str(copy)) == find_scenario(name)
+    assert SCENARIOS[name].task().id == name
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -136,3 +143,11 @@ def test_another_epsilon_is_the_only_one() -> None:
     assert (experiment.scenario.task().offers, experiment.choices) == ((), ())
     with pytest.raises(HushError, match="--shares: 2 shares, and the task has one epsilon"):
         experiment_of(Request(scenario="heights", shares="1,2"))
+
+
+def test_a_mistake_in_the_table_that_a_file_names_is_told_by_the_field_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("h,w\n7,x\n", encoding="utf-8")
+    head = SLEEP[: SLEEP.index("[population]")] + '[population]\nkind = "csv"\n'
+    assert complaint(head + 'file = "gone.csv"\n', tmp_path).startswith("population.file: ")
+    assert complaint(head + 'file = "s.csv"\n', tmp_path).startswith("population.column: is missing")
+    assert complaint(head + 'file = "s.csv"\ncolumn = "w"\n', tmp_path).startswith("population.file: row 2 of ")

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from hush.cli import main
 from hush_aggregator.explain_task import meaning, text
-from hush_common.cli import main
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task_file import read_task
 from hush_simulations.display.plan_table import print_plan
@@ -28,7 +28,7 @@ from hush_simulations.engines.live import simulate
 from hush_simulations.planning.answer import answer
 from hush_simulations.planning.plan import Question
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.scenario import SCENARIOS
+from hush_simulations.scenarios.library import SCENARIOS
 
 FIGURE = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:\.\d+)?(?!\d)|[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?")
 WIDTHS = (60, 80, 120)

@@ -3,12 +3,12 @@
 Nothing but typer is imported for `hush --help`, and a command whose extra is not installed says which one to install.
 """
 
-import importlib
 import sys
 from typing import Annotated, NamedTuple, cast
 
 import typer
 
+from hush.extras import load
 from hush_common.errors import HushError, printable
 
 __all__ = ["app", "main"]
@@ -16,27 +16,20 @@ __all__ = ["app", "main"]
 
 class _Command(NamedTuple):
     module: str
-    extra: str
     summary: str
 
 
 _COMMANDS = {
     "simulate": _Command(
-        "hush_simulations.commands.simulate",
-        "simulations",
-        "Run a population of devices and an aggregator; compare with the truth.",
+        "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
-    "serve": _Command("hush_aggregator.commands.serve", "aggregator", "Run the aggregator: reports in, estimates out."),
-    "task": _Command("hush_aggregator.commands.task", "aggregator", "Check a task file, or publish it to a broker."),
-    "report": _Command("hush_client.commands.report", "", "Answer a task once, from a shell or cron."),
-    "ledger": _Command("hush_client.commands.ledger", "", "Show what this device has spent, in plain words."),
-    "plan": _Command(
-        "hush_simulations.commands.plan", "simulations", "Of people, epsilon and error, any two give the third."
-    ),
-    "audit": _Command(
-        "hush_simulations.commands.audit", "simulations", "Measure from samples how much a mechanism gives away."
-    ),
-    "broker": _Command("hush_simulations.commands.broker", "simulations", "Run a small MQTT broker, to try things."),
+    "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
+    "task": _Command("hush_aggregator.commands.task", "Check a task file, or publish it to a broker."),
+    "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
+    "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
+    "plan": _Command("hush_simulations.commands.plan", "Of people, epsilon and error, any two give the third."),
+    "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
+    "broker": _Command("hush_simulations.commands.broker", "Run a small MQTT broker, to try things."),
 }
 
 app: typer.Typer = typer.Typer(
@@ -50,9 +43,9 @@ app: typer.Typer = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - a tenth of the time of --help
+        from hush.version import __version__  # noqa: PLC0415 - a tenth of the time of --help
 
-        typer.echo(f"hush {version('hush')}")
+        typer.echo(f"hush {__version__}")
         raise typer.Exit
 
 
@@ -72,14 +65,7 @@ def _forward(name: str, command: _Command) -> None:
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )
     def run(context: typer.Context) -> None:
-        try:
-            module = importlib.import_module(command.module)
-        except ModuleNotFoundError as error:
-            if not command.extra or (error.name or "").startswith("hush"):
-                raise
-            raise HushError(
-                f"hush {name} needs {error.name}, which is not installed; run: pip install 'hush[{command.extra}]'"
-            ) from error
+        module = load(command.module, f"hush {name}")
         status = module.app(context.args, prog_name=f"hush {name}", standalone_mode=False)
         raise typer.Exit(status if isinstance(status, int) else 0)
 

@@ -1,0 +1,3 @@
+"""The simulation from Python: arguments instead of options, a `Run` instead of a table."""
+
+__all__: list[str] = []

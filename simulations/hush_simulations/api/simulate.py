@@ -1,0 +1,144 @@
+"""`hush.simulate`: devices, a broker and an aggregator from a program or a notebook."""
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hush_common.domain import Domain
+from hush_common.epsilon import WEAK_ABOVE, decimal_text
+from hush_simulations.api.arguments import Epsilon, experiment_of
+from hush_simulations.api.blocking import run_blocking
+from hush_simulations.api.run import Run
+from hush_simulations.engines import live
+from hush_simulations.scenarios.scenario import Scenario
+
+__all__ = ["Progress", "simulate", "simulate_async"]
+
+Progress = Callable[[int, int], object]
+"""Called with the number of answers that are counted, refused or declined so far, and with that of all."""
+
+
+def simulate(
+    scenario: str | Path | Scenario = "heights",
+    *,
+    data: object = None,
+    column: str | None = None,
+    domain: Mapping[str, object] | Domain | None = None,
+    epsilon: Epsilon | None = None,
+    mechanism: str | None = None,
+    clients: int | None = None,
+    rounds: int | None = None,
+    engine: str = "mqtt",
+    broker: str = "embedded",
+    seed: int | None = None,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> Run:
+    """Simulate devices that answer a question under local differential privacy, and compare with the truth.
+
+    What runs is what is deployed: the real client and the real aggregator. Where an event loop runs already, as in a
+    notebook, the simulation has a thread of its own, in which `progress` is called. Ctrl-C ends it.
+
+    Args:
+        scenario: a name in `hush.SCENARIOS`, the path of a TOML file, or a `hush.Scenario`.
+        data: values of your own, one device each: a list, a numpy array, a series or a data frame (pandas, polars,
+            pyarrow). With a `domain` they are a question of their own, without one the people of another `scenario`.
+        column: which column of a data frame; a vector takes those that are named as its coordinates.
+        domain: the legal values of `data`, as in a task file or as an object, from public knowledge.
+        epsilon: privacy loss over all rounds; smaller is more private.
+        mechanism: how a device perturbs, by its name in a task file; "auto" for the best there is.
+        clients: how many devices report; with `data`, each row is one.
+        rounds: how often every device is asked.
+        engine: "mqtt" (real sockets) or "memory".
+        broker: "embedded", "mosquitto", or the address of one that runs.
+        seed: fixes the population, not the noise.
+        confidence: coverage of the error bars.
+        progress: called as the answers are counted; what it raises ends the simulation.
+
+    Raises:
+        OptionError: an argument that cannot be used; it is named, with the remedy.
+        TaskError: the question is no legal task.
+        BrokerError: no broker, a login refused, or a connection that stays lost.
+    """
+    return run_blocking(
+        simulate_async(
+            scenario,
+            data=data,
+            column=column,
+            domain=domain,
+            epsilon=epsilon,
+            mechanism=mechanism,
+            clients=clients,
+            rounds=rounds,
+            engine=engine,
+            broker=broker,
+            seed=seed,
+            confidence=confidence,
+            progress=progress,
+        )
+    )
+
+
+async def simulate_async(
+    scenario: str | Path | Scenario = "heights",
+    *,
+    data: object = None,
+    column: str | None = None,
+    domain: Mapping[str, object] | Domain | None = None,
+    epsilon: Epsilon | None = None,
+    mechanism: str | None = None,
+    clients: int | None = None,
+    rounds: int | None = None,
+    engine: str = "mqtt",
+    broker: str = "embedded",
+    seed: int | None = None,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> Run:
+    """As `simulate`, in the event loop of the caller."""
+    experiment = experiment_of(
+        scenario,
+        data=data,
+        column=column,
+        domain=domain,
+        epsilon=epsilon,
+        mechanism=mechanism,
+        clients=clients,
+        rounds=rounds,
+        engine=engine,
+        broker=broker,
+        seed=seed,
+        confidence=confidence,
+    )
+    for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    total = len(experiment.values) * experiment.task.rounds
+
+    raised: list[Exception] = []
+
+    def told(counted: int) -> None:
+        try:
+            if progress is not None:
+                progress(counted, total)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    try:
+        outcome = await live.simulate(experiment, told)
+    except ExceptionGroup as errors:
+        raise (raised or [errors])[0] from None
+    run = Run.of(experiment, outcome)
+    _warn(run)
+    return run
+
+
+def _warn(run: Run) -> None:
+    if run.task.epsilon > WEAK_ABOVE:
+        shown = decimal_text(run.task.epsilon)
+        text = f"epsilon {shown} protects little; a real device refuses it unless its owner agrees"
+        warnings.warn(text, UserWarning, stacklevel=2)
+    if run.lost:
+        text = f"the broker acknowledged {run.lost} reports that never reached the aggregator; try broker='mosquitto'"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)

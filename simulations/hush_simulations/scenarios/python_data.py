@@ -1,0 +1,225 @@
+"""Values that a Python program holds, in a list, an array, a series or a data frame: each is one client.
+
+No value is ever part of a message: rows are named by their number, and what is wrong with them by its kind.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time, timedelta
+from typing import TYPE_CHECKING
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.exceptions import NarwhalsError
+
+from hush_common.domain import BitDomain, CategoryDomain, Domain, VectorDomain
+from hush_common.errors import OptionError
+from hush_common.reading import is_real, is_table, plain
+from hush_simulations.scenarios.columns import choose_column
+from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
+
+__all__ = ["observed"]
+
+_CONVERT = "convert the values, or state another domain"
+_NUMPY_TIMES = (np.datetime64, np.timedelta64)  # whose `tolist` may be a bare number
+_TIMES = (*_NUMPY_TIMES, date, time, timedelta)
+
+
+class _MissingValueError(Exception):
+    """None, NaN, or what a library has in their place."""
+
+
+def observed(data: object, domain: Domain, column: str | None = None) -> Observed:
+    """The values of `data`, in their order.
+
+    Args:
+        data: a sequence, a numpy array, a series, or a data frame of any library that narwhals knows.
+        domain: what is asked; a vector takes rows, or the columns that are named as its coordinates.
+        column: which column of a data frame; may be left out if there is only one.
+
+    Raises:
+        OptionError: it is nothing of the kind, has no values or too many, or one that is missing or of another kind.
+    """
+    rows, name = _rows(data, domain, column)
+    if not rows:
+        raise OptionError("data", "has no values; every value is one client, pass at least one")
+    if len(rows) > MOST_CLIENTS:
+        raise OptionError("data", f"{len(rows)} values are more than {MOST_CLIENTS}; take a sample of them")
+    return Observed(_values(rows, _reader(domain)), name)
+
+
+def _values(rows: Sequence[object], read: Callable[[object], Value]) -> tuple[Value, ...]:
+    values: list[Value] = []
+    missing: list[int] = []
+    for place, row in enumerate(rows):
+        try:
+            values.append(read(row))
+        except _MissingValueError:
+            missing.append(place)
+        except ValueError as error:
+            raise OptionError("data", f"row {place} (counted from 0) is {error}") from None
+    if missing:
+        count = f"{len(missing)} of {len(rows)} rows have no value (None or NaN)"
+        raise OptionError(
+            "data", f"{count}, the first is row {missing[0]} (counted from 0); drop them, or fill them in"
+        )
+    return tuple(values)
+
+
+def _rows(data: object, domain: Domain, column: str | None) -> tuple[list[object], str]:
+    """The values, not yet looked at, and the name of the column that they are from."""
+    if not isinstance(data, np.ndarray) and not is_table(data):
+        return _of_frame(data, domain, column)
+    if isinstance(data, Mapping):
+        raise OptionError("data", "is a mapping; pass a list, a numpy array or a data frame")
+    if column is not None:
+        raise OptionError("column", "chooses a column of a data frame, and data is none; leave it out")
+    if isinstance(data, np.ndarray):
+        return _of_array(data, domain), ""
+    return list(data), ""  # type: ignore[call-overload]  # a sequence, by `is_table`
+
+
+def _of_array(array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", domain: Domain) -> list[object]:
+    rows_of_numbers = isinstance(domain, VectorDomain)
+    if array.ndim != 1 + rows_of_numbers and not (rows_of_numbers and array.dtype.hasobject and array.ndim == 1):
+        wanted = "a row for each client and a column for each coordinate" if rows_of_numbers else "one dimension"
+        raise OptionError("data", f"is an array of shape {array.shape}; pass one with {wanted}")
+    return list(array) if array.dtype.kind in "mM" else array.tolist()
+
+
+def _of_frame(data: object, domain: Domain, column: str | None) -> tuple[list[object], str]:
+    try:
+        table = nw.from_native(data, eager_only=True, allow_series=True)  # type: ignore[call-overload]  # or TypeError
+    except TypeError:
+        kind = type(data).__name__[:40]
+        raise OptionError(
+            "data", f"is of type {kind}; pass a list, a numpy array, a series or a data frame (a lazy one collected)"
+        ) from None
+    except NarwhalsError:
+        raise OptionError("data", "has a column name that stands twice; rename one") from None
+    if isinstance(table, nw.Series):
+        if column is not None:
+            raise OptionError("column", "chooses a column of a data frame, and data is a series; leave it out")
+        name = str(table.name or "")
+        return table.to_list(), "" if _is_value(name, domain) else name
+    return _of_columns(table, domain, column)
+
+
+def _of_columns(table: "nw.DataFrame[IntoDataFrame]", domain: Domain, column: str | None) -> tuple[list[object], str]:
+    names = {str(name): name for name in table.columns}  # pandas admits any object as a name
+    if not names:
+        raise OptionError("data", "is a data frame without columns; pass one that has the values")
+    if isinstance(domain, VectorDomain):
+        if column is not None:
+            raise OptionError("column", "a vector takes the columns named as its coordinates; leave it out")
+        wanted = [_chosen(list(names), part.name, "domain.coordinates") for part in domain.coordinates]
+        return list(zip(*(table.get_column(names[name]).to_list() for name in wanted), strict=True)), ", ".join(wanted)
+    chosen = _chosen(list(names), column, "column")
+    if column is None and isinstance(names[chosen], str) and _is_value(chosen, domain):
+        raise OptionError("data", "has a value where its header names the column; read the file as one without")
+    return table.get_column(names[chosen]).to_list(), chosen
+
+
+def _chosen(names: Sequence[str], column: str | None, option: str) -> str:
+    return choose_column(names, column, table="data", header="header", option=option)
+
+
+def _is_value(name: str, domain: Domain) -> bool:
+    """Whether the name of a column is rather a cell of a table that has lost its header, which no title may show."""
+    if isinstance(domain, CategoryDomain) and name in domain.labels:
+        return True
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _reader(domain: Domain) -> Callable[[object], Value]:
+    """What makes a value of one row, or raises `_MissingValueError`, or a ValueError that says what the row is."""
+    match domain:
+        case BitDomain():
+            return _bit
+        case CategoryDomain():
+            return _label(domain)
+        case VectorDomain():
+            return _vector([coordinate.name for coordinate in domain.coordinates])
+        case _:
+            return _number
+
+
+def _number(value: object, wanted: str = "a number") -> float:
+    value = _present(value)
+    if isinstance(value, _NUMPY_TIMES) or not is_real(value):
+        raise ValueError(f"{_kind(value)}, and {wanted} is asked for; {_CONVERT}")
+    try:
+        number = float(value)  # type: ignore[arg-type]  # a real number
+    except (OverflowError, ValueError):  # 10**400, a signalling NaN
+        raise ValueError("a number that no float can hold; leave it out, or bring it within the bounds") from None
+    if math.isnan(number):
+        raise _MissingValueError
+    if math.isinf(number):
+        raise ValueError("infinite; leave it out, or bring it within the bounds")
+    return number
+
+
+def _bit(value: object) -> int:
+    value = _present(value)
+    number = int(value) if isinstance(value, bool) else _number(value, "yes or no (True, False, 1 or 0)")
+    if number not in (0, 1):
+        raise ValueError(f"a number other than 0 and 1, and yes or no is asked for; {_CONVERT}")
+    return int(number)
+
+
+def _label(domain: CategoryDomain) -> Callable[[object], str]:
+    known = frozenset(domain.labels)
+
+    def read(value: object) -> str:
+        value = _present(value)
+        if is_real(value):
+            _number(value)  # NaN is what pandas has for a missing text
+        if not isinstance(value, str):
+            raise ValueError(f"{_kind(value)}, and a label is asked for; {_CONVERT}")  # noqa: TRY004 - told with its row
+        if value in known:
+            return str(value)
+        if domain.other is None:
+            raise ValueError("none of the labels, which must be spelled exactly; correct it, or add the label")
+        return domain.other
+
+    return read
+
+
+def _vector(names: Sequence[str]) -> Callable[[object], tuple[float, ...]]:
+    def read(value: object) -> tuple[float, ...]:
+        value = _present(value)
+        if not is_table(value):
+            raise ValueError(f"{_kind(value)}, and {len(names)} numbers are asked for; {_CONVERT}")
+        numbers = [value.get(name) for name in names] if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
+        if len(numbers) != len(names):
+            raise ValueError(f"of {len(numbers)} numbers, and {len(names)} are asked for; pass one for each coordinate")
+        return tuple(map(_number, numbers))
+
+    return read
+
+
+def _present(value: object) -> object:
+    """The value, unwrapped from what numpy and pandas make of it."""
+    if isinstance(value, _NUMPY_TIMES) and not np.isnat(value):
+        return value
+    value = plain(value)
+    if value is None:
+        raise _MissingValueError
+    return value
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, _TIMES):
+        return "a date or a time"
+    return "a number" if is_real(value) else f"of type {type(value).__name__[:40]}"
