@@ -144,6 +144,10 @@ async def test_the_right_password_opens_the_door(guarded_mosquitto: Mosquitto, t
             await client.report("heights", 172.0, timeout=0.5)
 
 
+def test_a_broker_is_called_by_its_address_without_the_password() -> None:
+    assert MqttTransport("mqtts://alice:wr0ng@h:8000", "d").name == "mqtts://alice@h:8000"
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [

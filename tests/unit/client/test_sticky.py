@@ -14,6 +14,7 @@ from fake_transport import RecordingRng, make_heights
 
 from hush_client.answer import Question, answer
 from hush_client.decision import Decision
+from hush_client.draw import draw
 from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_client.state import ledger, outbox, sticky
@@ -72,10 +73,11 @@ def test_the_first_answer_is_charged_in_full_and_the_others_come_from_memory(con
     assert len(set(bodies(connection))) == 1
 
 
-def test_what_a_decision_shows_of_itself_is_nothing_of_a_memory() -> None:
+def test_what_a_decision_and_a_draw_show_of_themselves_is_nothing_of_a_memory() -> None:
     question, memory_ = ask(), Memory(77, (1, 0, 1, 2), 88)
     decision = Decision(question.task, 0, 0, Fraction(1), repeats=True, memory=memory_, not_before=0, delay=0)
-    assert "emory" not in repr(decision)
+    drawn = draw(decision, question.task.domain.read(LOW), SystemRng())
+    assert "emory" not in repr(decision) + repr(drawn)
     assert "77" not in repr(memory_)
 
 

@@ -1,8 +1,10 @@
 """`hush report` reads a value as the domain of the task asks for it."""
 
+import io
+
 import pytest
 
-from hush_client.commands.report import _remedy, parse_value
+from hush_client.commands.report import _is_typed_by_a_person, _is_watched, _remedy, _typed, parse_value
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 
 NUMBER = NumberDomain(-10.0, 10.0)
@@ -51,6 +53,34 @@ def test_a_text_that_is_no_value_is_answered_by_a_drawn_one(domain: Domain, text
 def test_a_number_beyond_all_floats_is_moved_to_the_bound(text: str, end: int) -> None:
     reading = NUMBER.read(parse_value(NUMBER, text))
     assert (reading.parts, reading.became) == ((end,), "moved")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("error", [None, io.StringIO(), Terminal()])
+@pytest.mark.parametrize("typed", [None, io.StringIO(), Terminal()])
+def test_a_person_is_where_both_streams_are_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, error: io.StringIO | None, typed: io.StringIO | None
+) -> None:
+    monkeypatch.setattr("sys.stderr", error)
+    monkeypatch.setattr("sys.stdin", typed)
+    assert _is_watched() == isinstance(error, Terminal)
+    assert _is_typed_by_a_person() == (isinstance(error, Terminal) and isinstance(typed, Terminal))
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [(b" 172.5 \nmore", "172.5"), (b"\xff1\n", "\ufffd1"), (b"", ""), (b"1" * 3_000_000, "1" * (1 << 20))],
+    ids=["a line", "no text", "nothing", "no end"],
+)
+def test_what_is_typed_is_a_line_whatever_bytes_it_has(
+    monkeypatch: pytest.MonkeyPatch, typed: bytes, text: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed)))
+    assert _typed() == text
 
 
 @pytest.mark.parametrize(

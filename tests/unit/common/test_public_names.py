@@ -50,10 +50,8 @@ def test_a_client_waits_as_long_as_its_gateway_unless_it_is_told() -> None:
     for name in {name for name in vars(Client) if not name.startswith("_")}:
         one, other = (inspect.signature(getattr(kind, name)).parameters for kind in (Client, Gateway))
         assert {k: v.default for k, v in one.items()} == {k: other[k].default for k in one}, name
-    waits = {
-        name: inspect.signature(getattr(Gateway, name)).parameters["timeout"] for name in ("report", "task", "flush")
-    }
-    assert {parameter.default for parameter in waits.values()} == {30.0}
+    waiting = (Gateway.report, Gateway.report_many, Gateway.task, Gateway.flush)
+    assert {inspect.signature(method).parameters["timeout"].default for method in waiting} == {30.0}
 
 
 @pytest.mark.parametrize("name", modules())
