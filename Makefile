@@ -36,6 +36,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pylint --score=no common/hush* client/hush* aggregator/hush* simulations/hush*
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

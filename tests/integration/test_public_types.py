@@ -4,16 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
-    "wheel"
-]["packages"]
+from product import PACKAGES, ROOT
 
 pytestmark = pytest.mark.slow
 

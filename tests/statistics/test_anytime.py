@@ -12,8 +12,9 @@ from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, RE
 from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.intervals.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
+from hush_aggregator.estimate.intervals.anytime import mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.numerics.binomial import beta_band
+from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally

@@ -26,11 +26,12 @@ from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors, manski, variance_monitor, worst_case_bias
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.anytime import RATES, mixture_deviation, symmetric_mixture_deviation
+from hush_aggregator.estimate.intervals.anytime import mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.intervals.betting import betting_interval
 from hush_aggregator.estimate.intervals.chernoff import band
 from hush_aggregator.estimate.intervals.score import enough, score_interval
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector

@@ -16,11 +16,11 @@ from hush_aggregator.estimate.bounded_mean import Group, ends
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import OK, OUTLIERS, TOO_LITTLE_NOISE, variance_monitor
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.anytime import RATES
 from hush_aggregator.estimate.intervals.betting import betting_interval
 from hush_aggregator.estimate.intervals.chernoff import band, chernoff
 from hush_aggregator.estimate.intervals.score import enough
 from hush_aggregator.estimate.numerics.guard import guarded
+from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection

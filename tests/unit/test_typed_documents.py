@@ -1,16 +1,11 @@
 """Types reach from end to end: a mapping of anything is a JSON document, and stands only where JSON is made or read."""
 
 import ast
-import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from product import product_files
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
-    "wheel"
-]["packages"]
 MAPPINGS = {"dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "TypedDict"}
 
 EDGES = {
@@ -40,12 +35,7 @@ def documents(tree: ast.AST) -> Iterator[int]:
 
 
 def found() -> dict[str, list[int]]:
-    files = {
-        file.relative_to(ROOT / package).as_posix(): file
-        for place in PACKAGES
-        for package in [Path(place).parent]
-        for file in sorted((ROOT / place).rglob("*.py"))
-    }
+    files = product_files()
     assert len(files) > 150
     lines = {name: sorted(documents(ast.parse(file.read_text(encoding="utf-8")))) for name, file in files.items()}
     return {name: numbers for name, numbers in lines.items() if numbers}

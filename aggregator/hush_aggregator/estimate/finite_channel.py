@@ -17,8 +17,8 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.intervals.anytime import RATES
 from hush_aggregator.estimate.numerics.guard import underflow
+from hush_aggregator.estimate.numerics.rates import RATES
 from hush_common.mechanisms import Mechanism
 
 __all__ = ["FiniteChannel", "finite"]

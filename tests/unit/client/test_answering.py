@@ -176,7 +176,9 @@ async def test_a_source_that_fails_or_has_no_value_is_asked_again_and_its_first_
 
 
 @pytest.mark.parametrize(
-    "source", [Source(None), Source(ValueError("no")), Source("172.25"), Source(float("nan"))], ids=str
+    "source",
+    [Source(None), Source(ValueError("no")), Source("172.25"), Source(float("nan"))],
+    ids=["nothing", "an error", "a text", "not a number"],
 )
 async def test_a_source_that_never_has_a_value_is_answered_for_all_the_same(
     tmp_path: Path, clock: Clock, source: Source

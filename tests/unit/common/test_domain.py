@@ -92,7 +92,9 @@ def test_a_number_whose_every_method_raises_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [True, False, "12", b"12", 1j, [1], np.True_, np.array([1.0]), object(), float], ids=repr
+    "value",
+    [True, False, "12", b"12", 1j, [1], np.True_, np.array([1.0]), pytest.param(object(), id="object()"), float],
+    ids=repr,
 )
 def test_a_type_that_is_no_number_is_a_mistake_and_named_without_the_value(value: object) -> None:
     with pytest.raises(TypeError, match=f"the value is of type {type(value).__name__}, not a number|of type") as caught:
@@ -329,7 +331,18 @@ def test_a_vector_lacks_the_numbers_that_it_has_not(value: object, parts: tuple[
 
 
 @pytest.mark.parametrize(
-    "value", [0.5, "0.5,1", b"01", [[0.5], [1]], ["0.5", 1], {0.5, 1}, iter([0.5, 1]), np.ones((2, 2))], ids=str
+    "value",
+    [
+        0.5,
+        "0.5,1",
+        b"01",
+        [[0.5], [1]],
+        ["0.5", 1],
+        {0.5, 1},
+        pytest.param(iter([0.5, 1]), id="an iterator"),
+        np.ones((2, 2)),
+    ],
+    ids=str,
 )
 def test_another_type_is_no_vector(value: object) -> None:
     with pytest.raises(TypeError) as caught:

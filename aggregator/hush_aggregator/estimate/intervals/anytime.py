@@ -30,12 +30,9 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RATES", "mixture_deviation", "mixture_deviations", "symmetric_mixture_deviation"]
+__all__ = ["mixture_deviation", "mixture_deviations", "symmetric_mixture_deviation"]
 
 Array = NDArray[np.float64]
-
-RATES: Array = 2.0 ** (-np.arange(25) / 2)
-"""The grid of l, relative to the largest."""
 
 _STEPS = 60
 _CLOSE = 1e-9

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
-from hush_aggregator.estimate.intervals.anytime import RATES, mixture_deviations
+from hush_aggregator.estimate.intervals.anytime import mixture_deviations
 from hush_aggregator.estimate.numerics.guard import underflow
+from hush_aggregator.estimate.numerics.rates import RATES
 
 __all__ = ["Sizes", "band", "bands", "chernoff", "chernoffs"]
 
