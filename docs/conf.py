@@ -17,7 +17,7 @@ LINK = re.compile(r"(?<!!)\[(?P<shown>[^\]]+)\]\((?P<target>[^):#\s]+)(?P<anchor
 
 project = "hush"
 author = "The hush authors"
-version = release = installed("hush")
+version = release = installed("hush-ldp")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3

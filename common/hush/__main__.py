@@ -1,8 +1,22 @@
-"""`python -m hush` is the `hush` command, where scripts are not on the path."""
+"""The `hush` command, and `python -m hush` where scripts are not on the path. Without typer it says what to install."""
 
-from hush.cli import main
+import sys
 
-__all__: list[str] = []
+from hush.extras import load
+from hush_common.errors import MissingExtraError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Entry point: `hush.cli`, if what it stands on is installed."""
+    try:
+        command = load("hush.cli", "the command hush").main
+    except MissingExtraError as error:
+        print(f"hush: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    command()
+
 
 if __name__ == "__main__":
     main()

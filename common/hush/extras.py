@@ -7,7 +7,7 @@ from hush_common.errors import MissingExtraError
 
 __all__ = ["load"]
 
-_EXTRAS = {"hush_aggregator": "aggregator", "hush_simulations": "simulations"}
+_EXTRAS = {"hush": "command", "hush_aggregator": "aggregator", "hush_simulations": "simulations"}
 
 
 def load(module: str, what: str) -> ModuleType:
@@ -27,5 +27,6 @@ def load(module: str, what: str) -> ModuleType:
         if extra is None or (error.name or "").startswith("hush"):
             raise
         raise MissingExtraError(
-            f"{what} needs {error.name}, which is not installed; run: pip install 'hush[{extra}]'"
+            f"{what} needs {error.name}, which comes with hush-ldp[{extra}]; "
+            f"in a clone of hush, run: pip install '.[{extra}]'"
         ) from error

@@ -4,4 +4,4 @@ from importlib.metadata import version
 
 __all__ = ["__version__"]
 
-__version__ = version("hush")
+__version__ = version("hush-ldp")

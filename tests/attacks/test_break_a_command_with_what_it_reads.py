@@ -133,10 +133,10 @@ def test_a_garbled_call_that_writes_to_a_terminal_is_found(
 
 
 def test_a_traceback_is_found(past: Past, memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_directory: Path) -> bool:
+    def fail(_directory: Path) -> None:
         raise OSError(36, "File name too long")
 
-    monkeypatch.setattr(ledger, "_is_there", fail)
+    monkeypatch.setattr(ledger, "_check_there", fail)
     assert any(
         what.startswith("a traceback") for all_ in judge(range(100), past, memory_path).values() for what in all_
     )

@@ -276,7 +276,18 @@ def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
     for command in (("report", "heights", "172"), ("ledger",)):
         done = hush(*command)
         assert done.returncode == 1
-        assert_one_line(done.stderr, "hush.sqlite3", "restore it from a backup")
+        assert_one_line(done.stderr, "hush.sqlite3", "restore no backup", "docs/device.md")
+
+
+def test_a_place_without_a_state_is_not_taken_for_a_device_that_spent_nothing(hush: Hush, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, words in (("nope", "does not exist; name"), ("empty", "holds no state of a device (no hush.sqlite3)")):
+        for extra in ((), ("--json",), ("--forget", "heights")):
+            done = hush("ledger", "--state", str(tmp_path / name), *extra)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert_one_line(done.stderr, f"hush: --state: {tmp_path / name} {words}")
+    assert not (tmp_path / "nope").exists()
+    assert [*(tmp_path / "empty").iterdir()] == []
 
 
 def test_the_epsilon_that_was_chosen_is_the_one_that_is_charged(hush: Hush) -> None:

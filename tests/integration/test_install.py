@@ -1,6 +1,7 @@
-"""What `pip install hush` puts on a device: small, without numpy, and importable."""
+"""What `pip install .` puts on a device: small, without numpy, and importable."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,20 +13,37 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 17 * 2**20
-INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+LIMIT = 8_000_000
+DOCUMENTED = re.compile(r"under ([0-9]+) MB")
+INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
+DEVICE = {"aiomqtt", "hush-ldp", "paho-mqtt"}
 
 
 @pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This tree as a clone of it: without caches, environments and what a build leaves behind."""
+    directory = tmp_path_factory.mktemp("clone") / "source"
+    shutil.copytree(ROOT, directory, ignore=shutil.ignore_patterns(".*", "__pycache__", "tests", "out", "docs"))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory, source: Path) -> Path:
     """A fresh environment with a built wheel of this tree and what it depends on; its path."""
-    directory = tmp_path_factory.mktemp("device")
-    source = directory / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "tests", "out", "docs"))
+    return environment_with(str(source), tmp_path_factory.mktemp("device"))
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory, source: Path) -> Path:
+    """The same with the command; its path."""
+    return environment_with(f"{source}[command]", tmp_path_factory.mktemp("shell"))
+
+
+def environment_with(requirement: str, directory: Path) -> Path:
     environment = directory / "environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     subprocess.run(
-        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", source],
+        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement],
         check=True,
         capture_output=True,
     )
@@ -36,32 +54,77 @@ def site_packages(environment: Path) -> Path:
     return Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
 
 
+def installed(environment: Path) -> set[str]:
+    """Names of distributions, less the installer that a virtual environment begins with."""
+    listing = "from importlib.metadata import distributions\nfor one in distributions(): print(one.name)"
+    run = subprocess.run(
+        [environment / "bin" / "python", "-I", "-c", listing], check=True, capture_output=True, text=True
+    )
+    return {*run.stdout.split()} - {*INSTALLERS}
+
+
+def weight(environment: Path) -> int:
+    """Bytes of all files, compiled ones included, less the installer."""
+    return sum(
+        path.stat().st_size
+        for top in site_packages(environment).iterdir()
+        if not top.name.startswith(INSTALLERS)
+        for path in ([top] if top.is_file() else top.rglob("*"))
+        if path.is_file()
+    )
+
+
 @pytest.mark.timeout(300)
 def test_a_device_install_has_no_numpy_and_imports_the_client(device: Path) -> None:
-    probe = "import sys; from hush_client import Client; sys.exit('numpy' in sys.modules)"
+    probe = "import sys; from hush_client import Client, MqttTransport; sys.exit('numpy' in sys.modules)"
     subprocess.run([device / "bin" / "python", "-I", "-W", "error", "-c", probe], check=True)
     assert not (site_packages(device) / "numpy").exists()
 
 
 @pytest.mark.timeout(300)
-def test_a_device_install_weighs_under_17_mebibytes(device: Path) -> None:
-    """All files, compiled ones included, less the installer that a virtual environment begins with."""
-    weight = sum(
-        path.stat().st_size
-        for top in site_packages(device).iterdir()
-        if not top.name.startswith(INSTALLERS)
-        for path in ([top] if top.is_file() else top.rglob("*"))
-        if path.is_file()
+def test_a_device_install_is_three_distributions(device: Path) -> None:
+    assert installed(device) == DEVICE
+
+
+@pytest.mark.timeout(300)
+def test_a_device_install_weighs_at_most_8_megabytes_and_what_the_documents_say(device: Path) -> None:
+    measured = weight(device)
+    assert measured <= LIMIT, f"{measured / 1e6:.1f} MB"
+    for document in (ROOT / "README.md", ROOT / "docs" / "device.md"):
+        told = [int(number) * 1_000_000 for number in DOCUMENTED.findall(document.read_text(encoding="utf-8"))]
+        assert len(told) == 1, document
+        assert told[0] - 1_500_000 <= measured < told[0], f"{document.name}: {measured / 1e6:.1f} MB"
+
+
+@pytest.mark.timeout(300)
+def test_the_command_of_a_device_install_names_the_extra_it_comes_with(device: Path) -> None:
+    run = subprocess.run([device / "bin" / "hush", "ledger"], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stderr.count("\n") == 1
+    assert "hush-ldp[command]" in run.stderr
+
+
+@pytest.mark.timeout(300)
+def test_the_command_brings_typer_and_answers_on_a_device(shell: Path, tmp_path: Path) -> None:
+    assert installed(shell) > DEVICE | {"typer"}
+    assert "numpy" not in installed(shell)
+    run = subprocess.run(
+        [shell / "bin" / "hush", "report", "heights", "172", "--broker", "mqtt://localhost:1", "--timeout", "0.1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HUSH_STATE": str(tmp_path / "state")},
     )
-    assert weight < LIMIT, f"{weight / 2**20:.1f} MiB"
+    assert run.returncode == 1
+    assert run.stderr.startswith("hush: mqtt://localhost:1: ")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("command", "extra"), [("simulate", "simulations"), ("serve", "aggregator")])
-def test_a_command_whose_extra_is_missing_says_which_to_install(device: Path, command: str, extra: str) -> None:
-    run = subprocess.run([device / "bin" / "hush", command], capture_output=True, text=True, check=False)
+def test_a_command_whose_extra_is_missing_says_which_to_install(shell: Path, command: str, extra: str) -> None:
+    run = subprocess.run([shell / "bin" / "hush", command], capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert f"hush[{extra}]" in run.stderr
+    assert f"hush-ldp[{extra}]" in run.stderr
     assert "Traceback" not in run.stderr
 
 

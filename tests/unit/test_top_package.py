@@ -36,13 +36,27 @@ def test_every_name_is_where_it_says_and_no_other_is() -> None:
 
 
 def test_the_version_is_that_of_the_installation_in_python_and_on_the_command_line() -> None:
-    assert hush.__version__ == version("hush")
+    assert hush.__version__ == version("hush-ldp")
     assert python("-m", "hush", "--version") == f"hush {hush.__version__}"
+
+
+@pytest.mark.parametrize(
+    "program", ["from hush.__main__ import main; main()", "import runpy; runpy.run_module('hush', run_name='__main__')"]
+)
+def test_the_command_without_typer_is_one_line_that_names_its_extra(program: str) -> None:
+    probe = f"import sys; sys.modules['typer'] = None; {program}"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "hush: the command hush needs typer, which comes with hush-ldp[command]; "
+        "in a clone of hush, run: pip install '.[command]'\n"
+    )
 
 
 def test_a_name_whose_extra_is_missing_says_which_to_install() -> None:
     probe = "import sys; sys.modules['numpy'] = None\ntry: from hush import Scenario\nexcept ImportError as e: print(e)"
     assert python("-c", probe) == (
-        "hush.Scenario needs numpy, which is not installed; run: pip install 'hush[simulations]'"
+        "hush.Scenario needs numpy, which comes with hush-ldp[simulations]; "
+        "in a clone of hush, run: pip install '.[simulations]'"
     )
     assert issubclass(hush.MissingExtraError, HushError)

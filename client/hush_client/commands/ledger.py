@@ -65,10 +65,11 @@ def show(
     """Show what this device has spent, on what, and what an observer could learn from it at most."""
     caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
     directory = state_directory(state)
+    _check_there(directory)
     if forget:
         typer.echo(printable(asyncio.run(_forget(directory, forget))))
         return
-    page = asyncio.run(_load(directory)) if _is_there(directory) else _Page([], [], [], 0)
+    page = asyncio.run(_load(directory))
     if as_json:
         typer.echo(json.dumps(_document(page, caps)))
         return
@@ -76,9 +77,18 @@ def show(
     typer.echo("\n".join(map(printable, (*nothing, *_lines(page, caps)))))
 
 
-def _is_there(directory: Path) -> bool:
+def _check_there(directory: Path) -> None:
+    """Refuse a place without a state: one that is looked at by mistake must not pass for a device that spent nothing.
+
+    Raises:
+        OptionError: there is none.
+        StateError: nobody can tell.
+    """
     try:
-        return (directory / FILE_NAME).exists()
+        (directory / FILE_NAME).stat()
+    except FileNotFoundError as error:
+        wrong = f"holds no state of a device (no {FILE_NAME})" if directory.is_dir() else "does not exist"
+        raise OptionError("--state", f"{directory} {wrong}; name the directory that the device was given") from error
     except OSError as error:
         raise unusable(directory, error) from error
 
@@ -89,7 +99,7 @@ async def _forget(directory: Path, task: str) -> str:
     Raises:
         OptionError: there is nothing to forget.
     """
-    count = await _run(directory, partial(pins.forget, task=task)) if _is_there(directory) else 0
+    count = await _run(directory, partial(pins.forget, task=task))
     if not count:
         raise OptionError("--forget", f"{task[:80]!r} is not pinned, or was paid for, which is not forgotten")
     return (

@@ -223,7 +223,9 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION:
-        raise StateError(f"{path}: is not the state of a device (empty, or another program's); {_RESTORE}")
+        raise StateError(
+            f"{path}: is not the state of a device (empty, or another program's); if it was one, {ledger.LOST}"
+        )
     if not 1 <= version <= _VERSION:
         raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -260,9 +262,6 @@ def _migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-_RESTORE = "restore it from a backup: a new one would forget what was spent"
-
-
 def _state_error(path: Path, error: sqlite3.Error) -> StateError:
     match error.sqlite_errorcode & 0xFF if hasattr(error, "sqlite_errorcode") else sqlite3.SQLITE_CORRUPT:
         case sqlite3.SQLITE_FULL:
@@ -274,5 +273,5 @@ def _state_error(path: Path, error: sqlite3.Error) -> StateError:
         case sqlite3.SQLITE_IOERR:
             remedy = "the disk fails or is full; nothing was spent or sent; check it and try again"
         case _:
-            remedy = f"the file is damaged; {_RESTORE}"
+            remedy = f"the file is damaged; {ledger.LOST}"
     return StateError(f"{path}: {error}: {remedy}")

@@ -17,6 +17,7 @@ from hush_common.errors import StateError
 __all__ = [
     "DAMAGED",
     "ENTRY_KINDS",
+    "LOST",
     "PIN",
     "SCHEMA",
     "SENT_AS",
@@ -81,7 +82,12 @@ SENT_AS = (
 )
 """What one lacks that counted resends by the ids in what was sent."""
 
-DAMAGED = "it is damaged: restore the state from a backup, a new one would forget what was spent"
+LOST = (
+    "restore no backup and begin no new state yet, either forgets what was spent: leave the device off until every "
+    "task it may have answered has closed (docs/device.md: When the ledger is lost)"
+)
+"""The remedy where nobody can say what was spent any more."""
+DAMAGED = f"it is damaged: {LOST}"
 
 _NO_ROUND = -1
 

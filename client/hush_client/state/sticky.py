@@ -50,7 +50,7 @@ def find(
     if memory is None or not memory.fits(mechanism):
         raise StateError(
             f"the memory of task {task!r} is missing or damaged, and a second one would spend a second time; "
-            f"restore the state from a backup, or leave this task unanswered"
+            "leave this task unanswered, and restore no backup (docs/device.md: When the ledger is lost)"
         )
     return memory
 

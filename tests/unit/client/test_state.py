@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import sqlite3
 import stat
@@ -88,8 +89,17 @@ async def test_a_damaged_state_is_never_started_over(tmp_path: Path, damage: byt
     (tmp_path / FILE_NAME).write_bytes(damage)
     with pytest.raises(StateError, match=complaint) as caught:
         await State.open(tmp_path)
-    assert "restore it from a backup" in str(caught.value)
+    assert "restore no backup" in str(caught.value)
     assert (tmp_path / FILE_NAME).read_bytes() == damage
+
+
+def test_the_remedy_for_damage_is_the_one_of_the_guide() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "device.md").read_text(encoding="utf-8")
+    title = re.search(r"docs/device.md: (.+?)\)", ledger.LOST)
+    assert title is not None
+    assert f"- **{title[1]}**, or the state damaged" in guide
+    assert "**Do not restore an old backup" in guide
+    assert ledger.LOST.startswith("restore no backup")
 
 
 async def test_a_page_gone_bad_is_found(tmp_path: Path) -> None:
@@ -100,7 +110,7 @@ async def test_a_page_gone_bad_is_found(tmp_path: Path) -> None:
     content = bytearray((tmp_path / FILE_NAME).read_bytes())
     content[-8192:] = os.urandom(8192)
     (tmp_path / FILE_NAME).write_bytes(content)
-    with pytest.raises(StateError, match="restore it from a backup"):
+    with pytest.raises(StateError, match="restore no backup"):
         await State.open(tmp_path)
 
 
