@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
@@ -15,21 +16,25 @@ from hush_common.mechanisms.build import best
 from hush_common.mechanisms.registry import fitting
 from hush_common.task import Task
 
-__all__ = ["alternatives", "expected_error", "meaning", "text", "warning"]
+__all__ = ["alternatives", "expected_error", "meaning", "text", "warnings"]
 
 _CONFIDENCE = 0.95
 _PEOPLE = (100, 1_000, 10_000)
 _SHOWN = 8
 
 
-def warning(task: Task) -> str | None:
-    """A warning about a weak epsilon, or None."""
-    if task.epsilon <= WEAK_ABOVE:
-        return None
-    return (
-        f"warning: epsilon {decimal_text(task.epsilon)} is above {decimal_text(WEAK_ABOVE)}, so that an answer hides "
-        f"little; a smaller epsilon and more people give the same error"
-    )
+def warnings(task: Task, now: datetime) -> Iterator[str]:
+    """Warnings about a weak epsilon, and about a task that nobody answers any more at `now` (aware)."""
+    if task.epsilon > WEAK_ABOVE:
+        yield (
+            f"warning: epsilon {decimal_text(task.epsilon)} is above {decimal_text(WEAK_ABOVE)}, so that an answer "
+            f"hides little; a smaller epsilon and more people give the same error"
+        )
+    if task.closes is not None and task.closes <= now:
+        yield (
+            f"warning: the task closed at {task.closes.isoformat()}, and no device answers it any more; a later closes "
+            f"needs a new id where the task was published"
+        )
 
 
 def expected_error(task: Task, people: int) -> float:

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from hush_aggregator.store.base import Store
 from hush_common.errors import StoreError, TaskError
-from hush_common.task import Task
+from hush_common.task import Task, digest_of
 from hush_common.task_file import decode_task, settled
 
-__all__ = ["KnownTasks", "stored_task"]
+__all__ = ["KnownTasks", "check_files", "stored_task"]
 
 _LOG = logging.getLogger("hush.aggregator")
 
@@ -23,6 +24,27 @@ def stored_task(payload: bytes) -> Task:
         return decode_task(payload, legacy=True)
     except TaskError as error:
         raise StoreError(f"a stored task cannot be read ({error}); was it written by a later hush?") from error
+
+
+def check_files(store: Store, files: Mapping[Path, Task]) -> None:
+    """Look at the tasks of files before they are counted: who names several wants to know which one is wrong.
+
+    Raises:
+        StoreError: a stored task cannot be read.
+        TaskError: naming the first file whose task contradicts a stored one, or that of a file before it.
+    """
+    there = {task.id: task.payload for task in map(stored_task, store.tasks())}
+    for path, task in files.items():
+        if settled(task, there.setdefault(task.id, task.payload)) is None:
+            raise _contradiction(str(path), task, there[task.id])
+
+
+def _contradiction(field: str, task: Task, there: bytes) -> TaskError:
+    return TaskError(
+        field,
+        f"the task {task.id!r}, digest {task.digest.hex()}, is not the one that is counted here under this id, digest "
+        f"{digest_of(there).hex()}, and tasks never change; choose another id",
+    )
 
 
 class KnownTasks(Mapping[str, Task]):
@@ -86,9 +108,10 @@ class KnownTasks(Mapping[str, Task]):
     def _settled(self, task: Task) -> Task:
         if task.legacy and task.id not in self._tasks:
             raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
-        kept = settled(task, self._store.add_task(task))
+        there = self._store.add_task(task)
+        kept = settled(task, there)
         if kept is None:
-            raise TaskError("id", f"the store has another task {task.id!r}, and tasks never change; choose another id")
+            raise _contradiction("id", task, there)
         if kept is not task:
             _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
         return kept

@@ -37,6 +37,8 @@ WEIGHT_OF_TRUTH = 1 << 128
 """Weight of a true answer in every extremal mechanism; a lie weighs `weight_of_lie(epsilon)`."""
 
 _DECIMAL = re.compile(r"[0-9]{1,3}(\.[0-9]{1,18})?([eE]-?[0-9])?")
+_BEYOND = re.compile(r"-[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?|[1-9][0-9]{3,}(\.[0-9]+)?")
+"""What is a decimal number, too, and outside whatever it says: a negative one, or one of four digits or more."""
 _LONGEST = 40  # decimal places: 18 typed, 27 with an exponent
 _PRECISION = 512  # bits after the binary point: 2^-512 leaves > 300 bits after e^50 · 2^128
 
@@ -54,11 +56,12 @@ def parse_epsilon(text: object, *, field: str = "epsilon") -> Fraction:
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise EpsilonError(field, f'{text!r} is not exact; write a decimal string such as "0.5", or an integer')
     epsilon = decimal_fraction(text) if isinstance(text, str) else Fraction(text)
-    if epsilon is None:
-        raise EpsilonError(field, f'{str(text)[:40]!r} is not a decimal number; write for example "0.5"')
-    if not SMALLEST <= epsilon <= LARGEST:
-        raise EpsilonError(field, f"{text} is outside [0.000001, 50]; 0.1 to 4 is usual, smaller is more private")
-    return epsilon
+    if epsilon is not None and SMALLEST <= epsilon <= LARGEST:
+        return epsilon
+    shown = str(text)[:40]
+    if epsilon is None and not _BEYOND.fullmatch(shown):
+        raise EpsilonError(field, f'{shown!r} is not a decimal number; write for example "0.5"')
+    raise EpsilonError(field, f"{shown} is outside [0.000001, 50]; 0.1 to 4 is usual, smaller is more private")
 
 
 def decimal_fraction(text: str) -> Fraction | None:

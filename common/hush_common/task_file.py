@@ -27,7 +27,7 @@ def read_task(path: Path, *, legacy: bool = False) -> Task:
         legacy: whether it may be one that is counted already and nobody answers any more: see `Task`.
 
     Raises:
-        TaskError: the file is missing, not TOML or JSON, or not a legal task.
+        TaskError: naming the file, which is missing, not TOML or JSON, or not a legal task.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -39,7 +39,13 @@ def read_task(path: Path, *, legacy: bool = False) -> Task:
         document = _json(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise TaskError(str(path), f"cannot be parsed: {error}") from error
-    return make_task(document, legacy=legacy)
+    if isinstance(document.get("task"), dict):
+        raise TaskError(str(path), "is a scenario, not a task; write what stands under [task] into a file of its own")
+    try:
+        return make_task(document, legacy=legacy)
+    except TaskError as error:
+        error.args = (f"{path}: {error}",)
+        raise
 
 
 def make_task(document: Mapping[str, object], *, legacy: bool = False) -> Task:

@@ -22,7 +22,7 @@ from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.codec import encode_frame, encode_json
 from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task_file import make_task, read_task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, status_topic
 
 HUSH = [sys.executable, "-m", "hush"]
@@ -177,6 +177,22 @@ def test_serve_says_what_it_does_and_leaves_offline_behind(mosquitto: Mosquitto,
     assert code == 0
     assert [line.split(" ", 3)[3] for line in lines] == [f"aggregator: connected to {mosquitto.url}", "stopped"]
     assert shell("mosquitto_sub", mosquitto.port, "-t", status_topic("aggregator"), "-C", "1") == "offline\n"
+
+
+def test_a_task_file_that_contradicts_the_store_is_named_with_both_digests(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text(json.dumps(DOCUMENT | {"id": "steps"}), encoding="utf-8")
+    second.write_text(json.dumps(DOCUMENT | {"epsilon": "2"}), encoding="utf-8")
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        store.add_task(HEIGHTS)
+    tasks = ["--task", str(first), "--task", str(second)]
+    command = [*HUSH, "serve", "--broker", "mqtt://127.0.0.1:1", "--store", str(tmp_path / "hush.sqlite"), *tasks]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"hush: {second}: the task 'heights', digest {read_task(second).digest.hex()}, is not the one that is counted "
+        f"here under this id, digest {HEIGHTS.digest.hex()}, and tasks never change; choose another id\n"
+    )
 
 
 def test_the_last_will_tells_of_a_kill(mosquitto: Mosquitto, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_directory_that_may_not_be_written_is_named_with_the_remedy(tmp_path: 
 
 
 def run(program: str, directory: Path) -> Any:  # noqa: ANN401 - JSON
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))}
     command = [sys.executable, "-c", program, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr

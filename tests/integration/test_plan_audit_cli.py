@@ -116,7 +116,7 @@ def test_planning_ends_even_where_no_epsilon_helps(domain: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "give two of --people, --epsilon and --error"),
+        ((), "hush: --people, --epsilon, --error: give two of them, as in --epsilon 1 --error 5%"),
         (("--nonsense",), "No such option: --nonsense"),
         (("--people",), "Option '--people' requires an argument; see hush plan --help"),
         (("--categories", "many"), "Invalid value for '--categories'"),

@@ -127,15 +127,18 @@ class Known:
     def tests(self, module: str, mutant: Mutant) -> dict[str, float]:
         """Those that reach the changed statement; what runs at import is reached by whoever reaches the module.
 
-        So do tests whose file names it: it may be imported when they are collected, where nothing is recorded.
+        So do tests whose file names it: it may be imported when they are collected, where nothing is recorded. They are
+        also asked about what nobody is known to reach, as in a process that was forked.
         """
         first, last = mutant.span
-        return {
-            test: self.seconds[test]
+        reaching = {
+            test
             for test, lines in self.lines.items()
             if any(mutant.at_import or first <= line <= last for line in lines.get(module, ()))
-            or (mutant.at_import and _names(test.partition("::")[0], module))
         }
+        if mutant.at_import or not reaching:
+            reaching |= {test for test in self.lines if _names(test.partition("::")[0], module)}
+        return {test: self.seconds[test] for test in reaching}
 
 
 @cache

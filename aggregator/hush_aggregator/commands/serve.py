@@ -14,6 +14,7 @@ import typer
 from hush_aggregator.bus import Bus
 from hush_aggregator.clock import CheckedClock
 from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.known_tasks import check_files
 from hush_aggregator.moving import MovingBus
 from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
@@ -62,12 +63,14 @@ def serve(
     settings = Settings.read(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
     )
-    tasks = [read_task(path, legacy=True) for path in settings.tasks]
+    tasks = {path: read_task(path, legacy=True) for path in settings.tasks}
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     with SqliteStore(settings.store) as opened, InProcesses() as estimator:
+        check_files(opened, tasks)
         clock = CheckedClock(opened, accept=accept_clock)
-        asyncio.run(_serve(settings, _bus(settings, opened, clock.look_at), tasks, (opened, clock), estimator))
+        bus = _bus(settings, opened, clock.look_at)
+        asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), estimator))
         clock.note()
     _LOG.info("stopped")
 

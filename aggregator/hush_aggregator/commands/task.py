@@ -4,12 +4,13 @@ import asyncio
 import json
 import secrets
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.explain_task import meaning, text, warning
+from hush_aggregator.explain_task import meaning, text, warnings
 from hush_common.errors import BrokerError, TaskError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
@@ -41,8 +42,7 @@ def check(
     """Say what a task costs those who answer it, and what can be learned from them."""
     task = read_task(file)
     print(json.dumps(meaning(task), indent=2, ensure_ascii=False) if as_json else text(task))
-    if weak := warning(task):
-        print(f"hush: {weak}", file=sys.stderr)
+    _warn(task)
 
 
 @app.command()
@@ -59,8 +59,7 @@ def publish(
 
     where = address(broker, {"user": user}, password_file)
     task = read_task(file)
-    if weak := warning(task):
-        print(f"hush: {weak}", file=sys.stderr)
+    _warn(task)
     bus = MqttBus(where, identifier=f"hush-task-{secrets.token_hex(6)}")
     there = asyncio.run(_publish(task, bus))
     if there is not None and there is not task:
@@ -70,6 +69,11 @@ def publish(
         )
     done, task = ("published", task) if there is None else ("already published", there)
     print(f"{done}: {task.id}, digest {task.digest.hex()}, at {bus.name}")
+
+
+def _warn(task: Task) -> None:
+    for told in warnings(task, datetime.now(UTC)):
+        print(f"hush: {told}", file=sys.stderr)
 
 
 async def _publish(task: Task, bus: "Bus") -> Task | None:

@@ -44,8 +44,8 @@ def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters
     """
     kind = named(name)
     if kind is None or not isinstance(domain, kind.fits):
-        choices = " or ".join(repr(other.name) for other in fitting(domain))
-        raise TaskError("mechanism", f"{name!r} does not fit {domain.in_words}; use {choices}")
+        choices = ", ".join(repr(other.name) for other in fitting(domain))
+        raise TaskError("mechanism", f"{name!r} does not fit {domain.in_words}; use {choices} or, in a draft, 'auto'")
     parameters.check(name, kind.takes, kind.optional, offers=len(epsilons))
     parts = tuple(kind.build(domain, epsilon, parameters, offer) for offer, epsilon in enumerate(epsilons))
     return parts[0] if len(parts) == 1 else Offers(parts)

@@ -93,7 +93,7 @@ def _not_two(**given: str | None) -> OptionError:
         return OptionError("--people, --epsilon, --error", "two of them give the third; leave one out")
     missing = " or ".join(f"--{name}" for name, value in given.items() if value is None)
     if not names:
-        return OptionError("hush plan", "give two of --people, --epsilon and --error, as in --epsilon 1 --error 5%")
+        return OptionError("--people, --epsilon, --error", "give two of them, as in --epsilon 1 --error 5%")
     return OptionError(names[0], f"alone gives nothing; add {missing}")
 
 

@@ -126,8 +126,12 @@ def check_shares(name: str, shares: "list[float] | tuple[float, ...]", task: Tas
     if not shares:
         return ()
     if len(shares) != len(task.offers):
-        offered = len(task.offers) or "one epsilon, so nothing to choose: drop them, or add offers to its"
-        raise OptionError(name, f"{len(shares)} shares, and the task has {offered} offers; write one for each")
+        remedy = (
+            f"{len(task.offers)} offers; write one for each"
+            if task.offers
+            else "one epsilon and no offers to choose from; leave the shares out, or give the task offers"
+        )
+        raise OptionError(name, f"{len(shares)} shares, and the task has {remedy}")
     if not all(0 <= share < float("inf") for share in shares) or sum(shares) <= 0:
         raise OptionError(name, "a share is negative or not finite, or all are 0; write numbers as in 1, 1, 2")
     return tuple(shares)

@@ -2,6 +2,7 @@ import json
 import math
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from hush_aggregator.commands.task import app
-from hush_aggregator.explain_task import alternatives, expected_error, meaning, text, warning
+from hush_aggregator.explain_task import alternatives, expected_error, meaning, text, warnings
 from hush_common.epsilon import posterior
-from hush_common.errors import TaskError
+from hush_common.errors import EpsilonError, TaskError
 from hush_common.task_file import make_task
 
 NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HEIGHTS = {"id": "heights", "title": "Mean height", "epsilon": "1", "domain": NUMBER}
 
 
@@ -47,7 +49,35 @@ def test_check_says_what_becomes_of_other_labels(tmp_path: Path) -> None:
 def test_check_warns_about_a_weak_epsilon(tmp_path: Path) -> None:
     path = file_of(tmp_path, HEIGHTS | {"epsilon": "4.5"})
     assert "warning: epsilon 4.5 is above 4" in CliRunner().invoke(app, ["check", path]).stderr
-    assert warning(make_task(HEIGHTS | {"epsilon": "4"})) is None
+    assert [*warnings(make_task(HEIGHTS | {"epsilon": "4"}), NOW)] == []
+
+
+def test_check_warns_about_a_task_that_has_closed(tmp_path: Path) -> None:
+    path = file_of(tmp_path, HEIGHTS | {"closes": "2020-01-01T00:00:00Z"})
+    result = CliRunner().invoke(app, ["check", path])
+    assert result.exit_code == 0  # the task is a legal one
+    assert result.stderr.startswith(
+        "hush: warning: the task closed at 2020-01-01T00:00:00+00:00, and no device answers"
+    )
+
+
+def test_a_task_has_closed_from_the_moment_that_it_names() -> None:
+    task = make_task(HEIGHTS | {"closes": NOW.isoformat()})
+    assert [*warnings(task, NOW - timedelta(microseconds=1))] == []
+    assert len([*warnings(task, NOW)]) == 1
+    assert task.current_round(NOW) is None
+
+
+def test_a_wrong_field_is_told_with_its_file_and_a_scenario_as_one(tmp_path: Path) -> None:
+    wrong = file_of(tmp_path, HEIGHTS | {"epsilon": "0"})
+    with pytest.raises(EpsilonError) as caught:
+        CliRunner().invoke(app, ["check", wrong], catch_exceptions=False)
+    assert str(caught.value).startswith(f"{wrong}: epsilon: 0 is outside")
+    assert caught.value.field == "epsilon"
+    scenario = file_of(tmp_path, {"clients": 3, "task": HEIGHTS, "population": {}})
+    with pytest.raises(TaskError, match="is a scenario, not a task; write what stands under") as found:
+        CliRunner().invoke(app, ["check", scenario], catch_exceptions=False)
+    assert str(found.value).startswith(f"{scenario}: ")
 
 
 def test_check_as_json_holds_the_same_facts(tmp_path: Path) -> None:

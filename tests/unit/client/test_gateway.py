@@ -177,6 +177,19 @@ async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Pa
     assert broker.connections == 1
 
 
+async def test_a_topic_that_is_no_longer_forbidden_is_not_called_so(tmp_path: Path) -> None:
+    broker = FakeTransport(forbidden=frozenset({task_topic("secret")}))
+    async with open_gateway(broker, tmp_path) as gateway:
+        with pytest.raises(BrokerError, match="tasks/secret is forbidden"):
+            await gateway.task("secret", timeout=0.05)
+        broker.forbidden = frozenset()
+        broker.drop()
+        while broker.connections < 2:  # noqa: ASYNC110 - the fake has no event for it
+            await asyncio.sleep(0.01)
+        with pytest.raises(BrokerError, match="no task 'secret' on this broker"):
+            await gateway.task("secret", timeout=0.2)
+
+
 async def test_without_a_connection_the_reason_is_told(tmp_path: Path) -> None:
     broker = FakeTransport(refusals=deque(["the broker refuses the login"] * 1000))
     async with open_gateway(broker, tmp_path) as gateway:

@@ -38,7 +38,8 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(program: str, directory: Path) -> subprocess.Popen[bytes]:
     """A process of its own that does something with the state in `directory`."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    path = os.pathsep.join((str(Path(__file__).parents[2]), *sys.path))
+    environment = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, "-W", "ignore", "-c", program, str(directory)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 

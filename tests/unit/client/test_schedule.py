@@ -133,6 +133,11 @@ async def test_a_report_with_the_delay_of_the_default_is_sent(tmp_path: Path) ->
         assert (await g.report("d", "heights", 172.0)).status == "sent"
 
 
+@pytest.mark.parametrize("spread", [0, 604_800])
+def test_a_spread_may_be_nothing_and_a_week(tmp_path: Path, spread: float) -> None:
+    assert Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)._terms.spread == spread
+
+
 @pytest.mark.parametrize("spread", [-1, float("nan"), float("inf"), 604_801])
 def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> None:
     with pytest.raises(OptionError, match=r"outside 0 to 604800 s \(a week\)"):

@@ -200,6 +200,18 @@ async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
     await state.close()
 
 
+async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_works(tmp_path: Path) -> None:
+    def half(connection: sqlite3.Connection) -> None:
+        outbox.put(connection, "topic", b"half")
+        connection.execute("INSERT INTO nowhere VALUES (1)")
+
+    state = await State.open(tmp_path)
+    with pytest.raises(StateError, match="no such table: nowhere"):
+        await state.run(half)
+    assert await state.run(outbox.count) == 0
+    await state.close()
+
+
 async def test_a_state_that_another_process_keeps_locked_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

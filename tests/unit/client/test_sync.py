@@ -136,7 +136,8 @@ with SyncClient("mqtt://h", device="d", state=sys.argv[1], spread=0, transport=b
 
 
 def test_ctrl_c_ends_the_wait_and_loses_nothing(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    path = os.pathsep.join((str(Path(__file__).parents[2]), *sys.path))
+    environment = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as program:
         assert program.stdout is not None

@@ -53,6 +53,18 @@ def test_anything_else_is_refused_with_the_value_in_one_short_line(bad: object) 
     assert len(str(caught.value)) < 150
 
 
+@pytest.mark.parametrize("text", ["-1", "-0.5", "-1e-3", "60", "1000", "1234.5", -1])
+def test_a_number_that_is_too_small_or_too_large_is_not_said_to_be_none(text: object) -> None:
+    with pytest.raises(EpsilonError, match=r"is outside \[0\.000001, 50\]"):
+        parse_epsilon(text)
+
+
+@pytest.mark.parametrize("text", ["--1", "1,5", "0001", ".5", "-", "1/3"])
+def test_what_is_written_in_another_form_is_no_decimal_number(text: str) -> None:
+    with pytest.raises(EpsilonError, match="is not a decimal number"):
+        parse_epsilon(text)
+
+
 @given(EPSILONS)
 def test_text_and_fraction_are_the_same_number(epsilon: Fraction) -> None:
     assert parse_epsilon(decimal_text(epsilon)) == epsilon

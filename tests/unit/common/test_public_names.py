@@ -26,6 +26,7 @@ def modules() -> list[str]:
 def test_the_client_offers_few_names_sorted_and_typed() -> None:
     assert len(hush_client.__all__) <= 10
     assert hush_client.__all__ == sorted(hush_client.__all__)
+    assert {*hush_client.__all__, "__doc__"} <= set(dir(hush_client))
     assert (Path(hush_client.__file__).parent / "py.typed").exists()
 
 
