@@ -1,4 +1,4 @@
-"""Known tasks: what is counted for whom. The first payload under an id wins, for good."""
+"""Known tasks: which tasks are counted. The first payload under an id wins, for good."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class KnownTasks(Mapping[str, Task]):
             TaskError: it is no task, or contradicts one that came before.
         """
         if not payload:
-            raise TaskError("task", "its message was deleted; a task that was learned before stays")
+            raise TaskError("task", "its message was deleted; a task learned before remains")
         task = decode_task(payload)
         if task.id != task_id:
             raise TaskError("id", f"{task.id!r} is not the name in the topic")
@@ -88,7 +88,9 @@ class KnownTasks(Mapping[str, Task]):
             raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
         kept = settled(task, self._store.add_task(task))
         if kept is None:
-            raise TaskError("id", f"the store has another task {task.id!r}, and tasks never change; choose another id")
+            raise TaskError(
+                "id", f"the store holds a different task {task.id!r}, and tasks never change; choose another id"
+            )
         if kept is not task:
             _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
         return kept

@@ -283,14 +283,14 @@ def _moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
-        raise StateError(f"the ledger holds {text!r} for a time; {DAMAGED}") from error
+        raise StateError(f"the ledger holds {text!r} as a time; {DAMAGED}") from error
 
 
 def _amount(text: str) -> Fraction:
     try:
         amount = Fraction(text)
     except (ValueError, ZeroDivisionError, TypeError) as error:
-        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}") from error
+        raise StateError(f"the ledger holds {text!r} as an epsilon; {DAMAGED}") from error
     if amount < 0:
-        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}")
+        raise StateError(f"the ledger holds {text!r} as an epsilon; {DAMAGED}")
     return amount

@@ -77,7 +77,7 @@ def _opened(path: Path) -> Iterator[tuple[TextIO, list[str], str]]:
     except UnicodeDecodeError as error:
         raise OptionError("--csv", f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
     except csv.Error as error:
-        raise OptionError("--csv", f"{path} is no CSV file ({error}); save it as CSV in UTF-8") from error
+        raise OptionError("--csv", f"{path} is not a CSV file ({error}); save it as CSV in UTF-8") from error
 
 
 def _column(path: Path, header: list[str], column: str | None, read: Callable[[str], Value]) -> str:
@@ -92,9 +92,9 @@ def _column(path: Path, header: list[str], column: str | None, read: Callable[[s
     if column not in header:
         near = difflib.get_close_matches(column, header, n=1)  # and no others: a file without a header has cells there
         hint = f"did you mean {near[0][:40]!r}?" if near else "write one of the names in its first line"
-        raise OptionError("--column", f"{column[:40]!r} is no column of {path}; {hint}")
+        raise OptionError("--column", f"{column[:40]!r} is not a column of {path}; {hint}")
     if header.count(column) > 1:
-        raise OptionError("--column", f"{column[:40]!r} stands {header.count(column)} times in {path}; rename one")
+        raise OptionError("--column", f"{column[:40]!r} appears {header.count(column)} times in {path}; rename one")
     return column
 
 
@@ -147,7 +147,7 @@ def _label(labels: Sequence[str]) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         if text not in known:
-            raise ValueError("none of the labels, which must be spelled exactly")
+            raise ValueError("not one of the labels, which must be spelled exactly")
         return text
 
     return read

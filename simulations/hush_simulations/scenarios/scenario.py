@@ -82,7 +82,7 @@ SCENARIOS = {
             "mechanism": "laplace",
             "domain": {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"},
         },
-        # Half women, half men, as in the notebook whose experiment this repeats.
+        # Half women, half men.
         population=Mixture((Normal(0.5, 178.0, 7.0), Normal(0.5, 162.0, 6.5))),
     ),
     "survey": Scenario(
