@@ -92,6 +92,10 @@ class FakeTransport:
         """Cut the present connection."""
         self._way.drop()
 
+    def allow(self, topic: str) -> None:
+        """Let a topic be subscribed from now on."""
+        self._broker.forbidden.discard(topic)
+
     def publish_task(self, topic: str, payload: bytes) -> None:
         """Retain a payload and hand it to the present connection."""
         self._broker.deliver(topic, payload, retain=True)

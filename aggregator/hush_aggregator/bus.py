@@ -1,4 +1,4 @@
-"""What the pipeline needs of a broker, and no more: a session that delivers batches, and publishes."""
+"""The broker as the pipeline sees it: a session that delivers batches of messages, and publishes."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager

@@ -62,7 +62,7 @@ class CheckedClock:
         if today >= max(self._made, self._newest):
             return None
         reason = (
-            f"this hush was not made before {self._made}"
+            f"this hush was made no earlier than {self._made}"
             if self._made >= self._newest
             else f"this store was in use on {self._newest}"
         )
@@ -81,7 +81,7 @@ class CheckedClock:
             looks += 1
             await asyncio.sleep(_LOOK_EVERY_S)
         if looks:
-            _LOG.info("the clock can be right again: counting")
+            _LOG.info("the clock is plausible again: counting")
 
     def look_at(self, estimate: bytes) -> None:
         """Say once if a retained estimate claims to be from later than now: it decides nothing."""
@@ -90,8 +90,8 @@ class CheckedClock:
             return
         self._doubted = True
         _LOG.warning(
-            "an estimate on this broker says that it was made at %s, which this clock has not reached yet: is it "
-            "behind? Whoever may write estimates can forge that, so reports are counted all the same",
+            "an estimate on this broker says that it was made at %s, which this clock has not reached yet: is "
+            "the clock slow? Whoever may write estimates can forge that, so reports are counted all the same",
             made.isoformat(timespec="seconds"),
         )
 
@@ -107,7 +107,7 @@ class CheckedClock:
             try:
                 await asyncio.to_thread(self.note)
             except StoreError as error:
-                _LOG.warning("the day could not be noted: %s", error)
+                _LOG.warning("could not record the day: %s", error)
             await asyncio.sleep(_NOTE_EVERY_S)
 
     def _today(self) -> date:

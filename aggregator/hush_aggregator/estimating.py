@@ -1,4 +1,4 @@
-"""Estimating: an estimate that fails is a value, and nothing that is no number leaves it.
+"""Estimating: an estimate that fails is a value, and only finite numbers leave it.
 
 Whoever makes estimates is an `Estimator`: a thread of this process, which is enough for a program of one's own, or a
 process beside it (`processes`), which can be ended and which never holds up the intake.
@@ -76,7 +76,7 @@ def attempted(task: Task, tally: Tally, confidence: float) -> Estimate | Failure
     except Exception as error:  # noqa: BLE001 - an estimate must never take the service with it
         reason = NOT_FINITE if isinstance(error, ArithmeticError) else FAILED
         return Failure(reason, f"{type(error).__name__} {_place(error)}")
-    return Failure(NOT_FINITE, "the estimate itself is no number") if sound is None else sound
+    return Failure(NOT_FINITE, "the estimate itself is not a number") if sound is None else sound
 
 
 def _place(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What a task means to the people who answer it and to those who ask. No numpy: `hush task check` is quick."""
+"""Explain a task to the people who answer it and to those who ask. No numpy: `hush task check` is quick."""
 
 import json
 import math
@@ -88,7 +88,7 @@ def text(task: Task) -> str:
         ("purpose", task.purpose),
         ("asks for", _question(task)),
         ("mechanism", task.mechanism),
-        ("instead", _instead(task)),
+        ("alternatives", _alternatives(task)),
         ("epsilon", _price(task)),
         ("an observer", _observer(task)),
         ("rounds", _rounds(task)),
@@ -105,7 +105,7 @@ def text(task: Task) -> str:
 def _question(task: Task) -> str:
     match task.domain:
         case CategoryDomain(labels=labels, other=other):
-            rest = "" if other is None else f"; what is none of them counts as {other}"
+            rest = "" if other is None else f"; anything else counts as {other}"
             return f"one of {len(labels)}: {_shortened(labels)}{rest}"
         case VectorDomain(coordinates=coordinates):
             return f"{len(coordinates)} numbers: {_shortened([coordinate.name for coordinate in coordinates])}"
@@ -117,9 +117,9 @@ def _question(task: Task) -> str:
     return f"a number from {bounds}; outside values are moved to the nearer bound"
 
 
-def _instead(task: Task) -> str:
-    needs = [f"{name} {significant(ratio)} times" for name, ratio in alternatives(task).items()]
-    return f"for the same error {', '.join(needs)} as many people" if needs else ""
+def _alternatives(task: Task) -> str:
+    needs = [f"{name} needs {significant(ratio)} times as many people" for name, ratio in alternatives(task).items()]
+    return f"{', '.join(needs)} for the same error" if needs else ""
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -132,12 +132,14 @@ def _price(task: Task) -> str:
     if task.rounds == 1:
         choice = ", ".join(map(decimal_text, task.offers))
         return (
-            f"{total} (a device answers once)" if not task.offers else f"a device chooses of {choice}, and answers once"
+            f"{total} (a device answers once)"
+            if not task.offers
+            else f"a device chooses one of {choice}, and answers once"
         )
     if task.repeat == "sticky":
-        slots = f"{task.draws} reports drawn at first, {decimal_text(task.epsilon_per_round)} each"
+        slots = f"{task.draws} reports drawn at the start, {decimal_text(task.epsilon_per_round)} each"
         return f"{total}, charged with the first answer, for {slots}, which all {task.rounds} rounds repeat"
-    return f"{total} for all {task.rounds} rounds together, {decimal_text(task.epsilon_per_round)} a round"
+    return f"{total} for all {task.rounds} rounds together, {decimal_text(task.epsilon_per_round)} per round"
 
 
 def _observer(task: Task) -> str:

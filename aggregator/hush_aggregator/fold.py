@@ -1,4 +1,4 @@
-"""Fold: what of a batch of reports is kept, as exact integers.
+"""Fold: reduce a batch of reports to sufficient statistics, as exact integers.
 
 Which sums they are is the business of each mechanism (`hush_aggregator.estimate.mechanisms`), under several epsilons of
 each offer. Each is a sum over reports, so tallies of shards add up. From these sums alone every number of an estimate

@@ -1,4 +1,4 @@
-"""Known tasks: what is counted for whom. The first payload under an id wins, for good."""
+"""Known tasks: which tasks are counted. The first payload under an id wins, for good."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ class KnownTasks(Mapping[str, Task]):
             TaskError: it is no task, or contradicts one that came before.
         """
         if not payload:
-            raise TaskError("task", "its message was deleted; a task that was learned before stays")
+            raise TaskError("task", "its message was deleted; a task learned before remains")
         task = decode_task(payload)
         if task.id != task_id:
             raise TaskError("id", f"{task.id!r} is not the name in the topic")

@@ -1,4 +1,4 @@
-"""Lanes: what a failing or slow estimate may cost the others.
+"""Lanes: slow and failing estimates run apart, so that they do not delay the others.
 
 Estimates are made one after the other. One that takes longer than `QUICK_S` goes on in a lane beside, which has room
 for one at a time; further slow ones wait for their turn there. So it delays the others by `QUICK_S`, once: the next of

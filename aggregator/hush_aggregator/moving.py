@@ -1,4 +1,4 @@
-"""Moving from a client id that anybody can guess to one that is random.
+"""Moving a broker session from a client id that anybody can guess to a random one.
 
 A broker gives the session of a client id, with all that waits in it, to whoever connects under that id. So the id of an
 aggregator ends in the identity of its store. A store from before that has reports waiting under the former id. They

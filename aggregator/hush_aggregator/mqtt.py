@@ -1,4 +1,4 @@
-"""The way to the broker that aggregators use: MQTT, with what came acknowledged after the commit."""
+"""The MQTT connection of an aggregator: deliveries are acknowledged after the commit."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress

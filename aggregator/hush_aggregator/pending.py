@@ -1,4 +1,4 @@
-"""Patience: a report whose task is not known yet is not refused at once.
+"""Pending reports: those whose task is not known yet wait a while before they are refused.
 
 After a reconnect a broker may redeliver reports before it sends the retained task that they answer. So until tasks
 have stopped arriving, reports of unknown tasks are held, unacknowledged. A bounded number of them: what does not fit

@@ -159,7 +159,9 @@ class Aggregator:
             ready = pending.sift(reports, self._tasks, extend=len(self._tasks) > known)
             if pending.overflowed and pending.settled:
                 self._patient = False
-                raise BrokerError(self._bus.name, "too many reports of unknown tasks to hold; they will come again")
+                raise BrokerError(
+                    self._bus.name, "too many reports of unknown tasks to hold; the broker will deliver them again"
+                )
             if ready:
                 await self._ready()
                 await _to_the_end(self._count(ready))

@@ -1,4 +1,4 @@
-"""What the log says of reports, and never when a single one came.
+"""Progress: what the log says about reports, and never when a single one came.
 
 Refusals are told once a minute for each task and reason, with the sender where one is known. What was accepted is told
 every ten minutes, counted from the start and not from a report, and only once it is `_FEW` or more; the rest, and the
@@ -64,6 +64,6 @@ class Progress:
             source = "" if sender is None else f" from {sender[:80]!r}"
             _LOG.warning("%s: refused %d%s: %s, %s", task, count, source, reason.value, reason.meaning)
         if len(self._refused) > _LINES:
-            _LOG.warning("and refusals of %d further kinds", len(self._refused) - _LINES)
+            _LOG.warning("and refusals for %d other reasons", len(self._refused) - _LINES)
         self._refused.clear()
         self._senders.clear()

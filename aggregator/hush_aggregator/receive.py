@@ -1,4 +1,4 @@
-"""Receive: what each message is, by its topic: decided once, when it comes."""
+"""Receive: classify each message by its topic, once, when it arrives."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Result: what is known of a round, and the document of it: on the retained topic, over HTTP and from `--json`."""
+"""Result: what is known about a round, and its document on the retained topic and from `--json`."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Results of what a store holds: beside an aggregator, or in a process that only reads."""
+"""Results from a store: beside an aggregator, or in a process that only reads."""
 
 import asyncio
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class ResultReader:
         """
         task = await self._task(task_id)
         if not 0 <= round_ < task.rounds:
-            raise TaskError("round", f"{round_} is none of the {task.rounds} rounds of {task_id!r}")
+            raise TaskError("round", f"{round_} is not one of the {task.rounds} rounds of {task_id!r}")
         counted = await self._run(self._read, task, round_)
         made = await self._estimator(task, counted.tally, self._confidence)
         return result_of(counted, made, self._confidence, self._clock())

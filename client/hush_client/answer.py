@@ -41,7 +41,7 @@ class Question:
         topic: where the report goes.
         policy: the limits of the device.
         now: the time, aware.
-        epsilon: which of the task's offers to take; None takes the dearest that the limits admit.
+        epsilon: which of the task's offers to take; None takes the largest that the limits allow.
         not_before: when the report may be sent, in milliseconds since 1970.
         delay: how far that is from `now`, in milliseconds; chosen before any value is asked for.
         capacity: most payloads that the outbox may hold; None sets no bound.

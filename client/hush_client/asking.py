@@ -1,4 +1,4 @@
-"""Asking a source for a value: until it has one or its time is over. Whatever it does, nothing else comes of it.
+"""Asking a source for a value, until it has one or its time is over. Whatever it does, nothing else depends on it.
 
 What an application's code may do (raise, hang, end the thread, give nonsense) depends on the value. So one that is no
 `async def` runs in a thread of its own, which nobody waits for: threads that are shared would keep the broker's

@@ -39,4 +39,4 @@ class Background:
 def _complain(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         # Its name alone: a message of Python's might quote what it could not handle.
-        _LOG.error("%s ended by a mistake (%s); close the client to see it", task.get_name(), type(error).__name__)
+        _LOG.error("%s ended with an error (%s); close the client to see it", task.get_name(), type(error).__name__)

@@ -1,4 +1,4 @@
-"""The ledger of one device, as a decision reads it: on an open transaction."""
+"""The ledger of one device as a decision reads it, on an open transaction."""
 
 import sqlite3
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""One device: the three lines that a device needs."""
+"""Client: one device with its own connection and state."""
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
 from collections.abc import Callable

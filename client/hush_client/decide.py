@@ -81,7 +81,7 @@ def decide(
         ledger: what it has spent and answered.
         room: whether the outbox has room for one more report.
         clock: the time.
-        offer: which of the task's epsilons to take; None takes the dearest that the limits admit.
+        offer: which of the task's epsilons to take; None takes the largest that the limits allow.
 
     Returns:
         The receipt, and the decision unless the receipt says `"refused"` or `"already_answered"`; else the receipt

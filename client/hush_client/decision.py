@@ -1,4 +1,4 @@
-"""What a device has decided before it looks at any value: all that an answer will be, but for its noise."""
+"""Decision: all that an answer will be, except its body; fixed before any value is looked at."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The desk of a gateway that is open: from a task to a question, to the outbox, and from there to the sender."""
+"""The answering side of an open gateway: from a task to a question, the outbox and the sender."""
 # ruff: noqa: ASYNC109 - a timeout here ends in a message, not in TimeoutError
 
 import asyncio

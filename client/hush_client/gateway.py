@@ -105,8 +105,8 @@ class Gateway:
                 type: where text is passed for a number, there is no answer.
             timeout: seconds to wait for the task and for the acknowledgement; None waits for ever, 0 not at all. Where
                 it is shorter than the spread, the receipt mostly says `"queued"`.
-            epsilon: which total to take of those that the task offers; None takes the dearest that the limits of the
-                device admit. Choose it without regard to the value: which one it was is public.
+            epsilon: which total to take of those that the task offers; None takes the largest that the limits of the
+                device allow. Choose it without regard to the value: which one it was is public.
 
         Raises:
             BrokerError: the task is not known in time: no connection, or nothing published under this id.
@@ -199,7 +199,7 @@ class Gateway:
         session = self._opened()
         session.desk.want(task_id)
         if (device, task_id) in session.sources:
-            raise ValueError(f"{task_id} is answered from a source already")
+            raise ValueError(f"{task_id} is already answered from a source")
         answering = Answering(
             task_id,
             source,

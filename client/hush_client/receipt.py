@@ -1,4 +1,4 @@
-"""What became of an answer."""
+"""Receipt: what became of an answer, and why."""
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,17 +35,17 @@ _MEANING = {
     Reason.EPSILON_TOO_LARGE: "the task costs more than this device allows a single task",
     Reason.OVER_BUDGET: "the answer would exceed the lifetime budget that this device grants the task's purpose",
     Reason.OVER_TOTAL: "the answer would exceed the lifetime budget that this device grants all purposes together",
-    Reason.CHANGES_SHOW: "its repeated answer shows when the value changes, and this device does not admit that",
+    Reason.CHANGES_SHOW: "its repeated answer shows when the value changes, and this device does not allow that",
     Reason.TASK_CHANGED: "this device has answered a different task under the same id",
     Reason.NOT_OPEN: "the task has not opened yet",
     Reason.CLOSED: "the task is closed",
-    Reason.OUTBOX_FULL: "too many reports wait for the broker already; see to the connection and answer later",
+    Reason.OUTBOX_FULL: "too many reports are already waiting for the broker; check the connection and answer later",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of an answer.
+    """Receipt: what became of an answer, and why.
 
     Args:
         status: `"sent"`: the broker has acknowledged it. `"queued"`: it is charged and stored, and will be sent (also

@@ -1,4 +1,4 @@
-"""A gateway that is open: what it holds, and in which order it lets go of it."""
+"""Session: what an open gateway holds, and the order in which it is released."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -124,7 +124,7 @@ class Answering:
         if self._catalogue.tasks().get(task.id) is not task:
             raise _NotNowError("it was changed or withdrawn while its source was asked")
         if reading is None and self._absent == "skip":
-            raise _NotNowError("its source has nothing, and is to be left out then")
+            raise _NotNowError("its source has no value, and such rounds are to be skipped")
         ((receipt, _),) = await self._desk.store([(question, reading or task.domain.nothing)], due)
         return receipt
 

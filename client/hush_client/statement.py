@@ -1,4 +1,4 @@
-"""What a device has spent, in facts: for the application that shows it to its owner."""
+"""Statement: what a device has spent, as data for an application that shows it to its owner."""
 
 import sqlite3
 from dataclasses import dataclass

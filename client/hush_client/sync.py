@@ -55,7 +55,7 @@ class SyncClient:
 
     def __enter__(self) -> Self:
         if self._loop is not None:
-            raise RuntimeError("the client is open already")
+            raise RuntimeError("the client is already open")
         self._loop = asyncio.new_event_loop()
         # A daemon: a program that forgets to close it still ends, and what is stored is sent by the next run.
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="hush-client", daemon=True)

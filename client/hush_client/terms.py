@@ -1,4 +1,4 @@
-"""The terms on which a gateway answers: all of a question but the device and its value."""
+"""The terms on which a gateway answers: everything about a question but the device and its value."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

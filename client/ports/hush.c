@@ -1380,7 +1380,7 @@ const char *hush_message(hush_status status)
     case HUSH_RANDOM:
         return "the source of randomness failed; nothing was answered";
     case HUSH_MALFORMED:
-        return "the task is no UTF-8 JSON object; fetch it again from its topic";
+        return "the task is not a UTF-8 JSON object; fetch it again from its topic";
     case HUSH_TASK:
         return "the task has a field that is missing, unknown or illegal, or asks for more than this program can do";
     case HUSH_EPSILON:

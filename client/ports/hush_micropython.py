@@ -176,7 +176,7 @@ def _epsilon(text: str, limit: tuple[int, int]) -> tuple[int, int]:
     """An exact epsilon in [0.000001, 50], at most `limit`."""
     found = _exact(text)
     if found is None:
-        raise HushError("epsilon", "the task's epsilon is no exact decimal number")
+        raise HushError("epsilon", "the task's epsilon is not an exact decimal number")
     numerator, denominator = found
     if numerator * 10**6 < denominator or numerator > 50 * denominator:
         raise HushError("epsilon", "the task's epsilon is outside 0.000001 to 50")
@@ -327,14 +327,14 @@ class _Reader:
     def bound(self) -> tuple[int, int]:
         found = _decimal(self.number(100))
         if found is None or found[1] == _BEYOND:
-            raise HushError("task", "a bound is no finite number")
+            raise HushError("task", "a bound is not a finite number")
         return found
 
     def count(self, most: int) -> int:
         """An integer from 1 to `most`."""
         text = self.number(17)
         if not _are_digits(text) or not 1 <= int(text) <= most:
-            raise HushError("task", "a number that is no integer, or more than this program can do")
+            raise HushError("task", "a number that is not an integer, or more than this program can do")
         return int(text)
 
     def epsilon(self) -> str:
@@ -348,7 +348,7 @@ class _Reader:
     def name(self, names: tuple[str, ...], seen: dict[str, bool]) -> str:
         name = self.word(15)
         if name not in names or name in seen:
-            raise HushError("task", "a field is unknown, or stands twice")
+            raise HushError("task", "a field is unknown, or appears twice")
         if not self.take(b":"):
             raise HushError("malformed", "a field without a value")
         seen[name] = True
@@ -360,7 +360,7 @@ class _Reader:
         parts = [text[0:4], text[5:7], text[8:10], text[11:13], text[14:16], text[17:19]]
         marks = [text[place : place + 1] for place in (4, 7, 10, 13, 16, 19)]
         if len(text) != 20 or marks != ["-", "-", "T", ":", ":", "Z"] or not _are_digits("".join(parts)):
-            raise HushError("task", "a moment that hush does not write so")
+            raise HushError("task", "a time that is not in the form that hush publishes")
         year, month, day, hour, minute, second = (int(part) for part in parts)
         leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
         lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -402,7 +402,7 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
     """
     limit = _exact(max_epsilon)
     if limit is None:
-        raise HushError("argument", 'max_epsilon is no decimal text; write for example "4"')
+        raise HushError("argument", 'max_epsilon is not decimal text; write for example "4"')
     if len(payload) > _TASK_BYTES:
         raise HushError("task", "is too long")
     if not _is_utf8(payload):
@@ -410,13 +410,13 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
     task, reader = Task(), _Reader(payload)
     task.limit = limit
     if not reader.take(b"{"):
-        raise HushError("malformed", "is no JSON object")
+        raise HushError("malformed", "is not a JSON object")
     while True:
         _read_field(reader, reader.name(_TASK_FIELDS, task.seen), task)
         if not reader.take(b","):
             break
     if not reader.take(b"}") or reader.peek() != b"":
-        raise HushError("malformed", "is no JSON object")
+        raise HushError("malformed", "is not a JSON object")
     _check(task)
     task.digest = hashlib.sha256(payload).digest()[:8]
     return task
@@ -444,7 +444,7 @@ def _read_field(reader: _Reader, field: str, task: Task) -> None:  # noqa: C901,
     if field == "id":
         task.id = reader.word(64)
         if not is_task_id(task.id):
-            raise HushError("task", "the id is none")
+            raise HushError("task", "the id is not a task id")
     elif field == "title":
         reader.line(500)
     elif field == "purpose":
@@ -472,7 +472,7 @@ def _read_field(reader: _Reader, field: str, task: Task) -> None:  # noqa: C901,
 def _read_domain(reader: _Reader, task: Task) -> None:
     seen: dict[str, bool] = {}
     if not reader.take(b"{"):
-        raise HushError("task", "the domain is no object")
+        raise HushError("task", "the domain is not an object")
     while True:
         field = reader.name(_DOMAIN_FIELDS, seen)
         if field == "lower":
@@ -488,7 +488,7 @@ def _read_domain(reader: _Reader, task: Task) -> None:
         if not reader.take(b","):
             break
     if not reader.take(b"}"):
-        raise HushError("malformed", "the domain is no object")
+        raise HushError("malformed", "the domain is not an object")
     bounds = all(name in seen for name in ("kind", "lower", "upper", "outside"))
     if not (bounds if task.kind == "number" else list(seen) == ["kind"]):
         raise HushError("task", "the domain has a field too many, or too few")
@@ -634,7 +634,7 @@ def encode_json(task_id: str, digest: bytes, round_: int, report_id: bytes, body
     """The JSON form of one report, as one line."""
     encode_frame(digest, round_, [(report_id, body)])  # its checks are this one's
     if not is_task_id(task_id):
-        raise HushError("argument", "the id of the task is none")
+        raise HushError("argument", "the id of the task is not one")
     names = (task_id, binascii.hexlify(digest).decode(), round_, binascii.hexlify(report_id).decode())
     head = '{"v":1,"task":"%s","digest":"%s","round":%d,"id":"%s","body":[' % names  # noqa: UP031 - old MicroPython
     return (head + ",".join([str(k) for k in body]) + "]}").encode()

@@ -45,14 +45,14 @@ const TASK = {
 /** Reads a task from its bytes as they were published. `most` is the device's own limit, exact decimal text. */
 export function readTask(payload, most) {
   const limit = fraction(most), json = isUtf8(payload) ? Buffer.from(payload).toString() : "";
-  need(limit, "argument", "the limit of the device is no exact decimal text");
+  need(limit, "argument", "the limit of the device is not exact decimal text");
   need(payload.length <= 65536, "task", "it is too long");
   let task, keys = -1; // the task itself is counted, too
-  try { task = JSON.parse(json, (_, value) => (keys++, value)); } catch { need(false, "malformed", "it is no JSON"); }
-  need(known(task, TASK), "task", "it is no JSON object");
+  try { task = JSON.parse(json, (_, value) => (keys++, value)); } catch { need(false, "malformed", "it is not JSON"); }
+  need(known(task, TASK), "task", "it is not a JSON object");
   const { mechanism, domain: { kind, lower, upper } } = task, bit = kind === "bit";
   const fits = "levels" in task === (mechanism === "multilevel") && bit === (mechanism === "randomized_response");
-  need(fits && (bit || (lower < upper && upper - lower < Infinity)), "task", "a field does not fit to the others");
+  need(fits && (bit || (lower < upper && upper - lower < Infinity)), "task", "a field does not fit the others");
   need(!(Date.parse(task.closes) <= Date.parse(task.opens)), "task", "it closes before it opens");
   // What JSON.parse hides: a key that is there twice (its colon stays), escapes, and 1.0 where an integer is asked.
   const colons = json.replace(/"(?:[^"\\]|\\.)*"/g, "").replace(/[^:]/g, "").length;
@@ -124,7 +124,7 @@ function indexOf(task, value) { // what the mechanism sees, null where there is 
 export function answer(task, value, now, random = randomBytes) {
   const given = value ?? "", other = task.bit ? "boolean" : "number", source = bounded(random);
   if (!["string", other].includes(typeof given)) throw new TypeError(`a value is text, a ${other}, or null`);
-  need(Number.isFinite(now), "argument", "now is no number of seconds");
+  need(Number.isFinite(now), "argument", "now is not a number of seconds");
   need(!(now * 1000 < Date.parse(task.opens)), "not_open", `it opens at ${task.opens}`);
   need(!(now * 1000 >= Date.parse(task.closes)), "closed", `it closed at ${task.closes}`);
   const [index, became] = indexOf(task, `${given}`), size = task.bit ? 2n : STEPS + 1n;
@@ -145,6 +145,6 @@ export const encodeJson = ({ task, digest, round, id, body }) => Buffer.from(
   `{"v":1,"task":"${task}","digest":"${digest.toString("hex")}",` +
   `"round":${round},"id":"${id.toString("hex")}","body":[${body}]}`);
 export function reportTopic(task, sender) {
-  need(ID.test(task) && /^[A-Za-z0-9][\w.@:-]{0,127}$/.test(sender), "argument", "the task or the sender is no name");
+  need(ID.test(task) && /^[A-Za-z0-9][\w.@:-]{0,127}$/.test(sender), "argument", "the task or the sender is not a valid name");
   return `hush/v1/reports/${task}/${sender}`;
 }

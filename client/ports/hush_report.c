@@ -105,7 +105,7 @@ static void print_hex(const char *name, const uint8_t *bytes, size_t count)
 static const char *remedy(const hush_task *task)
 {
     return task->mechanism == HUSH_RANDOMIZED_RESPONSE ? "is neither yes nor no; write yes, no, true, false, 1 or 0"
-                                                       : "is no number; write for example 172.5";
+                                                       : "is not a number; write for example 172.5";
 }
 
 /* Complains of an answer; where it is the time, with the moment that decided. */

@@ -51,7 +51,7 @@ class BrokerUrl:
             raise ValueError("a password needs a user before it")
         for name, text in (("user", self.user), ("password", self.password)):
             if text is not None and not _fits(text):
-                raise ValueError(f"the {name} is no text of at most {_MOST_BYTES} bytes in UTF-8")
+                raise ValueError(f"the {name} is not text of at most {_MOST_BYTES} bytes in UTF-8")
         for name in _FILES:
             file = getattr(self, name)
             if file == "":
@@ -127,7 +127,7 @@ def _split(text: str) -> SplitResult:
     try:
         return urlsplit(text)
     except ValueError:
-        raise ValueError("the host is no name and no address in brackets") from None
+        raise ValueError("the host is neither a name nor an address in brackets") from None
 
 
 def _port(parts: SplitResult) -> int:
@@ -136,7 +136,7 @@ def _port(parts: SplitResult) -> int:
     except ValueError:
         port = 0
     if port == 0:
-        raise ValueError(f"the port is no number from 1 to 65535, or a character is not encoded: {_ENCODE}")
+        raise ValueError(f"the port is not a number from 1 to 65535, or a character is not encoded: {_ENCODE}")
     return port
 
 
@@ -144,7 +144,7 @@ def _files(parts: SplitResult) -> dict[str, str]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     files = dict(pairs)
     if len(files) < len(pairs):
-        raise ValueError("an option stands twice after the ?")
+        raise ValueError("an option appears twice after the ?")
     for name in files:
         if name not in _FILES:
             raise ValueError("the options of an address are ca, cert and key")

@@ -172,12 +172,12 @@ def unique_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """A JSON object whose keys stand once each: two readers of a duplicate key would read two different things.
 
     Raises:
-        ValueError: a key stands twice.
+        ValueError: a key appears twice.
     """
     document: dict[str, object] = {}
     for name, value in pairs:
         if name in document:
-            raise ValueError(f"the key {name[:40]!r} stands twice")
+            raise ValueError(f"the key {name[:40]!r} appears twice")
         document[name] = value
     return document
 

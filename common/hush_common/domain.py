@@ -1,7 +1,7 @@
 """What a task asks for, and how a value becomes an index of it: exactly, before any random draw.
 
 Whatever a person's value is, the mechanism sees an integer inside the domain; privacy never depends on how it was
-rounded, because the *index* is what is bounded (MATHS: any two indices are at most `steps` apart). And whatever it is,
+rounded, because the *index* is what is bounded (any two indices are at most `steps` apart). And whatever it is,
 there is an index: `hush_common.reading` says what becomes of a value that is beyond the bounds, or none.
 
 Every domain has
@@ -64,17 +64,21 @@ class NumberDomain(Readable):
         for name in ("lower", "upper"):
             bound = getattr(self, name)
             if isinstance(bound, bool) or not isinstance(bound, int | float):
-                raise TaskError(f"domain.{name}", f"{str(bound)[:40]!r} is no number; write the bound of a legal value")
+                raise TaskError(
+                    f"domain.{name}", f"{str(bound)[:40]!r} is not a number; write the bound of a legal value"
+                )
             if not -_LARGEST <= bound <= _LARGEST:
                 shown = bound if isinstance(bound, float) else "an integer beyond all floats"
                 raise TaskError(f"domain.{name}", f"{shown} is not a finite number; write the bound of a legal value")
             object.__setattr__(self, name, float(bound))
         if not _is_line(self.unit, UNIT_LIMIT):
-            raise TaskError("domain.unit", f"{str(self.unit)[:40]!r} is no line of at most {UNIT_LIMIT} letters")
+            raise TaskError(
+                "domain.unit", f"{str(self.unit)[:40]!r} is not a single line of at most {UNIT_LIMIT} characters"
+            )
         if self.outside not in ("clamp", "refuse"):
             raise TaskError("domain.outside", f"{str(self.outside)[:40]!r} is not 'clamp'; drop it, or write that")
         if type(self.steps) is not int or not 1 <= self.steps <= GRID_STEPS:
-            raise TaskError("domain.steps", f"{self.steps!r} is no integer from 1 to {GRID_STEPS}")
+            raise TaskError("domain.steps", f"{self.steps!r} is not an integer from 1 to {GRID_STEPS}")
         if not self.lower < self.upper:
             raise TaskError("domain.lower", f"{self.lower} is not below upper = {self.upper}; swap or widen the bounds")
         if not math.isfinite(self.upper - self.lower):
@@ -142,19 +146,20 @@ class CategoryDomain(Readable):
 
     def __post_init__(self) -> None:
         if not _is_tuple_of(str, self.labels):
-            raise TaskError("domain.labels", "are no tuple of texts; write each label in quotes")
+            raise TaskError("domain.labels", "are not a tuple of strings; write each label in quotes")
         if not 2 <= len(self.labels) <= MOST_LABELS:  # noqa: PLR2004 - one category is no question
             raise TaskError("domain.labels", f"{len(self.labels)} labels; a category has 2 to {MOST_LABELS}")
         for place, label in enumerate(self.labels):
             if not _is_line(label, LABEL_LIMIT) or not label.strip():
                 raise TaskError(
-                    "domain.labels", f"label {place + 1}, {label[:40]!r}, is no line of 1 to {LABEL_LIMIT} letters"
+                    "domain.labels",
+                    f"label {place + 1}, {label[:40]!r}, is not a single line of 1 to {LABEL_LIMIT} characters",
                 )
         if len(self._places) < len(self.labels):
             twice = next(label for place, label in enumerate(self.labels) if self._places[label] != place)
-            raise TaskError("domain.labels", f"{twice!r} stands twice; a label is one category")
+            raise TaskError("domain.labels", f"{twice!r} appears twice; a label is one category")
         if self.other is not None and self.other not in self.labels:
-            raise TaskError("domain.other", f"{str(self.other)[:40]!r} is none of the labels; add it to them")
+            raise TaskError("domain.other", f"{str(self.other)[:40]!r} is not one of the labels; add it to them")
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -185,7 +190,8 @@ class Coordinate(NumberDomain):
         NumberDomain.__post_init__(self)
         if not _is_line(self.name, LABEL_LIMIT) or not self.name.strip():
             raise TaskError(
-                "domain.coordinates", f"the name {str(self.name)[:40]!r} is no line of 1 to {LABEL_LIMIT} letters"
+                "domain.coordinates",
+                f"the name {str(self.name)[:40]!r} is not a single line of 1 to {LABEL_LIMIT} characters",
             )
 
 
@@ -207,17 +213,17 @@ class VectorDomain(Readable):
 
     def __post_init__(self) -> None:
         if not _is_tuple_of(Coordinate, self.coordinates):
-            raise TaskError("domain.coordinates", "are no tuple of `Coordinate`")
+            raise TaskError("domain.coordinates", "are not a tuple of `Coordinate`")
         if not 1 <= len(self.coordinates) <= MOST_LABELS:
             raise TaskError(
                 "domain.coordinates", f"{len(self.coordinates)} coordinates; a vector has 1 to {MOST_LABELS}"
             )
         if any(part.steps != self.steps for part in self.coordinates):
-            raise TaskError("domain.coordinates", "have grids of different steps; the mechanism knows one")
+            raise TaskError("domain.coordinates", "have grids with different numbers of steps; give all the same")
         names = [coordinate.name for coordinate in self.coordinates]
         for name in names:
             if names.count(name) > 1:
-                raise TaskError("domain.coordinates", f"{name!r} stands twice; give each coordinate its own name")
+                raise TaskError("domain.coordinates", f"{name!r} appears twice; give each coordinate its own name")
 
     @property
     def steps(self) -> int:

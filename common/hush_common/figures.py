@@ -1,4 +1,4 @@
-"""Figures: how a number is written for a person, wherever hush prints one.
+"""Figures: how numbers are written for people, wherever hush prints one.
 
 Every figure is rounded once, from the exact value of what it is given, half to even; so what is read back lies within
 half a unit of the last digit. Thousands are grouped by a space. `at_least`, `at_most` and `percent_at_most` round in

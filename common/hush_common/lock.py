@@ -1,4 +1,4 @@
-"""The right to use something alone: a lock on a file, within a process, across processes, and on every platform.
+"""Exclusive use of something by a lock on a file: within a process, across processes, on every platform.
 
 It is SQLite's own lock on an empty database. The operating system lets go of it when the process ends, however it ends:
 after SIGKILL there is nothing to clean up. A process that was forked has no part in it.

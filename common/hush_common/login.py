@@ -1,4 +1,4 @@
-"""The address of a broker as the commands are told it: with options, and a password that no list of processes shows."""
+"""Login: the broker's address from a command's options, with a password that no process list shows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,8 +9,8 @@ from hush_common.errors import OptionError
 
 __all__ = ["LOGIN_FILE_HELP", "USER_HELP", "address"]
 
-USER_HELP = "User at the broker, if the address names none."
-LOGIN_FILE_HELP = "File whose first line is the password, where no list of processes shows it."
+USER_HELP = "User name at the broker, if the address has none."
+LOGIN_FILE_HELP = "File whose first line is the password, so that no process list shows it."
 
 
 def address(text: str, given: Mapping[str, str], password_file: Path | None) -> BrokerUrl:
@@ -30,7 +30,7 @@ def address(text: str, given: Mapping[str, str], password_file: Path | None) -> 
         try:
             parts["password"] = password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not text"
             raise OptionError("--password-file", f"{password_file} cannot be read ({reason}); name a file") from error
     parsed = BrokerUrl.parse(text)
     try:

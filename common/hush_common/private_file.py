@@ -1,4 +1,4 @@
-"""Files for the eyes of their owner."""
+"""Files that only their owner can read."""
 
 import os
 import stat

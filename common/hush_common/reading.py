@@ -1,4 +1,4 @@
-"""From whatever a program passes to an index, or to none: total, bounded, and before any random draw.
+"""From whatever value a program passes to an index, or to none: total, bounded, before any random draw.
 
 A value never decides whether a device answers, so nothing in here raises because of one. Three things can become of it:
 

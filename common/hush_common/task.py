@@ -36,13 +36,13 @@ MOST_OFFERS = 8
 """Most epsilons that one task may offer."""
 
 _TYPES: dict[str, tuple[type | UnionType, str]] = {
-    "id": (str, "a text"),
+    "id": (str, "text"),
     "mechanism": (str, "the name of a mechanism"),
     "domain": (Domain, "a domain of hush_common.domain"),
     "parameters": (Parameters, "Parameters(…)"),
     "offers": (tuple, "a tuple of fractions"),
-    "title": (str, "a text"),
-    "purpose": (str, "a text"),
+    "title": (str, "text"),
+    "purpose": (str, "text"),
     "rounds": (int, "an integer"),
     "repeat": (str, "'fresh' or 'sticky'"),
     "round_every": (timedelta | None, "a timedelta, or None"),
@@ -124,7 +124,8 @@ class Task:
             text = getattr(self, name)
             if len(text) > _TEXT_LIMIT or not text.isprintable():
                 raise TaskError(
-                    name, f"{text[:40]!r} is no line of at most {_TEXT_LIMIT} printable characters; shorten it"
+                    name,
+                    f"{text[:40]!r} is not a single line of at most {_TEXT_LIMIT} printable characters; shorten it",
                 )
         self._check_outside()
         self._check_repeat()
@@ -152,8 +153,8 @@ class Task:
         if refuses and not admitted:
             raise TaskError(
                 "domain.outside",
-                "'refuse' is no more: a device that is silent about some values tells which it has; drop it, and what "
-                "lies outside is moved to the nearer bound",
+                "'refuse' is no longer supported: a device that stays silent about some values reveals which it "
+                "has; drop it, and values outside are moved to the nearer bound",
             )
 
     def _check_repeat(self) -> None:
@@ -165,7 +166,7 @@ class Task:
             return
         if self._levelled is None:
             others = " and ".join(kind.name for kind in known() if issubclass(kind, Levelled))
-            raise TaskError("repeat", f"{self.mechanism!r} has no sticky answers, only {others} have")
+            raise TaskError("repeat", f"{self.mechanism!r} does not support sticky answers; only {others} do")
         if self.offers:
             raise TaskError("repeat", "a sticky task has one epsilon; drop offers, or ask afresh each round")
         if self.rounds <= self.draws:
@@ -180,13 +181,13 @@ class Task:
             raise EpsilonError("epsilon", f"{decimal_text(self.epsilon)} is outside [0.000001, 50]")
         if self.epsilon_per_round < SMALLEST:
             raise EpsilonError(
-                "epsilon", f"split over {self.draws} draws it falls below 0.000001 a report; ask for fewer rounds"
+                "epsilon", f"split over {self.draws} draws it falls below 0.000001 per report; ask for fewer rounds"
             )
 
     def _check_offers(self) -> None:
         if self.enrolled is not None and not 1 <= self.enrolled < 1 << 53:
             raise TaskError(
-                "enrolled", f"{self.enrolled} is no number of devices; write a positive integer, or drop it"
+                "enrolled", f"{self.enrolled} is not a number of devices; write a positive integer, or drop it"
             )
         if not self.offers:
             return
@@ -196,7 +197,7 @@ class Task:
             texts = ", ".join(map(decimal_text, self.offers))
             raise TaskError("offers", f"{texts} do not ascend to epsilon = {decimal_text(self.epsilon)}; sort them")
         if self.offers[0] / self.rounds < SMALLEST:
-            raise EpsilonError("offers", f"{decimal_text(self.offers[0])} is below 0.000001 a round; raise it")
+            raise EpsilonError("offers", f"{decimal_text(self.offers[0])} is below 0.000001 per round; raise it")
 
     def _check_times(self) -> None:
         for name in ("opens", "closes"):
@@ -210,7 +211,7 @@ class Task:
         if self.rounds > 1 and (self.round_every is None or self.opens is None):
             raise TaskError("rounds", f'{self.rounds} rounds need opens and round_every (for example "1d")')
         if self.round_every is not None and (self.round_every < _SECOND or self.round_every % _SECOND):
-            raise TaskError("round_every", 'no whole number of seconds, of at least one; write for example "1d"')
+            raise TaskError("round_every", 'is not a whole number of seconds, at least one; write for example "1d"')
         if self.round_every is not None and self.opens is not None:
             try:
                 self.round_opens(self.rounds - 1)
@@ -228,7 +229,7 @@ class Task:
         """
         if not self.payload:
             raise TaskError(
-                "payload", "is empty, so that no report could be bound to this task; read it by decode_task"
+                "payload", "is empty, so that no report could be bound to this task; read it with decode_task"
             )
         return digest_of(self.payload)
 

@@ -1,4 +1,4 @@
-"""The shape of a task document: between TOML or JSON and a frozen `Task`, and back. The standard library is enough."""
+"""Task documents: from TOML or JSON to a frozen `Task`, and back, by the standard library alone."""
 
 import json
 import re
@@ -169,7 +169,7 @@ def _domain(document: object) -> Domain:
         case None:
             raise TaskError("domain", 'has no kind; write kind = "number", "bit", "category" or "vector"')
         case _:
-            raise TaskError("domain", f"{str(kind)[:40]!r} is no kind; write number, bit, category or vector")
+            raise TaskError("domain", f"{str(kind)[:40]!r} is not a kind; write number, bit, category or vector")
     fields.end()
     return domain
 
@@ -201,7 +201,9 @@ def _epsilon(given: object, choice: _Choice) -> Fraction:
 def _interval(text: str) -> timedelta:
     match = _INTERVAL.fullmatch(text)
     if match is None:
-        raise TaskError("round_every", f'{text[:40]!r} is no interval; write a number and s, m, h, d or w, as in "1d"')
+        raise TaskError(
+            "round_every", f'{text[:40]!r} is not an interval; write a number and s, m, h, d or w, as in "1d"'
+        )
     try:
         return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
     except OverflowError as error:

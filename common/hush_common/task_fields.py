@@ -14,13 +14,13 @@ __all__ = ["Fields", "check_integers", "integers", "text"]
 
 _T = TypeVar("_T")
 _REQUIRED = object()
-_NO_INTEGER = "no integer; write a whole number"
-_NO_LIST = "no list; write it in brackets"
+_NO_INTEGER = "not an integer; write a whole number"
+_NO_LIST = "not a list; write it in brackets"
 
 
 def text(path: str, value: object) -> str:
     """A text as it is."""
-    return _typed(path, value, str, "no text; write it in quotes")
+    return _typed(path, value, str, "not text; write it in quotes")
 
 
 def integers(path: str, value: object) -> tuple[int, ...]:
@@ -35,7 +35,7 @@ def integers(path: str, value: object) -> tuple[int, ...]:
 def check_integers(field: str, numbers: object) -> None:
     """Refuse what is no tuple of integers: whatever is no integer here would end in a probability that is not exact."""
     if not isinstance(numbers, tuple) or not all(type(number) is int for number in numbers):
-        raise TaskError(field, f"{str(numbers)[:40]!r} holds something that is no integer; write whole numbers")
+        raise TaskError(field, f"{str(numbers)[:40]!r} holds something that is not an integer; write whole numbers")
 
 
 def _typed(path: str, value: object, kind: type[_T], complaint: str) -> _T:
@@ -61,7 +61,7 @@ class Fields:
 
     def __init__(self, document: object, path: str = "") -> None:
         if not isinstance(document, Mapping):
-            raise TaskError(path or "task", f"{_shown(document)} is no table of fields; write them by name")
+            raise TaskError(path or "task", f"{_shown(document)} is not a table of fields; write them by name")
         self._left = dict(document)
         self._path = path
 
@@ -72,7 +72,7 @@ class Fields:
     def end(self) -> None:
         """Refuse what is left: a misspelt `epsilon` must not become a default."""
         for name in self._left:
-            raise TaskError(self.path(printable(str(name)[:80])), "no task has this field; check its spelling")
+            raise TaskError(self.path(printable(str(name)[:80])), "unknown field; check its spelling")
 
     def anything(self, name: str, default: object = _REQUIRED) -> object:
         """Whatever stands there."""
@@ -98,7 +98,7 @@ class Fields:
         value = self.anything(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        return _typed(self.path(name), value, float, "no number; write it without quotes")
+        return _typed(self.path(name), value, float, "not a number; write it without quotes")
 
     def moment_or_none(self, name: str) -> datetime | None:
         """TOML brings datetimes, JSON texts of ISO 8601."""
@@ -108,9 +108,9 @@ class Fields:
                 value = datetime.fromisoformat(value)
             except ValueError as error:
                 raise TaskError(
-                    self.path(name), f'{_shown(value)} is no time; write for example "2026-01-01T00:00:00Z"'
+                    self.path(name), f'{_shown(value)} is not a time; write for example "2026-01-01T00:00:00Z"'
                 ) from error
-        return None if value is None else _typed(self.path(name), value, datetime, "no date with a time; write both")
+        return None if value is None else _typed(self.path(name), value, datetime, "not a date with a time; write both")
 
     def items(self, name: str, default: object = _REQUIRED) -> Sequence[object]:
         return _typed(self.path(name), self.anything(name, default), list, _NO_LIST)

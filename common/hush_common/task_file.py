@@ -108,5 +108,5 @@ def decode_task(payload: bytes, *, legacy: bool = False) -> Task:
 def _json(text: str) -> dict[str, object]:
     document = json.loads(text, object_pairs_hook=unique_object)
     if not isinstance(document, dict):
-        raise TaskError("task", "is no JSON object; write the fields of the task in braces")
+        raise TaskError("task", "is not a JSON object; write the fields of the task in braces")
     return document

@@ -1,4 +1,4 @@
-"""TLS to a broker: like reading a task file, an edge where the core of both sides touches files."""
+"""TLS to a broker: contexts from the files that an address names."""
 
 import ssl
 
@@ -30,7 +30,7 @@ def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=url.ca)
     except OSError as error:
-        reason = error.strerror or "it is no certificate"
+        reason = error.strerror or "it is not a certificate"
         raise BrokerError(str(url), f"cannot read ca={url.ca} ({reason}); name a PEM file") from error
     if url.cert is not None:
         _show(context, url, url.cert)
@@ -50,7 +50,7 @@ def remedy(error: BaseException) -> str:
         return "start the broker, or correct the address"
     missed = _MISSED.get(cause.verify_code, "what RFC 5280 asks for")
     return (
-        f"the certificates lack {missed}, on which Python 3.13 and later insist; make them as docs/device.md shows"
+        f"the certificates lack {missed}, which Python 3.13 and later require; make them as docs/device.md shows"
         ' with openssl under "Certificates of your own"'
     )
 
@@ -62,8 +62,8 @@ def _show(context: ssl.SSLContext, url: BrokerUrl, cert: str) -> None:
     except ssl.SSLError as error:
         raise BrokerError(
             str(url),
-            f"cannot use {shown} (they are no PEM files, do not belong together, or the key is encrypted)"
-            "; name a certificate and its key in the clear",
+            f"cannot use {shown} (they are not PEM files, do not belong together, or the key is encrypted)"
+            "; name a certificate and its unencrypted key",
         ) from error
     except OSError as error:
         raise BrokerError(str(url), f"cannot read {shown} ({error.strerror}); name PEM files") from error

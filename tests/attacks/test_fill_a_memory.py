@@ -77,7 +77,7 @@ async def test_by_a_message_of_32_mib(
         assert broker.connections == 1
     if limited:
         assert peak.bytes < 2 * MIB
-        assert f"{url}: cut a message of {HUGE + 19} bytes" in caplog.text
+        assert f"{url}: truncated a message of {HUGE + 19} bytes" in caplog.text
     else:
         assert peak.bytes > HUGE
 

@@ -37,7 +37,7 @@ class _Key(str):
 def test_a_key_that_stands_twice_is_found_with_few_comparisons() -> None:
     names = [_Key(f"k{number}") for number in range(4000)]
     _Key.compared = 0
-    with pytest.raises(ValueError, match="'k3999' stands twice"):
+    with pytest.raises(ValueError, match="'k3999' appears twice"):
         unique_object([(name, 0) for name in [*names, _Key("k3999")]])
     assert _Key.compared < 4 * len(names)  # it was half of 4000 squared
 

@@ -49,7 +49,7 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         assert bus.waiting == 50
-        assert f"the clock says 2020-05-17, but this hush was not made before {MADE}" in caplog.text
+        assert f"the clock says 2020-05-17, but this hush was made no earlier than {MADE}" in caplog.text
         now.append(datetime(2026, 12, 24, 12, tzinfo=UTC))
         await bus.emptied()
         aggregator.cancel()

@@ -1,4 +1,4 @@
-"""`hush serve` goes on whatever an estimate does: fails, is no number, takes a minute, or takes its process with it."""
+"""`hush serve` goes on whatever an estimate does: fails, is NaN, takes a minute, or takes its process with it."""
 
 import json
 import re

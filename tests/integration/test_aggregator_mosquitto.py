@@ -250,7 +250,7 @@ def test_a_task_is_published_once_and_never_replaced(mosquitto: Mosquitto, tmp_p
     assert task_publish(DOCUMENT) == (0, f"already published: {where}")
     code, told = task_publish(DOCUMENT | {"epsilon": "2"})
     assert code == 2
-    assert told.startswith("hush: id: another task is published as 'heights'")
+    assert told.startswith("hush: id: a different task is already published as 'heights'")
     assert told.endswith("choose another id\n")
     retained = shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1")
     assert retained.encode() == HEIGHTS.payload + b"\n"

@@ -125,10 +125,10 @@ def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) ->
 @pytest.mark.parametrize(
     ("task", "value", "piped", "words"),
     [
-        ("heights", "twelve", False, "VALUE: it is no number; write one from 120 to 220\r\n"),
-        ("weight", "yes", True, "VALUE: it is no number; write one from -0.5 to 1500 kg\r\n"),
+        ("heights", "twelve", False, "VALUE: it is not a number; write one from 120 to 220\r\n"),
+        ("weight", "yes", True, "VALUE: it is not a number; write one from -0.5 to 1500 kg\r\n"),
         ("smoker", "maybe", True, "VALUE: it is neither yes nor no; write yes, no"),
-        ("colour", "blue", False, "VALUE: it is no label of this task; write one of red, light blue"),
+        ("colour", "blue", False, "VALUE: it is not a label of this task; write one of red, light blue"),
         ("move", "1,oops", True, "VALUE: it is not 2 numbers; write x, y"),
     ],
 )

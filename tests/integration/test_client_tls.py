@@ -130,7 +130,7 @@ async def test_a_wrong_password_is_told_on_every_way(secured: Secured, way: str)
     [
         ({"cert": "/no/such/cert", "key": None}, "cannot read cert=/no/such/cert (No such file"),
         ({"key": "{stranger}"}, "do not belong together"),
-        ({"cert": "{text}", "key": None}, "they are no PEM files"),
+        ({"cert": "{text}", "key": None}, "they are not PEM files"),
         ({"key": "{locked}"}, "the key is encrypted"),
         ({"ca": "{text}"}, "cannot read ca="),
     ],

@@ -72,7 +72,7 @@ def test_a_plan_names_what_auto_picks_and_what_the_others_cost() -> None:
     assert "12 294" in ended.stdout
     assert "6 484" in ended.stdout
     assert "auto picks table; multilevel needs 1.05 times as many people, laplace 1.99 times." in ended.stdout
-    assert "The price of not having to trust the collector: 51.4 times as many people." in ended.stdout
+    assert "Cost of local versus central DP: 51.4 times as many people." in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -122,19 +122,19 @@ def test_planning_ends_even_where_no_epsilon_helps(domain: tuple[str, ...]) -> N
         (("--categories", "many"), "Invalid value for '--categories'"),
         (("--people", "10"), "--people: alone gives nothing; add --epsilon or --error"),
         (("--people", "10", "--epsilon", "1", "--error", "5%"), "two of them give the third; leave one out"),
-        (("--people", "many", "--epsilon", "1"), "--people: 'many' is no number of people"),
+        (("--people", "many", "--epsilon", "1"), "--people: 'many' is not a number of people"),
         (("--people", "0", "--epsilon", "1"), "--people: 0 is outside"),
         (("--people", "10", "--epsilon", "0"), "--epsilon: 0 is outside"),
         (("--people", "10", "--epsilon", "nan"), "--epsilon: 'nan' is not a decimal number"),
         (("--people", "10", "--error", "5"), "--error: 5 is in the unit of the value: add --lower and --upper"),
         (("--people", "10", "--error", "0%"), "--error: '0%' is no positive error"),
         (("--people", "10", "--error", "1.2.3"), "--error: '1.2.3' is no positive error"),
-        (("--people", "10", "--error", "5", "--domain", "bit"), "--error: 5 is no error of a share; write 5%"),
+        (("--people", "10", "--error", "5", "--domain", "bit"), "--error: 5 is not the error of a share; write 5%"),
         (("--people", "10", "--epsilon", "1", "--confidence", "95"), "--confidence: 95 is not between 0 and 1"),
         (("--people", "10", "--epsilon", "1", "--rms", "--confidence", "0.9"), "--rms: a root mean square has no"),
         (("--people", "10", "--epsilon", "1", "--lower", "3"), "--upper: is missing"),
         (("--people", "10", "--epsilon", "1", "--lower", "3", "--upper", "1"), "--lower: 3 is not below --upper 1"),
-        (("--people", "10", "--epsilon", "1", "--domain", "word"), "--domain: 'word' is no kind of value"),
+        (("--people", "10", "--epsilon", "1", "--domain", "word"), "--domain: 'word' is not a kind of value"),
         (("--people", "10", "--epsilon", "1", "--domain", "category"), "--categories: is missing"),
         (("--people", "10", "--epsilon", "1", "--domain", "vector", "--coordinates", "0"), "0 is outside 1 to 1024"),
         (("--people", "10", "--epsilon", "1", "--domain", "bit", "--unit", "cm"), "--unit: is for --domain number"),
@@ -169,7 +169,7 @@ def test_every_mechanism_of_hush_is_audited_and_found_consistent() -> None:
 def test_one_mechanism_by_name_prints_why() -> None:
     ended = hush("audit", "randomized_response", "--epsilon", "2", "--samples", "20000", "--seed", "1")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "declared    epsilon 2\n  measured    epsilon ≥ 1.9" in ended.stdout
+    assert "claimed     epsilon 2\n  measured    epsilon ≥ 1.9" in ended.stdout
     assert "verdict     consistent" in ended.stdout
     assert "because     guess no if the report is 0\n              guess yes if the report is 1\n" in ended.stdout
     assert "guesses on 30 000 reports are right; epsilon 2 allows 88.0797 %" in ended.stdout
@@ -188,7 +188,7 @@ def test_a_function_of_ones_own_that_gives_away_more_than_it_declares_ends_in_ex
     ended = hush("audit", "mine:coins", "--inputs", "true", "false", "--epsilon", "0.9", cwd=own)
     assert ended.returncode == 1
     assert "verdict     VIOLATION" in ended.stdout
-    assert ended.stderr == "hush: VIOLATION: more is given away than declared by mine:coins\n"
+    assert ended.stderr == "hush: VIOLATION: the claimed epsilon is exceeded by mine:coins\n"
 
 
 def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own:
     ("arguments", "code", "words"),
     [
         (("laplace", "gauss"), 2, "unexpected extra argument"),
-        (("gauss",), 2, "MECHANISM: 'gauss' is none; there are laplace, multilevel, table"),
+        (("gauss",), 2, "MECHANISM: unknown mechanism 'gauss'; choose laplace, multilevel, table"),
         (("table", "--epsilon", "0.2"), 2, "--epsilon: no table is shipped for 0.2, below 0.33"),
         (("laplace", "--epsilon", "0"), 2, "--epsilon: 0 is outside"),
         (("laplace", "--samples", "3"), 2, "--samples: 3 is outside"),

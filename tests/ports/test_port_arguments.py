@@ -63,7 +63,7 @@ def test_micropython_says_which_type_a_value_has(micropython: ModuleType, value:
 def test_micropython_says_that_a_limit_is_text(micropython: ModuleType, limit: object) -> None:
     with pytest.raises(micropython.HushError) as raised:
         micropython.read_task(HEIGHTS["task"].encode(), limit)
-    assert str(raised.value) == 'argument: max_epsilon is no decimal text; write for example "4"'
+    assert str(raised.value) == 'argument: max_epsilon is not decimal text; write for example "4"'
 
 
 def test_micropython_says_whether_a_task_is_early_or_late(micropython: ModuleType) -> None:

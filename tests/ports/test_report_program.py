@@ -143,7 +143,7 @@ def test_whatever_the_value_is_the_program_says_and_writes_as_much(run: Run, tmp
     ("value", "code", "words"),
     [
         ("999.25", 0, "what lay outside the bounds was moved to the nearer one; only this terminal is told"),
-        ("twelve", 1, "VALUE: is no number; write for example 172.5"),
+        ("twelve", 1, "VALUE: is not a number; write for example 172.5"),
         ("171.4375", 0, ""),
     ],
 )

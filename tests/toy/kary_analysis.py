@@ -1,4 +1,4 @@
-"""The same mechanism for an aggregator: how often each category was named."""
+"""The same mechanism for an aggregator: how often each category was reported."""
 
 from collections.abc import Sequence
 

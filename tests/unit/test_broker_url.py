@@ -113,7 +113,7 @@ def test_a_password_is_never_shown(text: str) -> None:
     "parts", [{"user": "x" * 65_536}, {"user": "a", "password": "ä" * 32_768}, {"user": "a\udcff"}]
 )
 def test_what_no_packet_of_mqtt_can_hold_is_refused_and_not_shown(parts: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"the (user|password) is no text of at most 65535 bytes") as caught:
+    with pytest.raises(ValueError, match=r"the (user|password) is not text of at most 65535 bytes") as caught:
         BrokerUrl("h", 1, **parts)  # type: ignore[arg-type]  # all of them are texts
     assert "xx" not in str(caught.value)
 

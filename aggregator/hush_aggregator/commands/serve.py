@@ -47,12 +47,12 @@ def serve(
         str, typer.Option(envvar="HUSH_NAME", help="Name at the broker; keep it: reports wait under it.")
     ] = "aggregator",
     confidence: Annotated[
-        float, typer.Option(envvar="HUSH_CONFIDENCE", help="Coverage of the intervals, inside (0, 1).")
+        float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
     ] = 0.95,
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
     accept_clock: Annotated[
-        bool, typer.Option("--accept-clock", help="Take the clock for right, whatever this store has seen before.")
+        bool, typer.Option("--accept-clock", help="Trust the clock, even if this store has seen a later day.")
     ] = False,
 ) -> None:
     """Count the reports of every task published at a broker, and publish estimates with error bars.

@@ -1,4 +1,4 @@
-"""What an operator decides about an aggregator, validated before anything is opened."""
+"""The settings of `hush serve`, validated before anything is opened."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`hush task`: say what a task means, and publish it."""
+"""`hush task`: explain and check a task, and publish it."""
 
 import asyncio
 import json
@@ -88,13 +88,15 @@ async def _publish(task: Task, bus: "Bus") -> Task | None:
         if (kept := settled(task, there)) is not None:
             return kept
         raise TaskError(
-            "id", f"another task is published as {task.id!r} at {bus.name}, and tasks never change; choose another id"
+            "id",
+            f"a different task is already published as {task.id!r} at {bus.name}, and tasks never change; choose "
+            "another id",
         )
     topic = task_topic(task.id)
     async with bus.connect(()) as session:
         await session.publish(topic, task.payload, retain=True)
     if await _retained(task, bus) != task.payload:
-        raise BrokerError(bus.name, f"did not keep {topic}; allow this user to write it, and retained messages")
+        raise BrokerError(bus.name, f"did not retain {topic}; allow this user to write it, and retained messages")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Batch: questions that are collected first and answered together, for arrays cost the same for one as for sixteen."""
+"""Batch: requests that are collected first and computed together, because one array operation serves many."""
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Batches: what the intervals of several samples ask for, each kind answered for all samples at once."""
+"""Batches: the intervals of several samples, each kind computed for all samples at once."""
 
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,4 +1,4 @@
-"""Honesty: what liars could do, whether the noise is there, and what silence may hide."""
+"""Diagnostics: what poisoning could do, whether the noise is there, and what non-response may hide."""
 
 from collections.abc import Iterable, Sequence
 from math import sqrt

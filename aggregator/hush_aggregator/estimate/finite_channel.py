@@ -202,5 +202,5 @@ def finite(mechanism: Mechanism) -> FiniteChannel:
     """The channel of a bounded mechanism; of categories that of one of them, 0 unnamed and 1 named."""
     law = mechanism.law
     if law is None:
-        raise TypeError(f"{mechanism.name} is no finite channel of one value")
+        raise TypeError(f"{mechanism.name} is not a finite channel of one value")
     return (_Levels if law.even else FiniteChannel)(law.positions, law.rows)

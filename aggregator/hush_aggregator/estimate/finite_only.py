@@ -1,4 +1,4 @@
-"""Finite only: nothing that is no number leaves an estimate, and what was left out is named in `failures`.
+"""Finite only: no NaN or infinity leaves an estimate; what was left out is named in `failures`.
 
 A mean that is no number leaves nothing to trust. An interval or a second view that is none leaves the rest.
 """

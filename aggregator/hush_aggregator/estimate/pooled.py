@@ -1,4 +1,4 @@
-"""Yes-or-no questions under several epsilons: bits, and each category of a subset. All questions at once.
+"""Yes-or-no questions under several epsilons: bits, and each category of a subset. All categories at once.
 
 Group c has n_c of N reports, each of which is decoded as in `finite`. The mean of all decoded reports weighs every
 person alike; it is unbiased for both targets whoever chose which epsilon.

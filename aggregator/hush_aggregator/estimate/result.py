@@ -1,4 +1,4 @@
-"""What estimating gives."""
+"""Estimates as types: means, frequencies, intervals and diagnostics of one round."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

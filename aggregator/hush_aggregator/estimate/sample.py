@@ -1,4 +1,4 @@
-"""Sample: bounded reports, by channel, and what their intervals are made of."""
+"""Sample: bounded reports by channel, and the statistics that their intervals need."""
 
 from dataclasses import dataclass
 from fractions import Fraction

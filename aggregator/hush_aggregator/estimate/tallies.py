@@ -54,7 +54,7 @@ def check(randomizer: Mechanism | Offers, tally: Tally) -> None:
     """
     if len(tally.moments) != columns(randomizer) or not _possible(randomizer, tally):
         raise ValueError(
-            f"a tally of {tally.n} reports and {len(tally.moments)} sums is none of this {randomizer.name} task"
+            f"a tally of {tally.n} reports and {len(tally.moments)} sums does not belong to this {randomizer.name} task"
         )
 
 

@@ -1,4 +1,4 @@
-"""The tallies that a plan must reckon with: of the people whose reports vary most, and of unlucky samples of them.
+"""Worst-case tallies for planning: of the population whose reports vary most, and of unlucky samples of it.
 
 Whose reports. Of all distributions of values the one whose reports vary most: on two of the levels between which the
 second moment of a report is linear, at the mean where the chord of the second moments lies highest above the square

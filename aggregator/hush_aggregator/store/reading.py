@@ -1,4 +1,4 @@
-"""What is read of a store in SQLite: by its one writer, and by programs that only look."""
+"""Reading a store in SQLite: for its one writer, and for programs that only look."""
 
 import json
 import sqlite3
@@ -96,7 +96,7 @@ class SqliteReader:
             rows = run.execute("SELECT reason, count FROM refusal WHERE task = ? ORDER BY reason", (task_id,))
             found = dict(rows.fetchall())
             if not found.keys() <= _REASONS:
-                raise damaged("a reason of refusals")
+                raise damaged("a refusal reason")
             return {Refusal(reason): count for reason, count in found.items()}
 
     def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
@@ -133,10 +133,12 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        remedy = _REMEDIES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "see that it may be read and written")
+        remedy = _REMEDIES.get(
+            getattr(error, "sqlite_errorcode", 0) & 0xFF, "make sure that it can be read and written"
+        )
         raise StoreError(f"{path}: {error}; {remedy}") from error
     except UnicodeDecodeError as error:  # SQLite believes that a text is one
-        raise StoreError(f"{path}: a text in it is none; {_REMEDIES[sqlite3.SQLITE_CORRUPT]}") from error
+        raise StoreError(f"{path}: a text in it is not valid UTF-8; {_REMEDIES[sqlite3.SQLITE_CORRUPT]}") from error
 
 
 def _whole_task(payload: bytes, digest: bytes) -> bytes:

@@ -139,7 +139,7 @@ def _take_lock(path: Path) -> FileLock:
         lock = FileLock.take(side)
     except OSError as error:
         raise StoreError(
-            f"{side}: cannot be locked ({error.strerror}); name a store in a directory that may be written, "
+            f"{side}: cannot be locked ({error.strerror}); name a store in a writable directory, "
             "or remove the file if no hush made it"
         ) from error
     if lock is None:
@@ -153,7 +153,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
     except (sqlite3.Error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise StoreError(f"{path}: {reason}; name a file in a directory that may be written") from error
+        raise StoreError(f"{path}: {reason}; name a file in a writable directory") from error
 
 
 def _insert(run: sqlite3.Connection, reports: Accepted) -> int:

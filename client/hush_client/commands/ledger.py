@@ -53,14 +53,16 @@ class _Caps:
 @app.command()
 def show(
     state: Annotated[
-        Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
+        Path | None, typer.Option(envvar="HUSH_STATE", help="Directory in which the device records what it has spent.")
     ] = None,
-    lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
-    total: Annotated[str, typer.Option(help="Most that all purposes may cost together, if you set that.")] = "",
+    lifetime: Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")] = "4",
+    total: Annotated[
+        str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")
+    ] = "",
     forget: Annotated[
         str, typer.Option(metavar="TASK", help="Unpin a task that was admitted, if nothing was charged for it.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show what this device has spent, on what, and what an observer could learn from it at most."""
     caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
@@ -73,7 +75,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(_document(page, caps)))
         return
-    nothing = [] if page.accounts else [f"{directory}: nothing was ever spent here."]
+    nothing = [] if page.accounts else [f"{directory}: nothing has been spent here."]
     typer.echo("\n".join(map(printable, (*nothing, *_lines(page, caps)))))
 
 
@@ -101,7 +103,9 @@ async def _forget(directory: Path, task: str) -> str:
     """
     count = await _run(directory, partial(pins.forget, task=task))
     if not count:
-        raise OptionError("--forget", f"{task[:80]!r} is not pinned, or was paid for, which is not forgotten")
+        raise OptionError(
+            "--forget", f"{task[:80]!r} is not pinned, or was already charged, and a charge is never forgotten"
+        )
     return (
         f"{task}: forgotten by {count} device{'s' if count > 1 else ''}; whatever is published under it counts as new."
     )
@@ -202,9 +206,9 @@ def _lines(page: _Page, caps: _Caps) -> Iterator[str]:
     for device, total in _totals(page).items():
         yield _inference(device, total, caps)
         if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
-            yield f"{device}: each purpose has its own budget, and whoever asks words the purpose; a total bounds all."
+            yield f"{device}: each purpose has its own budget, and whoever asks words it; a total limits all of them."
     for device, task in _repeated(page):
-        yield f"{device}: {task} repeats its reports: when the value changed may show, and no epsilon counts that."
+        yield f"{device}: {task} repeats its reports: a change of value may show, and no epsilon accounts for that."
     if page.waiting:
         yield f"{page.waiting} of these reports still wait for the broker; they will be sent unchanged."
 

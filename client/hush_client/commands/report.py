@@ -39,7 +39,7 @@ _LONGEST = 100
 _LONGEST_LINE = 1 << 20
 _SHOWN = 6
 _TOLD = {
-    "moved": "what lay outside the task's bounds or labels was moved inside; only this terminal is told",
+    "moved": "a value outside the task's bounds or labels was moved inside; only this terminal is told",
     "replaced": "there was no usable value; one was drawn at random in its place, and only this terminal is told",
 }
 _BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
@@ -83,11 +83,11 @@ def _remedy(domain: Domain) -> str:
         case BitDomain():
             return "it is neither yes nor no; write yes, no, true, false, 1 or 0"
         case CategoryDomain(labels=labels):
-            return f"it is no label of this task; write one of {_some(labels)}"
+            return f"it is not a label of this task; write one of {_some(labels)}"
         case VectorDomain(coordinates=coordinates):
             return f"it is not {len(coordinates)} numbers; write {_some([part.name for part in coordinates])}"
         case NumberDomain(lower=lower, upper=upper, unit=unit):
-            return f"it is no number; write one from {exact(lower)} to {exact(upper)}{f' {unit}' if unit else ''}"
+            return f"it is not a number; write one from {exact(lower)} to {exact(upper)}{f' {unit}' if unit else ''}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -118,8 +118,8 @@ def report(
         str,
         typer.Argument(
             metavar="VALUE",
-            help="A number, yes/no, a label, or numbers with commas; - reads it from standard input, where no list of "
-            "processes shows it and no shell takes it apart. It is perturbed here and never sent.",
+            help="A number, yes/no, a label, or numbers separated by commas; - reads it from standard input, where no "
+            "process list shows it and no shell splits it. It is perturbed here and never sent.",
         ),
     ],
     *,
@@ -129,11 +129,11 @@ def report(
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
     ca: Annotated[str, typer.Option(help="PEM file of the authority that signed the broker's certificate.")] = "",
-    cert: Annotated[str, typer.Option(help="PEM file of the certificate that this device shows.")] = "",
+    cert: Annotated[str, typer.Option(help="PEM file of the certificate that this device presents.")] = "",
     key: Annotated[str, typer.Option(help="PEM file of its private key.")] = "",
-    device: Annotated[str, typer.Option(help="Name of the device; made up once and kept if not given.")] = "",
+    device: Annotated[str, typer.Option(help="Name of the device; generated once and kept if not given.")] = "",
     state: Annotated[
-        Path | None, typer.Option(envvar="HUSH_STATE", help="Where the device remembers what it spent.")
+        Path | None, typer.Option(envvar="HUSH_STATE", help="Directory in which the device records what it has spent.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")] = 10.0,
     spread: Annotated[
@@ -141,19 +141,19 @@ def report(
         typer.Option(
             min=0,
             max=LONGEST_SPREAD,
-            help="Most seconds to hold the report back, at random, so that the time of sending tells nothing.",
+            help="Longest random delay before sending, in seconds, so that the time of sending tells nothing.",
         ),
     ] = 1.0,
     epsilon: Annotated[
-        str, typer.Option(help="Which of the task's epsilons to take; else the dearest that your limits admit.")
+        str, typer.Option(help="Which epsilon on offer to take; if not given, the largest that your limits allow.")
     ] = "",
-    max_epsilon: Annotated[str, typer.Option(help="Most that one task may cost.")] = "4",
-    lifetime: Annotated[str, typer.Option(help="Most that all tasks of one purpose may cost together.")] = "4",
+    max_epsilon: Annotated[str, typer.Option(help="Largest epsilon of one task.")] = "4",
+    lifetime: Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")] = "4",
     total: Annotated[
-        str, typer.Option(help="Most that all purposes may cost together; else there is no such limit.")
+        str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")
     ] = "",
     sticky: Annotated[
-        bool, typer.Option("--sticky", help="Answer sticky tasks, too: when a value changes shows.")
+        bool, typer.Option("--sticky", help="Answer sticky (memoized) tasks too: they reveal when a value changes.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
 ) -> None:
@@ -163,12 +163,12 @@ def report(
     one, a text that is no value as a random one. Only at a terminal, where it may be a slip, is the latter an error.
     """
     if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
-        raise typer.BadParameter("TASK is no task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
+        raise typer.BadParameter("TASK is not a task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
     if device and not is_sender(device):
-        raise typer.BadParameter(f"{device!r} is no device name; use letters, digits and . _ @ : -")
+        raise typer.BadParameter(f"{device!r} is not a device name; use letters, digits and . _ @ : -")
     for option, seconds in (("--timeout", timeout), ("--spread", spread)):
         if not math.isfinite(seconds):
-            raise typer.BadParameter(f"{option} {seconds} is no number of seconds; write for example 10")
+            raise typer.BadParameter(f"{option} {seconds} is not a number of seconds; write for example 10")
     policy = Policy(
         parse_epsilon(max_epsilon, field="--max-epsilon"),
         parse_epsilon(lifetime, field="--lifetime"),
@@ -253,5 +253,5 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
 
 def _cause(order: _Order) -> str:
     if order.spread > order.timeout:
-        return f"within {exact(order.timeout)} s its moment did not come, or the broker did not acknowledge it"
+        return f"its moment did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"

@@ -1,4 +1,4 @@
-"""The way to the broker that devices use: MQTT."""
+"""The MQTT connection of a device."""
 
 import asyncio
 import logging
@@ -70,4 +70,4 @@ class _MqttLink:
             delivery.ack()
             if delivery.topic:
                 return delivery.topic, delivery.payload
-            _LOG.warning("ignored a message on a topic that cannot be")
+            _LOG.warning("ignored a message on an impossible topic")

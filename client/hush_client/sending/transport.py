@@ -1,4 +1,4 @@
-"""The way to the broker as the sender sees it: two small protocols. Whoever has no MQTT writes them anew."""
+"""Transport: the broker as the sender sees it, as two small protocols that another transport can implement."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol

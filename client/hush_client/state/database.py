@@ -92,7 +92,7 @@ class State:
             StateError: the disk is full, or the file is locked, damaged or gone; nothing was changed.
         """
         if self._closing is not None:
-            raise StateError(f"{self._path}: is closed already; open it again")
+            raise StateError(f"{self._path}: is already closed; open it again")
         call = _Call(job, after, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
         if self._worker is None or self._worker.done():
@@ -242,7 +242,7 @@ def _mistyped(connection: sqlite3.Connection) -> str:
         columns = connection.execute("SELECT name, lower(type) FROM pragma_table_info(?)", (table,)).fetchall()
         wrong = " OR ".join(f"typeof({name}) NOT IN ('{kind}', 'null')" for name, kind in columns)
         if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong}").fetchone():  # noqa: S608 - names of our own schema
-            return f"a value in {table} is of another type"
+            return f"a value in {table} has the wrong type"
     return ""
 
 
@@ -271,7 +271,7 @@ def _state_error(path: Path, error: sqlite3.Error) -> StateError:
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             remedy = "it cannot be written; make file and directory writable"
         case sqlite3.SQLITE_IOERR:
-            remedy = "the disk fails or is full; nothing was spent or sent; check it and try again"
+            remedy = "the disk is failing or full; nothing was spent or sent; check it and try again"
         case _:
             remedy = f"the file is damaged; {ledger.LOST}"
     return StateError(f"{path}: {error}: {remedy}")

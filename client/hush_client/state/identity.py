@@ -24,5 +24,5 @@ def device_name(connection: sqlite3.Connection) -> str:
     connection.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (fresh,))
     (name,) = connection.execute("SELECT device FROM identity").fetchone()
     if not is_sender(str(name)):
-        raise StateError(f"the state holds no name of a device; {DAMAGED}")
+        raise StateError(f"the state holds no device name; {DAMAGED}")
     return str(name)

@@ -224,16 +224,8 @@ def refusals(connection: sqlite3.Connection) -> list[Refused]:
     """All refusals, by device, oldest first."""
     rows = connection.execute("SELECT * FROM refusal ORDER BY device, refused_at, task, round, reason")
     return [
-        Refused(
-            device,
-            task,
-            None if round_ == _NO_ROUND else round_,
-            reason,
-            purpose,
-            _amount(epsilon),
-            _moment(refused_at),
-        )
-        for device, task, round_, reason, purpose, epsilon, refused_at in rows
+        Refused(device, task, None if at == _NO_ROUND else at, reason, purpose, _amount(epsilon), _moment(moment))
+        for device, task, at, reason, purpose, epsilon, moment in rows
     ]
 
 
@@ -289,14 +281,14 @@ def _moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
-        raise StateError(f"the ledger holds {text!r} for a time; {DAMAGED}") from error
+        raise StateError(f"the ledger holds {text!r} as a time; {DAMAGED}") from error
 
 
 def _amount(text: str) -> Fraction:
     try:
         amount = Fraction(text)
     except (ValueError, ZeroDivisionError, TypeError) as error:
-        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}") from error
+        raise StateError(f"the ledger holds {text!r} as an epsilon; {DAMAGED}") from error
     if amount < 0:
-        raise StateError(f"the ledger holds {text!r} for an epsilon; {DAMAGED}")
+        raise StateError(f"the ledger holds {text!r} as an epsilon; {DAMAGED}")
     return amount

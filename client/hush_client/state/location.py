@@ -1,4 +1,4 @@
-"""Where the state of a person's device lies, by the convention of the XDG base directories, and whose it is."""
+"""Where the state of a person's device is kept (XDG base directories), and whether only its owner can write there."""
 
 import os
 import stat
@@ -32,13 +32,13 @@ def make_private(directory: Path) -> None:
             missing.mkdir(mode=0o700, exist_ok=True)
         found = directory.stat()
         if not stat.S_ISDIR(found.st_mode):
-            raise NotADirectoryError(0, "it is no directory")
+            raise NotADirectoryError(0, "it is not a directory")
     except OSError as error:
         raise unusable(directory, error) from error
     if sys.platform != "win32" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StateError(
-            f"{directory}: others may write to it, and so replace the ledger; name a directory of your own, "
-            "or take their rights away (chmod 700)"
+            f"{directory}: others may write to it, and so replace the ledger; name a directory of your own, or "
+            "remove their permissions (chmod 700)"
         )
 
 

@@ -1,4 +1,4 @@
-"""The right to send from a state directory: one gateway at a time, in this process or any other.
+"""The lock of a state directory: one gateway at a time sends from it, in this process or any other.
 
 Two senders of one outbox would send every report twice and delete each other's.
 """

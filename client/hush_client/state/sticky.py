@@ -1,4 +1,4 @@
-"""The memories of sticky tasks, one per (device, task). Functions on an open transaction.
+"""Memoized answers of sticky tasks, one per (device, task). Functions on an open transaction.
 
 A memory is written with the charge that pays for it and never changes: a second draw would spend a second time. It is
 secret, like the value that it hides: it stays in this file, and in no message.

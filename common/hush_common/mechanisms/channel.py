@@ -107,7 +107,7 @@ class Channel(Mechanism):
                 "table.weights", f"{cells} cells; a table has 2 or more rows and outputs, at most {MOST_CELLS} cells"
             )
         if self.unit < 1 or any(abs(a) > _MOST_WEIGHT for a in (*self.positions, self.unit)):
-            raise TaskError("table.unit", f"{self.unit} is no positive integer below 2^128")
+            raise TaskError("table.unit", f"{self.unit} is not a positive integer below 2^128")
         for j, row in enumerate(self.weights):
             if len(row) != len(self.positions):
                 raise TaskError("table.weights", f"row {j} has {len(row)} weights for {len(self.positions)} outputs")

@@ -33,18 +33,20 @@ class Coins:
         """
         for name, p in (("truth", self.truth), ("yes", self.yes)):
             if not 0 <= p <= 1:
-                raise TaskError(f"coins.{name}", f"{decimal_text(p)} is no probability; write a number from 0 to 1")
+                raise TaskError(f"coins.{name}", f"{decimal_text(p)} is not a probability; write a number from 0 to 1")
         if self.truth == 0:
-            raise TaskError("coins.truth", "0 means that every answer is a coin: nothing can be learned; raise it")
+            raise TaskError(
+                "coins.truth", "0 means that every answer is a coin flip and nothing can be learned; raise it"
+            )
         ratio = coin_loss_ratio(self.truth, self.yes)
         if ratio is None:
             raise TaskError(
-                "coins", "some answer gives the bit away (infinite epsilon); keep both strictly inside 0 and 1"
+                "coins", "one of the answers gives the bit away (infinite epsilon); keep both strictly between 0 and 1"
             )
         try:
             return log_ceiling(ratio)
         except ValueError as error:
-            raise TaskError("coins", "these coins lose more than epsilon = 50; lower truth") from error
+            raise TaskError("coins", "these coins cost more than epsilon = 50; lower truth") from error
 
     @classmethod
     def read(cls, document: object) -> "Coins":
@@ -65,7 +67,7 @@ class Coins:
 
 def _probability(field: str, text: str) -> Fraction:
     if not _PROBABILITY.fullmatch(text):
-        raise TaskError(field, f'{text[:40]!r} is no exact probability; write for example "0.5"')
+        raise TaskError(field, f'{text[:40]!r} is not an exact probability; write for example "0.5"')
     return Fraction(text)
 
 

@@ -1,4 +1,4 @@
-"""What every mechanism is: the one contract between it and the rest of hush.
+"""Mechanism: the one interface between every mechanism and the rest of hush.
 
 A mechanism is a module of this package and a line in `registry`; on the aggregator's side a module and a line in
 `hush_aggregator.estimate.mechanisms`. Whoever wants to know something about one asks it, and never which one it is.

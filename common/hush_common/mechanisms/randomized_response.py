@@ -1,4 +1,4 @@
-"""`randomized_response`: a bit that is sometimes a lie.
+"""`randomized_response`: a bit that is sometimes flipped.
 
 Specification. Two integer weights over a common total decide the report y of a bit x with one uniform integer draw:
 

@@ -1,4 +1,4 @@
-"""Which mechanisms there are: one line for each.
+"""The registry of mechanisms: one line for each.
 
 A task names its mechanism, and what is not in here is refused by whoever reads the task. No task, file, variable of the
 environment or installed package adds a line: `registered` is called by a program, about itself, or by nobody.
@@ -54,7 +54,7 @@ def registered(kind: type[Mechanism]) -> Iterator[None]:
         ValueError: there is one of that name; none can be replaced.
     """
     if named(kind.name) is not None:
-        raise ValueError(f"there is a mechanism {kind.name!r} already; give yours another name")
+        raise ValueError(f"there already is a mechanism {kind.name!r}; give yours another name")
     _KINDS.append(kind)
     try:
         yield

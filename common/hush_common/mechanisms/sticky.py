@@ -1,4 +1,4 @@
-"""Sticky answers: a repeated task that a device answers from memory, drawn once.
+"""Sticky answers (memoization): a repeated task that a device answers with reports drawn once.
 
 Specification. For a mechanism on the levels {0, …, G} (`multilevel`, or a bit, whose levels are 0 and 1) at loss e, a
 device draws before its first answer, once and for ever,

@@ -1,4 +1,4 @@
-"""`vector`: of d numbers a few, drawn independently of the data, each by `multilevel`.
+"""`vector`: a few of d coordinates, sampled independently of the data, each reported by `multilevel`.
 
 Specification. A uniform subset of s of the d coordinates is drawn, exactly and whatever the values are; for each
 drawn coordinate, in ascending order, the report holds its number and the level that `multilevel` gives it at epsilon/s.
@@ -112,7 +112,7 @@ class Vector(Mechanism):
             ValueError: not d indices, or one outside the grid.
         """
         if len(index) != self.coordinates or min(index) < 0 or max(index) > self.steps:
-            raise ValueError(f"the index is no vector of {self.coordinates} integers in [0, {self.steps}]")
+            raise ValueError(f"the index is not a vector of {self.coordinates} integers in [0, {self.steps}]")
         if self.sampled > _FEW:
             return self._one_by_one(index, rng)
         part, (subsets, every) = self.part, self._draws

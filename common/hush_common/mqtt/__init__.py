@@ -1,4 +1,4 @@
-"""MQTT: the one room that knows aiomqtt and paho, for devices and aggregators alike."""
+"""MQTT: the one package that knows aiomqtt and paho, for devices and aggregators alike."""
 
 from hush_common.mqtt.connection import Acknowledgement, Connection, Options, connect
 

@@ -145,7 +145,9 @@ class Client(aiomqtt.Client):
                 acknowledged.set_exception(aiomqtt.MqttError("the connection is lost"))
 
     def _on_disconnect(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
-        self._loop.call_soon_threadsafe(self._give_up, "it hung up before it said whether it lets us in")
+        self._loop.call_soon_threadsafe(
+            self._give_up, "it closed the connection before accepting or refusing the login"
+        )
         super()._on_disconnect(*arguments)
         self._look_at_loss()
 

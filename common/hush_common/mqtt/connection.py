@@ -142,7 +142,9 @@ class Connection:
 
     def _lost(self) -> BrokerError:
         if self._options.persistent:
-            return BrokerError(self._name, "the connection is lost, or another client took the same name")
+            return BrokerError(
+                self._name, "the connection was lost, or another client connected with the same client id"
+            )
         return BrokerError(self._name, "the connection is lost; what is not acknowledged will be sent again")
 
 

@@ -1,4 +1,4 @@
-"""What came over a connection and was not handed over yet."""
+"""Inbox: messages that have arrived over a connection and were not handed over yet."""
 
 from collections import deque
 

@@ -1,4 +1,4 @@
-"""Packets that are too long: read to their end and cut, for paho keeps in memory whatever a broker sends.
+"""Packets that are too long are truncated, because paho keeps in memory whatever a broker sends.
 
 A packet of MQTT 3.1.1 may have 256 MiB, and nothing tells a broker to keep such ones to itself. Hanging up would let
 whoever may publish one switch off all who subscribe to it, for good: a retained message comes again with the next
@@ -68,8 +68,8 @@ class _Limit:
             raise self._refusal("messages without end, and takes none of their acknowledgements")
         if packet["have_remaining"] and length > _BEFORE + self._most:
             if kind & _KIND != _PUBLISH:
-                raise self._refusal(f"a packet of {length} bytes that is no message")
-            self._tell(f"cut a message of {length} bytes, for no payload may have more than {self._most}")
+                raise self._refusal(f"a packet of {length} bytes that is not a message")
+            self._tell(f"truncated a message of {length} bytes: no payload may be longer than {self._most}")
             del packet["packet"][_BEFORE + self._most :]
             size = min(size, _PIECE)
         try:

@@ -1,3 +1,3 @@
-"""What an observer can tell, measured: a lower bound on the epsilon of what is run."""
+"""Auditing: a lower bound on the epsilon of running code, measured from what an observer can tell."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Auditing: a lower bound of epsilon, measured on samples of the code that a device runs.
+"""The bound: a lower confidence limit for epsilon from samples of the code that a device runs.
 
 Somebody draws one of two values by a fair coin, and an observer guesses from the report which one it was, or abstains.
 Whatever the rule: if U are the reports on which the guess is a, and V those on which it is b, then under epsilon-LDP

@@ -1,4 +1,4 @@
-"""Finding: what an audit found out about one mechanism, and the JSON object of it."""
+"""Finding: what an audit established about one mechanism, and the JSON object of it."""
 
 from dataclasses import dataclass
 from fractions import Fraction

@@ -54,7 +54,7 @@ def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates
     kind = named(name)
     if kind is None:
         names = ", ".join(other.name for other in known())
-        raise OptionError("MECHANISM", f"{name[:60]!r} is none; there are {names}, or write module:function")
+        raise OptionError("MECHANISM", f"unknown mechanism {name[:60]!r}; choose {names}, or write module:function")
     if not kind.serves([epsilon]):
         least = decimal_text(kind.smallest())
         raise OptionError("--epsilon", f"no {name} is shipped for {decimal_text(epsilon)}, below {least}")
@@ -148,7 +148,7 @@ def _load(path: str) -> Callable[[object], object]:
     except Exception as error:
         raise HushError(f"{path}: cannot be imported, {type(error).__name__}: {_line(error)}") from error
     if not callable(found):
-        raise HushError(f"{path}: is no function; name one that takes a value and returns its report")
+        raise HushError(f"{path}: is not a function; name one that takes a value and returns its report")
     return found
 
 

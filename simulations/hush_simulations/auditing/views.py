@@ -1,4 +1,4 @@
-"""Views: what an audit looks at in a report. Whatever it is, it is post-processing and cannot add to epsilon."""
+"""Views: functions of a report that an audit looks at: post-processing, which cannot add to epsilon."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass

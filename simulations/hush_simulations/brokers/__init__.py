@@ -1,3 +1,3 @@
-"""Something to simulate over: an embedded broker, a mosquitto, one in memory, or one that runs already."""
+"""Brokers for simulations: an embedded one, a mosquitto, one in memory, or one that runs already."""
 
 __all__: list[str] = []

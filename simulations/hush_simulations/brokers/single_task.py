@@ -1,4 +1,4 @@
-"""An aggregator's way to the broker in a simulation: it sees its own task only, and leaves nothing behind."""
+"""The broker as the aggregator of a simulation sees it: its own task only, and nothing left behind."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -44,23 +44,28 @@ def run(
     *,
     task: Annotated[Path | None, typer.Option(metavar="FILE", help="The mechanism of a task file instead.")] = None,
     epsilon: Annotated[
-        str | None, typer.Option(metavar="EPS", help="Declared loss of one report; 1 for hush's.")
+        str | None, typer.Option(metavar="EPS", help="Claimed epsilon of one report; 1 for hush's own mechanisms.")
     ] = None,
     inputs: Annotated[
         tuple[str, str] | None, typer.Option(metavar="A B", help="Two values for your own function, as JSON or text.")
     ] = None,
-    categories: Annotated[int, typer.Option(metavar="K", min=2, max=1024, help="Of subset_selection.")] = 8,
-    coordinates: Annotated[int, typer.Option(metavar="D", min=1, max=1024, help="Of vector.")] = 4,
+    categories: Annotated[
+        int, typer.Option(metavar="K", min=2, max=1024, help="Number of categories, for subset_selection.")
+    ] = 8,
+    coordinates: Annotated[
+        int, typer.Option(metavar="D", min=1, max=1024, help="Number of coordinates, for vector.")
+    ] = 4,
     samples: Annotated[
-        int | None, typer.Option(metavar="N", help="Reports of each of the two inputs; by epsilon if not given.")
+        int | None,
+        typer.Option(metavar="N", help="Reports drawn for each of the two inputs; chosen by epsilon if not given."),
     ] = None,
     confidence: Annotated[
-        float, typer.Option(parser=parse_confidence, help="An honest mechanism is accused less often than 1 - P.")
+        float, typer.Option(parser=parse_confidence, help="The false-alarm probability is at most 1 - P.")
     ] = 0.99,
     seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Repeatable draws of hush's mechanisms.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Measure a lower bound of epsilon on real reports, and compare it with what is declared. Exit 1: violation."""
+    """Measure a lower bound of epsilon on real reports, and compare it with the claimed epsilon. Exit 1: violation."""
     if samples is not None and not _FEWEST <= samples <= _MOST:
         raise OptionError("--samples", f"{samples} is outside {_FEWEST} to {_MOST}; {default_samples(1)} is usual")
     rng, coins = (SystemRng(), SystemRng()) if seed is None else (SeededRng(seed), SeededRng(seed, _COINS))
@@ -74,7 +79,7 @@ def run(
         print(_text(findings, confidence))
     guilty = [one.name for one in findings if one.is_violation]
     if guilty:
-        raise ViolationError(f"VIOLATION: more is given away than declared by {'; '.join(guilty)}")
+        raise ViolationError(f"VIOLATION: the claimed epsilon is exceeded by {'; '.join(guilty)}")
 
 
 def _subjects(
@@ -159,8 +164,8 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
 def _text(findings: Sequence[Finding], confidence: float) -> str:
     chance = f"{significant(1 - Decimal(repr(confidence)), 2, scale=100)} %"
     remarks = (
-        f"The honest are accused with a probability of at most {chance}. Consistent is no proof: it means that these\n"
-        f"reports show no more than what is declared."
+        f"False-alarm probability at most {chance}. Consistent is not a proof: it means that these reports\n"
+        f"show no more than the claimed epsilon."
     )
     return "\n\n".join([*("\n".join(_lines(one)) for one in findings), remarks])
 
@@ -168,9 +173,9 @@ def _text(findings: Sequence[Finding], confidence: float) -> str:
 def _lines(one: Finding) -> Iterator[str]:
     yield one.name
     if one.declared is not None:
-        yield f"  declared    epsilon {decimal_text(one.declared)}"
+        yield f"  claimed     epsilon {decimal_text(one.declared)}"
     measured, most = at_least(one.measured.bound, 4), at_least(one.highest_bound, 2)
-    yield f"  measured    epsilon ≥ {measured}   (so many reports show at most {most})"
+    yield f"  measured    epsilon ≥ {measured}   (the largest bound this sample size can show: {most})"
     if one.verdict is not None:
         yield f"  verdict     {one.verdict.upper() if one.is_violation else one.verdict}"
     yield from _because(one)
@@ -180,7 +185,7 @@ def _because(one: Finding) -> Iterator[str]:
     """The rule and its success: what an observer who guesses by it may be right at most is the meaning of epsilon."""
     found = one.measured
     if not found.guesses:
-        yield "  because     no report says anything"
+        yield "  because     no report favours either input"
         return
     label = "because"
     for value, words in one.rule:

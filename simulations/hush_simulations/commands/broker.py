@@ -44,7 +44,9 @@ async def _serve(host: str, port: int) -> None:
     async with embedded_broker(host, port) as url:
         print(f"hush: broker on {url}, Ctrl-C stops it", file=sys.stderr)
         if not _is_loopback(host):
-            print("hush: WARNING: everybody who reaches this address may connect: no passwords", file=sys.stderr)
+            print(
+                "hush: WARNING: anybody who reaches this address may connect; there are no passwords", file=sys.stderr
+            )
         await asyncio.Event().wait()
 
 

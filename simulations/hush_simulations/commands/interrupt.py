@@ -1,4 +1,4 @@
-"""Ending a command before its work is done: Ctrl-C and SIGTERM unwind everything, then one line is said."""
+"""Interrupts: Ctrl-C and SIGTERM unwind everything, then one line is printed."""
 
 import asyncio
 import signal

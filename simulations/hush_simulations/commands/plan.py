@@ -1,4 +1,4 @@
-"""`hush plan`: of people, epsilon and error, any two give the third."""
+"""`hush plan`: compute sample size, epsilon or error from the other two."""
 
 import json
 import math
@@ -47,19 +47,25 @@ class _Kind:
 def run(
     *,
     people: Annotated[str | None, typer.Option(metavar="N", help="How many people answer.")] = None,
-    epsilon: Annotated[str | None, typer.Option(metavar="EPS", help="Privacy loss of one answer.")] = None,
+    epsilon: Annotated[str | None, typer.Option(metavar="EPS", help="Epsilon of one report.")] = None,
     error: Annotated[
         str | None,
-        typer.Option(metavar="E|P%", help="Half-width of the error bar: in the unit, or as 5% of the range."),
+        typer.Option(metavar="E|P%", help="Half-width of the confidence interval: in the unit, or as 5% of the range."),
     ] = None,
-    confidence: Annotated[str | None, typer.Option(metavar="P", help="Of the error bar; 0.95 if not given.")] = None,
-    rms: Annotated[bool, typer.Option("--rms", help="The error is a root mean square, not an error bar.")] = False,
-    domain: Annotated[str, typer.Option(metavar="KIND", help="number, bit, category or vector.")] = "number",
+    confidence: Annotated[
+        str | None, typer.Option(metavar="P", help="Confidence level of the interval; 0.95 if not given.")
+    ] = None,
+    rms: Annotated[
+        bool, typer.Option("--rms", help="The error is a root mean square error, not a half-width.")
+    ] = False,
+    domain: Annotated[
+        str, typer.Option(metavar="KIND", help="Kind of value: number, bit, category or vector.")
+    ] = "number",
     lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value of a number.")] = None,
     upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value of a number.")] = None,
-    unit: Annotated[str, typer.Option(metavar="TEXT", help="What the numbers count, as cm.")] = "",
-    categories: Annotated[int | None, typer.Option(metavar="K", help="How many categories; 2 to 1024.")] = None,
-    coordinates: Annotated[int | None, typer.Option(metavar="D", help="How many numbers; 1 to 1024.")] = None,
+    unit: Annotated[str, typer.Option(metavar="TEXT", help="Unit of the numbers, for example cm.")] = "",
+    categories: Annotated[int | None, typer.Option(metavar="K", help="Number of categories, 2 to 1024.")] = None,
+    coordinates: Annotated[int | None, typer.Option(metavar="D", help="Number of coordinates, 1 to 1024.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """How many people, which epsilon, what error? Give two of them; the third follows, for every mechanism."""
@@ -99,7 +105,7 @@ def _not_two(**given: str | None) -> OptionError:
 
 def _people(text: str) -> int:
     if not _PEOPLE.fullmatch(text.strip()):
-        raise OptionError("--people", f"{text[:40]!r} is no number of people; write for example --people 5000")
+        raise OptionError("--people", f"{text[:40]!r} is not a number of people; write for example --people 5000")
     count = int(Fraction(text.strip().replace("_", "").replace(" ", "")))
     if not 1 <= count <= MOST_PEOPLE:
         raise OptionError(
@@ -116,13 +122,14 @@ def _error(text: str, domain: Domain, *, bounded: bool) -> float:
     except ValueError:
         value = math.nan
     if match is None or not 0 < value < math.inf:
-        raise OptionError("--error", f"{text[:40]!r} is no positive error; write --error 5%, or 2.5 in the unit")
+        raise OptionError("--error", f"{text[:40]!r} is not a positive error; write --error 5%, or 2.5 in the unit")
     if match["percent"]:
         return value / 100
     if isinstance(domain, BitDomain | CategoryDomain):
         if value >= 1:
             raise OptionError(
-                "--error", f"{text} is no error of a share; write {text}%, or {significant(Fraction(value) / 100, 12)}"
+                "--error",
+                f"{text} is not the error of a share; write {text}%, or {significant(Fraction(value) / 100, 12)}",
             )
         return value
     if not bounded:
@@ -143,7 +150,7 @@ def _domain(kind: _Kind) -> Domain:
         case VectorDomain.kind:
             bounds, count = _bounds(kind), _parts("--coordinates", kind.coordinates, 1)
             return VectorDomain(tuple(Coordinate(*bounds, kind.unit, name=str(place)) for place in range(count)))
-    raise OptionError("--domain", f"{kind.name[:40]!r} is no kind of value; write number, bit, category or vector")
+    raise OptionError("--domain", f"{kind.name[:40]!r} is not a kind of value; write number, bit, category or vector")
 
 
 def _check_superfluous(kind: _Kind) -> None:

@@ -31,7 +31,7 @@ def run(
     request: Request,
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep result.json, reports.csv and result.png there.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and result.png to.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -45,7 +45,7 @@ def run(
     else:
         print_table(done)
     if directory is not None:
-        _say("kept " + ", ".join(map(str, write_files(directory, done))))
+        _say("wrote " + ", ".join(map(str, write_files(directory, done))))
     _complain_of_losses(done)
 
 

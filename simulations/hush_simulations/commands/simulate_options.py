@@ -44,22 +44,23 @@ class Request:
         typer.Argument(metavar="[SCENARIO|FILE.toml]", help=f"{', '.join(SCENARIOS)}; or a file. heights if left out."),
     ] = None
     clients: Annotated[int | None, typer.Option(metavar="N", parser=parse_count, help="Devices that report.")] = None
-    epsilon: Annotated[
-        str | None, typer.Option(metavar="X", help="Privacy loss over all rounds, exact decimal text.")
-    ] = None
-    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help=f"{_OF_NUMBERS} or auto for numbers.")] = None
-    rounds: Annotated[int | None, typer.Option(metavar="N", parser=parse_rounds, help="Times everybody is asked.")] = (
+    epsilon: Annotated[str | None, typer.Option(metavar="X", help="Epsilon over all rounds, as a decimal number.")] = (
         None
     )
+    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help=f"{_OF_NUMBERS} or auto for numbers.")] = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=parse_rounds, help="Number of rounds: how often every device is asked."),
+    ] = None
     seed: Annotated[
-        int | None, typer.Option(metavar="N", parser=parse_seed, help="Fixes the population, not the noise.")
+        int | None, typer.Option(metavar="N", parser=parse_seed, help="Seed of the population; the noise stays random.")
     ] = None
     connections: Annotated[
         int | None,
         typer.Option(metavar="N", parser=parse_connections, help="Gateways that share the devices; 20 if not given."),
     ] = None
     confidence: Annotated[
-        float, typer.Option(metavar="X", parser=parse_confidence, help="Coverage of the error bars.")
+        float, typer.Option(metavar="X", parser=parse_confidence, help="Confidence level of the intervals.")
     ] = 0.95
     broker: Annotated[
         str | None,
@@ -76,7 +77,7 @@ class Request:
     labels: Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")] = None
     shares: Annotated[
         str | None,
-        typer.Option(metavar="S,S,…", help="Of devices that take each epsilon on offer; equal if left out."),
+        typer.Option(metavar="S,S,…", help="Shares of devices that take each epsilon on offer; equal if left out."),
     ] = None
     deterministic_noise: Annotated[
         bool, typer.Option("--deterministic-noise", help="Noise from the seed: repeatable and NOT private.")

@@ -1,3 +1,3 @@
-"""For eyes and files: tables, pictures, progress."""
+"""Display: tables, pictures, progress and result files."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The picture of a simulation: the true values, the noisy reports on their own scale, and what follows from them.
+"""The picture of a simulation: the true values, the noisy reports on their own scale, and the estimate.
 
 matplotlib without pyplot: figures are objects, drawn by Agg, so that no display and no global state is involved.
 """
@@ -32,8 +32,8 @@ _DPI = 160
 _BARS = {
     REPORTERS: "of the reporters",
     POPULATION: "of the population",
-    ANYTIME: "watched live",
-    ANYTIME_POPULATION: "watched, population",
+    ANYTIME: "anytime-valid",
+    ANYTIME_POPULATION: "anytime, population",
     ENROLLED: "of all enrolled",
 }
 _TAIL = 0.5  # per cent of the reports on each side that may lie outside the picture of the reports
@@ -116,14 +116,14 @@ def _finding(run: Run, wording: NumberFormat) -> str:
     reports = "One noisy report" if result.n == 1 else f"{whole(result.n)} noisy reports"
     if parts:
         singles = [part.covered[REPORTERS] for part in parts.values() if REPORTERS in part.covered]
-        return f"{reports}: {sum(singles)} of {len(singles)} error bars cover the truth"
+        return f"{reports}: {sum(singles)} of {len(singles)} intervals cover the truth"
     if result.mean is None:
-        return f"{reports}, of which no estimate could be made"
+        return f"{reports}, from which no estimate could be made"
     off = wording.distance(result.mean, truths[REPORTERS])
     if REPORTERS not in run.covered:
-        return f"{reports}: {off} off, without an error bar"
+        return f"{reports}: {off} off, without an interval"
     verdict = "covers" if run.covered[REPORTERS] else "misses"
-    return f"{reports}: {off} off, the error bar {verdict} the truth"
+    return f"{reports}: {off} off, the interval {verdict} the truth"
 
 
 def _subtitle(run: Run) -> str:
@@ -189,7 +189,7 @@ def _reports(axes: "Axes", reports: NDArray[np.float64], domain: NumberDomain, w
     axes.axvspan(domain.lower, domain.upper, color=TRUE, alpha=0.2, lw=0, label=label, zorder=0)
     _legend(axes)
     axes.set_ylabel("reports")
-    axes.set_xlabel(f"report, decoded{_of_unit(wording)}; mind the scale")
+    axes.set_xlabel(f"decoded report{_of_unit(wording)}; note the different scale")
 
 
 def _answers(axes: "Axes", ones: NDArray[np.float64], colour: str, wording: NumberFormat) -> None:
@@ -241,7 +241,7 @@ def _title_and_legend(axes: "Axes", run: Run, wording: NumberFormat) -> None:
     if run.result.mean is None:
         return
     confidence = f"{exact(run.result.confidence, scale=100)} %"
-    axes.set_title(f"What follows: {wording.value(run.result.mean)}, with {confidence} error bars")
+    axes.set_title(f"Estimate: {wording.value(run.result.mean)}, with {confidence} confidence intervals")
     _legend(axes, columns=2)
 
 

@@ -1,4 +1,4 @@
-"""What a simulation leaves in a directory: `result.json`, `reports.csv` and `result.png`.
+"""The files that a simulation writes: `result.json`, `reports.csv` and `result.png`.
 
 `reports.csv` holds what an aggregator sees, and never the true value beside a report: such a table would undo the
 privacy of every row, and a file that looks like the output of a private system must be one. The reports are in the

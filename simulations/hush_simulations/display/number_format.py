@@ -1,4 +1,4 @@
-"""Numbers for people: as many digits as their error bar deserves, with the unit."""
+"""Numbers for people: as many digits as their standard error justifies, with the unit."""
 
 import math
 import re

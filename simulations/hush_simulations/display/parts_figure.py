@@ -24,7 +24,7 @@ _MOST_ROWS = 30
 _LONGEST_NAME = 22
 _CROWDED = 12  # rows from which the letters get smaller
 _SPREAD = (5, 95)  # per cent of the people between the ends of a line
-_TITLES = ("Kept by the devices", "Received", "What follows")
+_TITLES = ("Kept by the devices", "Received", "Estimate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ def _shares(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run) -> None:
     rows, parts = np.arange(len(chosen)), list(run.score.parts.values())
     truths = [100 * parts[place].truth.get(REPORTERS, 0.0) for place in chosen]
     panels[0].barh(rows, truths, color=TRUE, alpha=0.85, height=0.7)
-    panels[0].set_xlabel("of the people, %")
+    panels[0].set_xlabel("% of people")
     bodies = run.last.received.bodies
     shares = [100 * float(said(run.task, bodies, place).mean()) if len(bodies) else 0.0 for place in chosen]
     panels[1].barh(rows, shares, color=NOISY, alpha=0.85, height=0.7)
-    panels[1].set_xlabel("of the reports name it, %")
+    panels[1].set_xlabel("% of reports containing it")
     _bars(panels[2], [_bar_of_category(run, place, truth) for place, truth in zip(chosen, truths, strict=True)])
     panels[2].set_xlabel("estimated share, %")
 
@@ -120,7 +120,7 @@ def _spreads(axes: "Axes", rows: _Rows, coordinates: Sequence[Coordinate], colum
             )
             axes.plot(float(np.mean(scaled)), row, "D", color=TRUE, ms=7, mec="white")
     axes.set_xlim(0, 100)
-    axes.set_xlabel("90 % of them, % of the range")
+    axes.set_xlabel("mean and central 90 %, % of the range")
 
 
 def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], run: Run) -> None:
@@ -132,7 +132,7 @@ def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], run: Run) -> None:
             count = int((levels == level).sum())
             axes.barh(row, count, left=start, color=NOISY, alpha=0.3 + 0.6 * float(level), height=0.7, ec="white")
             start += count
-    axes.set_xlabel("reports, low levels light")
+    axes.set_xlabel("reports by level (light = low)")
 
 
 def _per_cent(value: float, coordinate: Coordinate) -> float:

@@ -1,4 +1,4 @@
-"""The table of categories or coordinates: one row each, and below it how often the error bars are right."""
+"""The table of categories or coordinates: one row each, and below it how many intervals cover the truth."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -106,14 +106,18 @@ def verdicts(run: Run) -> Iterator[tuple[str, str, str]]:
     confidence = f"{exact(run.result.confidence, scale=100)} %"
     for target, label in (
         *((target, f"{confidence} intervals, {target}") for target in _TARGETS),
-        (ANYTIME, f"{confidence} bands, watched live"),
-        (ANYTIME_POPULATION, f"{confidence} bands, watched, population"),
+        (ANYTIME, f"{confidence} confidence sequences"),
+        (ANYTIME_POPULATION, f"{confidence} confidence sequences, population"),
     ):
         if share := _share(run.score.parts, target):
-            yield label, share, "cover one by one"
+            yield label, share, "individual coverage"
     for target in _TARGETS:
         if target in run.score.joint:
-            yield f"{confidence} joint, {target}", "all" if run.score.joint[target] else "not all", "cover at once"
+            yield (
+                f"{confidence} joint, {target}",
+                "all" if run.score.joint[target] else "not all",
+                "simultaneous coverage",
+            )
 
 
 def rounds_of_parts(run: Run) -> Table:

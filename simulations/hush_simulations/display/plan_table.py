@@ -45,7 +45,7 @@ def _heading(question: Question) -> str:
         error = _error(question.domain, question.error_in_unit)
         known.append(f"an error of {error} {confidence or '(root mean square)'}")
     else:
-        known.append("root mean square" if confidence is None else f"error bars {confidence}")
+        known.append("root mean square" if confidence is None else f"intervals {confidence}")
     asked = {"people": "How many people?", "epsilon": "Which epsilon?", "error": "What error?"}[question.unknown]
     return f"{asked}  {_domain(question.domain)}; {', '.join(known)}"
 
@@ -137,16 +137,16 @@ def _sentences(plan: Plan) -> Iterator[str]:
     if epsilon is not None:
         sure = percent_at_most(at_most_sure(epsilon))
         yield f"Epsilon {decimal_text(epsilon)}: whoever was 50/50 about a person becomes at most {sure} sure."
-    yield "reporters: of those who answer, noise alone. population: of those they are a random sample of."
-    yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for the worst values."
+    yield "reporters: those who answer, noise alone. population: those of whom they are a random sample."
+    yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for worst-case values."
     if plan.question.confidence is not None:
         kept = exact(KEPT, scale=100)
-        yield f"In {kept} % of samples, whatever the values are, no error bar that hush prints is longer than planned."
+        yield f"In {kept} % of samples, whatever the values, no interval that hush prints is wider than planned."
 
 
 def _choice(plan: Plan) -> Iterator[str]:
     if plan.auto is None:
-        yield "No mechanism reaches this error: ask more people, or accept a larger one."
+        yield "No mechanism achieves this error: ask more people, or accept a larger one."
         return
     dearer = [
         (line.mechanism, line.relative)
@@ -164,4 +164,4 @@ def _choice(plan: Plan) -> Iterator[str]:
 
 def _price(unknown: Unknown, price: float) -> str:
     much = {"people": "as many people", "epsilon": "the epsilon", "error": "the error"}[unknown]
-    return f"The price of not having to trust the collector: {ratio(price)} times {much}."
+    return f"Cost of local versus central DP: {ratio(price)} times {much}."

@@ -1,4 +1,4 @@
-"""What is seen while a simulation runs: a bar and a band on a terminal, and nothing in a pipe.
+"""Progress of a simulation: a bar and a confidence sequence on a terminal, nothing in a pipe.
 
 The band is the `anytime` interval: it holds at every look, so that it may be watched. The narrower intervals of the
 final table are for one look at the end; watched, one of them would be wrong in about half of all runs.
@@ -60,10 +60,10 @@ def caption(result: Result) -> str:
     """What the band is, so that nobody takes it for the final interval."""
     confidence = f"{exact(result.confidence, scale=100)} %"
     if result.categories:
-        return f"so far; {confidence} bands that may be watched, all at once; final ones are narrower"
+        return f"so far; simultaneous {confidence} confidence sequences; final intervals are narrower"
     if result.coordinates:
-        return f"so far; each {confidence} band may be watched; the final intervals are narrower"
-    return f"so far; the {confidence} band may be watched; the final intervals are narrower"
+        return f"so far; anytime-valid {confidence} confidence sequences; final intervals are narrower"
+    return f"so far; anytime-valid {confidence} confidence sequence; final intervals are narrower"
 
 
 def bands(result: Result) -> list[Line]:

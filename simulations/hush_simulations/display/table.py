@@ -100,7 +100,7 @@ def _what(target: str) -> str:
     """The kind of an interval, by its name in a result."""
     if not target.startswith(ANYTIME):
         return f"interval, {target}"
-    return f"band, watched{target.removeprefix(ANYTIME).replace('_', ', ') or ' live'}"
+    return f"confidence sequence{target.removeprefix(ANYTIME).replace('_', ', ')}"
 
 
 def _error(mean: float, truths: Mapping[str, float], wording: NumberFormat) -> str:
@@ -159,7 +159,7 @@ def _costs(run: Run) -> Iterator[tuple[str, str, str]]:
     most, rounds = "at most " if run.chosen else "", len(run.rounds)
     spent = most + decimal_text(run.epsilon_spent)
     yield "epsilon spent by each device", spent, f"over {rounds} rounds" if rounds > 1 else ""
-    yield "values clamped to the bounds", whole(run.clamped), "which no error bar knows of" if run.clamped else ""
+    yield "values clamped to the bounds", whole(run.clamped), "not included in the intervals" if run.clamped else ""
     yield "time", f"{fixed(run.elapsed_s, 2)} s", f"{whole(run.reports_per_s)} reports/s"
     yield "noise", run.noise, ""
     if run.experiment.seed is not None:

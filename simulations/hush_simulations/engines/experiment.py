@@ -1,4 +1,4 @@
-"""What a simulation is told, and what it finds."""
+"""Experiment and outcome: what a simulation is asked to do, and what it observes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Runner: real gateways, a real aggregator and a broker, on one question, until every report is counted.
+"""The live engine: real gateways, a real aggregator and a broker, on one question, until every report is counted.
 
 Nothing is shortened: each device charges its ledger and stores its report before the first byte leaves, every report
 is one MQTT message, and the aggregator commits it to SQLite before it is acknowledged. The `memory` engine leaves out

@@ -1,4 +1,4 @@
-"""The ways of a simulation to its broker: for the aggregator, and for each gateway."""
+"""The connections of a simulation to its broker: for the aggregator, and for each gateway."""
 
 import secrets
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""A clock that a simulation can turn forward, so that rounds a day apart take no day."""
+"""A clock that a simulation can advance, so that rounds a day apart do not take a day."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""From what is known of a question to its plan: of people, epsilon and error, any two give the third."""
+"""From a question to its plan: sample size, epsilon or error from the other two."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The ways to ask that `hush plan` compares: each as the task it would be, and the largest variance of its reports.
+"""The mechanisms that `hush plan` compares, each as a task, with the largest variance of its reports.
 
 Everything is in units of the range R of the value (of one share, for bits and categories). A report of one person has,
 once decoded, a variance of at most `noise` given that person's value, whatever it is; and of at most `noise` + `spread`

@@ -1,4 +1,4 @@
-"""Planning: of how many people, which epsilon and what error, any two give the third.
+"""Planning one mechanism: sample size, epsilon or error from the other two.
 
 Error, at a confidence: half the length of the interval that `hush_aggregator.estimate` would print, for the worst
 people and all but unlikely samples of them (`hush_simulations.planning.worst_case`). As a root mean square:

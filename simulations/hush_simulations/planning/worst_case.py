@@ -1,4 +1,4 @@
-"""What the intervals of a plan will be: asked of the estimator itself, for the people who make them widest.
+"""How wide intervals will be: computed by the estimator itself, for the population that makes them widest.
 
 An interval's length depends on n, epsilon and confidence, and with some methods on the reports. So a tally is made up
 of n reports (`hush_aggregator.estimate.worst_case`) and given to `hush_aggregator.estimate`, which alone knows what it

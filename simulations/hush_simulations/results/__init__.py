@@ -1,3 +1,3 @@
-"""An outcome judged against the truth."""
+"""Results: an outcome compared with the truth."""
 
 __all__: list[str] = []

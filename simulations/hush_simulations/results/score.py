@@ -1,4 +1,4 @@
-"""Score: the truth of a simulation, which only a simulation knows, and whether the error bars cover it."""
+"""Score: the truth of a simulation, which only a simulation knows, and whether the intervals cover it."""
 
 import math
 from collections import Counter

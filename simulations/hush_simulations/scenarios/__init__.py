@@ -1,3 +1,3 @@
-"""What is asked of whom: a task and the population that answers it."""
+"""Scenarios: a task and the population that answers it."""
 
 __all__: list[str] = []

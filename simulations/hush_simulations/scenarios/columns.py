@@ -33,7 +33,7 @@ def choose_column(
     if column not in names:
         near = difflib.get_close_matches(column, names, n=1)
         hint = f"did you mean {near[0][:40]!r}?" if near else f"write one of the names in its {header}"
-        raise OptionError(option, f"{column[:40]!r} is no column of {table}; {hint}")
+        raise OptionError(option, f"{column[:40]!r} is not a column of {table}; {hint}")
     if names.count(column) > 1:
-        raise OptionError(option, f"{column[:40]!r} stands {names.count(column)} times in {table}; rename one")
+        raise OptionError(option, f"{column[:40]!r} appears {names.count(column)} times in {table}; rename one")
     return column

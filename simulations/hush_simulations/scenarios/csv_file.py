@@ -77,7 +77,7 @@ def _opened(path: Path) -> Iterator[tuple[TextIO, list[str], str]]:
     except UnicodeDecodeError as error:
         raise OptionError("--csv", f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
     except csv.Error as error:
-        raise OptionError("--csv", f"{path} is no CSV file ({error}); save it as CSV in UTF-8") from error
+        raise OptionError("--csv", f"{path} is not a CSV file ({error}); save it as CSV in UTF-8") from error
 
 
 def _column(path: Path, header: list[str], column: str | None, read: Callable[[str], Value]) -> str:
@@ -137,7 +137,7 @@ def _label(labels: Sequence[str]) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         if text not in known:
-            raise ValueError("none of the labels, which must be spelled exactly")
+            raise ValueError("not one of the labels, which must be spelled exactly")
         return text
 
     return read

@@ -97,7 +97,7 @@ class Bernoulli:
 
     def __post_init__(self) -> None:
         if not 0 <= self.proportion <= 1:
-            raise OptionError("population.proportion", f"{self.proportion} is no share; write a number from 0 to 1")
+            raise OptionError("population.proportion", f"{self.proportion} is not a share; write a number from 0 to 1")
 
     @property
     def mean(self) -> float:

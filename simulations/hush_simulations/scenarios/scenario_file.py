@@ -188,7 +188,7 @@ def _complaint(path: Path, error: ValidationError) -> TaskError:
         case "missing":
             message = f"is missing in {path}; a scenario has a [task] and a [population]"
         case "extra_forbidden":
-            message = f"no scenario has this field; check its spelling in {path}"
+            message = f"unknown field; check its spelling in {path}"
         case "union_tag_not_found" | "union_tag_invalid":
             *others, last = (f'"{kind}"' for kind in _KINDS)
             message = f"in {path} needs kind = {', '.join(others)} or {last}"

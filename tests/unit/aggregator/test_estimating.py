@@ -1,4 +1,4 @@
-"""An estimate that fails is a value, whoever makes it; and what is no number never leaves."""
+"""An estimate that fails is a value, whoever makes it; and no NaN or infinity ever leaves."""
 
 import asyncio
 import logging

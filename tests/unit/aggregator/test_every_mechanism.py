@@ -94,4 +94,4 @@ def test_a_person_reads_what_is_asked() -> None:
     assert "and 32 more" in text(CASES["category"][0])
     assert "3 numbers: x, y, z" in text(CASES["vector"][0])
     assert "% of the range of each number" in text(CASES["vector"][0])
-    assert "a device chooses of 0.5, 1" in text(CASES["two epsilons"][0])
+    assert "a device chooses one of 0.5, 1" in text(CASES["two epsilons"][0])

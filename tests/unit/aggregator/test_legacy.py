@@ -72,7 +72,7 @@ async def test_one_that_was_never_counted_is_refused(tmp_path: Path, caplog: pyt
             bus.send("hush/v1/reports/old/device", frame())
             await bus.emptied()
     assert ESTIMATE not in bus.retained
-    assert "refused the task published as 'old': domain.outside: 'refuse' is no more" in caplog.text
+    assert "refused the task published as 'old': domain.outside: 'refuse' is no longer supported" in caplog.text
     with pytest.raises(TaskError, match="old was never counted here"):
         async with running(FakeBus(), tmp_path / "other", OLD) as aggregator:
             await aggregator.run()
@@ -84,5 +84,5 @@ def test_a_file_of_one_is_neither_checked_nor_published(tmp_path: Path, command:
     file.write_text(json.dumps(DOCUMENT), encoding="utf-8")
     result = CliRunner().invoke(app, [command[0], str(file), *command[1:]])
     assert isinstance(result.exception, TaskError)
-    assert "tells which it has; drop it" in str(result.exception)
+    assert "reveals which it has; drop it" in str(result.exception)
     assert read_task(file, legacy=True) == OLD == decode_task(OLD.payload, legacy=True)

@@ -341,7 +341,7 @@ async def test_a_result_that_nobody_can_have_is_refused(store: WatchedStore) -> 
         await asyncio.sleep(0.05)
         with pytest.raises(TaskError, match="no task 'weights' is known"):
             await aggregator.estimate("weights")
-        with pytest.raises(TaskError, match="1 is none of the 1 rounds"):
+        with pytest.raises(TaskError, match="1 is not one of the 1 rounds"):
             await aggregator.estimate("heights", 1)
 
 

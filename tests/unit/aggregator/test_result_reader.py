@@ -69,7 +69,7 @@ async def test_a_task_that_comes_later_is_found_and_what_is_not_there_is_named(s
         await results.result("weights")
     store.add_task(weights)
     assert (await results.result("weights")).task == weights
-    with pytest.raises(TaskError, match="2 is none of the 2 rounds of 'heights'"):
+    with pytest.raises(TaskError, match="2 is not one of the 2 rounds of 'heights'"):
         await results.result("heights", 2)
 
 

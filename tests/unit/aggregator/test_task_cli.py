@@ -43,7 +43,7 @@ def test_check_says_what_a_task_costs_and_brings(tmp_path: Path) -> None:
 def test_check_says_what_becomes_of_other_labels(tmp_path: Path) -> None:
     ways = {"kind": "category", "labels": ["bus", "train", "else"], "other": "else"}
     result = CliRunner().invoke(app, ["check", file_of(tmp_path, {"id": "way", "epsilon": "1", "domain": ways})])
-    assert "asks for     one of 3: bus, train, else; what is none of them counts as else" in result.stdout
+    assert "asks for     one of 3: bus, train, else; anything else counts as else" in result.stdout
 
 
 def test_check_warns_about_a_weak_epsilon(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_check_as_json_holds_the_same_facts(tmp_path: Path) -> None:
 def test_the_price_of_rounds_is_told_in_total_and_for_one() -> None:
     task = make_task(HEIGHTS | {"rounds": 4, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "2"})
     told = text(task)
-    assert "2 for all 4 rounds together, 0.5 a round" in told
+    assert "2 for all 4 rounds together, 0.5 per round" in told
     assert "88.1 % sure from all rounds, 62.3 % from one" in told
     assert expected_error(task, 100) == pytest.approx(1.959964 * 100 / 0.5 * math.sqrt(2 / 100), rel=1e-5)
 
@@ -99,9 +99,11 @@ def test_the_price_of_rounds_is_told_in_total_and_for_one() -> None:
 def test_check_says_what_a_sticky_task_hides_and_what_not() -> None:
     rounds = {"rounds": 30, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "repeat": "sticky"}
     told = text(make_task({**HEIGHTS, **rounds, "epsilon": "2"}))
-    assert "2, charged with the first answer, for 2 reports drawn at first, 1 each, which all 30 rounds repeat" in told
+    assert (
+        "2, charged with the first answer, for 2 reports drawn at the start, 1 each, which all 30 rounds repeat" in told
+    )
     assert "88.1 % sure from all rounds, 73.2 % if the value never changes, and can see in which rounds it did" in told
-    assert "instead" not in told  # no other mechanism repeats its answers
+    assert "alternatives" not in told  # no other mechanism repeats its answers
     assert meaning(make_task({**HEIGHTS, **rounds, "epsilon": "2"}))["repeat"] == "sticky"
 
 
@@ -146,10 +148,10 @@ def test_a_task_says_what_the_other_mechanisms_would_need(mechanism: str, others
     document = {"id": "t", "epsilon": "1", "mechanism": mechanism, "domain": {"kind": "number", "lower": 0, "upper": 9}}
     task = make_task(document)
     assert alternatives(task) == pytest.approx(others, rel=0.005)
-    assert all(f"{name} {ratio:.3g} times" in text(task) for name, ratio in alternatives(task).items())
+    assert all(f"{name} needs {ratio:.3g} times" in text(task) for name, ratio in alternatives(task).items())
 
 
 def test_a_bit_has_no_alternative() -> None:
     task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "bit"}})
     assert alternatives(task) == {}
-    assert "instead" not in text(task)
+    assert "alternatives" not in text(task)

@@ -315,7 +315,7 @@ async def test_a_source_sleeps_until_there_may_be_something_to_do(
 async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Clock) -> None:
     async with gateway(FakeTransport(), tmp_path, clock) as g:
         g.answer("d", "later", Source(1), source_timeout=SOON)
-        with pytest.raises(ValueError, match="answered from a source already"):
+        with pytest.raises(ValueError, match="already answered from a source"):
             g.answer("d", "later", Source(2), source_timeout=SOON)
         with pytest.raises(TaskError, match="is not a task id"):
             g.answer("d", "No Id", Source(1))

@@ -73,8 +73,8 @@ def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(dir
         "    2026-01-03 12:00 UTC  sticky, round 2: epsilon 0 (multilevel, from memory)",
         f"d refused steps, round 2 (epsilon 1/3): {Reason.OVER_TOTAL.meaning}.",
         f"d: with all its reports in hand, {INFERENCE} (epsilon 5/3 in total).",
-        "d: each purpose has its own budget, and whoever asks words the purpose; a total bounds all.",
-        "d: sticky repeats its reports: when the value changed may show, and no epsilon counts that.",
+        "d: each purpose has its own budget, and whoever asks words it; a total limits all of them.",
+        "d: sticky repeats its reports: a change of value may show, and no epsilon accounts for that.",
         "5 of these reports still wait for the broker; they will be sent unchanged.",
     ]
 
@@ -83,7 +83,7 @@ def test_a_total_is_shown_beside_what_was_spent_of_it(directory: Path) -> None:
     text = run(directory, "--total", "6", "--lifetime", "1")
     assert "epsilon 2/3 of 1" in text
     assert "(epsilon 5/3 of 6 in total)" in text
-    assert "words the purpose" not in text
+    assert "whoever asks words it" not in text
 
 
 def test_json_has_everything_exactly(directory: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
 
     asyncio.run(prepare())
     first, second = run(tmp_path).splitlines()
-    assert first.endswith("nothing was ever spent here.")
+    assert first.endswith("nothing has been spent here.")
     assert second.startswith("d refused sticky, round 0 (epsilon 1): its repeated answer shows")
 
 
@@ -161,5 +161,5 @@ def test_a_time_that_is_none_is_damage(directory: Path) -> None:
     with sqlite3.connect(directory / FILE_NAME) as connection:
         connection.execute("UPDATE charge SET charged_at = 'noon'")
     connection.close()
-    with pytest.raises(StateError, match="the ledger holds 'noon' for a time; it is damaged"):
+    with pytest.raises(StateError, match="the ledger holds 'noon' as a time; it is damaged"):
         run(directory)

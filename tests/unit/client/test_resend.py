@@ -211,7 +211,7 @@ async def test_a_mistake_of_ours_is_logged_at_once_and_raised_at_the_close(
         with pytest.raises(ExceptionGroup) as caught:
             await gateway.__aexit__(None, None, None)
     assert caught.group_contains(LookupError, match="planted")
-    assert "hush-sender-g ended by a mistake (ExceptionGroup)" in caplog.text
+    assert "hush-sender-g ended with an error (ExceptionGroup)" in caplog.text
     (await asyncio.wait_for(Lock.acquire(tmp_path), 2)).release()  # though the error keeps all that was on the stack
     assert await charges_and_waiting(tmp_path) == (1, 1)
 

@@ -64,7 +64,7 @@ async def test_a_value_of_another_type_is_damage(tmp_path: Path, table: str, col
         connection.execute(f"INSERT INTO {table} VALUES {rows[table]}")  # noqa: S608
         connection.execute(f"UPDATE {table} SET {column} = {value}")  # noqa: S608
     connection.close()
-    with pytest.raises(StateError, match=rf"a value in {table} is of another type: the file is damaged"):
+    with pytest.raises(StateError, match=rf"a value in {table} has the wrong type: the file is damaged"):
         await State.open(tmp_path)
 
 
@@ -72,7 +72,7 @@ async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -
     state = await State.open(tmp_path)
     assert await state.run(identity.device_name) == await state.run(identity.device_name)
     await state.run(lambda connection: connection.execute("UPDATE identity SET device = 'a/b'"))
-    with pytest.raises(StateError, match="holds no name of a device; it is damaged"):
+    with pytest.raises(StateError, match="holds no device name; it is damaged"):
         await state.run(identity.device_name)
     await state.close()
 

@@ -101,7 +101,7 @@ def test_a_closed_one_says_so_and_can_be_opened_again(tmp_path: Path) -> None:
         with c:
             assert c.tasks() == {}  # what was learned before may have been withdrawn
             assert c.report("heights", 172.0).status == status
-            with pytest.raises(RuntimeError, match="open already"):
+            with pytest.raises(RuntimeError, match="already open"):
                 c.__enter__()
 
 

@@ -268,7 +268,7 @@ def test_a_label_may_stand_for_all_texts_that_are_none() -> None:
         ((2,), "moved"),
     ]
     assert ways.check(None) == "replaced"
-    with pytest.raises(TaskError, match="is none of the labels"):
+    with pytest.raises(TaskError, match="is not one of the labels"):
         CategoryDomain(("bus", "train"), other="else")
 
 

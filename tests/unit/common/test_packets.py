@@ -123,7 +123,7 @@ def test_a_message_that_is_too_long_is_cut_and_the_next_one_is_whole(
     assert got[1] == b"after"
     (record,) = caplog.records
     assert (
-        record.getMessage() == "mqtt://broker: cut a message of 1024003 bytes, for no payload may have more than 1000"
+        record.getMessage() == "mqtt://broker: truncated a message of 1024003 bytes: no payload may be longer than 1000"
     )
 
 
@@ -153,7 +153,7 @@ def test_many_that_are_too_long_are_one_line_a_minute(
 @pytest.mark.parametrize(
     ("data", "frames", "words"),
     [
-        (header(0x90, 200_000_000) + bytes(5000), False, "sends a packet of 200000000 bytes that is no message"),
+        (header(0x90, 200_000_000) + bytes(5000), False, "sends a packet of 200000000 bytes that is not a message"),
         (header(0x34, 20) + bytes(20), False, "sends messages of QoS 2"),
         (header(0x3D, 20) + bytes(20), False, "sends messages of QoS 2"),
         (frame(bytes(5000), opcode=9), True, "sends a control frame of a WebSocket that is too long"),

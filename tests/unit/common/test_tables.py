@@ -248,7 +248,7 @@ def test_a_table_has_a_name_of_its_epsilon() -> None:
 
 
 def test_a_table_that_is_not_shipped_is_told_with_those_that_are() -> None:
-    with pytest.raises(TaskError, match=r"choose of epsilon-0\.33 to epsilon-8"):
+    with pytest.raises(TaskError, match=r"choose one from epsilon-0\.33 to epsilon-8"):
         shipped("epsilon-9")
-    with pytest.raises(TaskError, match=r"only from 0\.33 on; use multilevel"):
+    with pytest.raises(TaskError, match=r"only from 0\.33 upwards; use multilevel"):
         shipped_at(Fraction("0.3"))

@@ -194,7 +194,7 @@ def test_a_task_under_which_silence_would_tell_is_not_made_by_hand_either(domain
     made: dict[str, Any] = {"id": "t", "epsilon": Fraction(1), "mechanism": "laplace", "domain": domain}
     if isinstance(domain, VectorDomain):
         made |= {"mechanism": "vector", "parameters": Parameters(levels=(1,), sampled=1)}
-    with pytest.raises(TaskError, match="tells which it has"):
+    with pytest.raises(TaskError, match="reveals which it has"):
         Task(**made)
     assert Task(**made, legacy=True).legacy
     assert not replace(TASK, legacy=True).legacy, "it is one like any other"

@@ -126,7 +126,7 @@ def test_a_table_that_is_no_unbiased_channel_is_refused(change: dict[str, Any], 
     [
         ([], "0 labels"),
         (["red"], "1 labels"),
-        (["red", "red"], "'red' stands twice"),
+        (["red", "red"], "'red' appears twice"),
         (["red", ""], "label 2"),
         (["red", "  "], "label 2"),
         (["red", "a\nb"], "label 2"),

@@ -36,7 +36,7 @@ def test_a_task_of_before_keeps_its_digest_where_it_is_counted_and_is_refused_ev
     payload = vector["payload"].encode()
     kept = decode_task(payload, legacy=True)
     assert (kept.legacy, kept.digest.hex()) == (True, vector["digest"])
-    with pytest.raises(TaskError, match="'refuse' is no more") as caught:
+    with pytest.raises(TaskError, match="'refuse' is no longer supported") as caught:
         decode_task(payload)
     assert caught.value.field == "domain.outside"
     with pytest.raises(TaskError):

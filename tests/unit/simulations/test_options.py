@@ -185,7 +185,7 @@ def test_the_data_of_a_scenario_lie_beside_its_file(tmp_path: Path) -> None:
     ("change", "words"),
     [
         (("[population]", "[people]"), "population: is missing"),
-        (("clients = 30", "client = 30"), "no scenario has this field"),
+        (("clients = 30", "client = 30"), "unknown field"),
         (('kind = "mixture"', 'kind = "gamma"'), "mixture"),
         (("clients = 30", "clients = 0"), "clients"),
         (('epsilon = "0.5"', "epsilon = 0.5"), "not exact"),
@@ -193,7 +193,7 @@ def test_the_data_of_a_scenario_lie_beside_its_file(tmp_path: Path) -> None:
         (("sd = 10.0", "sd = -1.0"), "sd"),
         (("[task]", "[task"), "cannot be parsed"),
         (("clients = 30", "clients = 30\nshares = [1.0, 2.0]"), "shares: 2 shares, and the task has one epsilon"),
-        (('kind = "number"', 'kind = "category"\nlabels = ["a", "b"]'), "no task has this field"),
+        (('kind = "number"', 'kind = "category"\nlabels = ["a", "b"]'), "unknown field"),
     ],
 )
 def test_a_mistake_in_a_scenario_file_is_one_line(tmp_path: Path, change: tuple[str, str], words: str) -> None:

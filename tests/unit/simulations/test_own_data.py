@@ -47,7 +47,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_told_with_one_that_is_like_it(tmp_path: Path) -> None:
     path = write(tmp_path, "name,height\nann,170\n")
-    assert "'hight' is no column" in complaint(path, "hight")
+    assert "'hight' is not a column" in complaint(path, "hight")
     assert complaint(path, "hight").endswith("did you mean 'height'?")
     assert complaint(path, None).endswith("names 2, write one of them")
 
@@ -86,8 +86,8 @@ def test_a_number_is_no_answer(tmp_path: Path) -> None:
         ("", "is empty"),
         (b"\xff\xfe\x00\x01", "is not UTF-8"),
         (b"h\n" + b"\x80\n", "is not UTF-8"),
-        ("h,h\n1,2\n", "stands 2 times"),
-        ("h\n" + "1" * 200_000 + "\n", "is no CSV file"),
+        ("h,h\n1,2\n", "appears 2 times"),
+        ("h\n" + "1" * 200_000 + "\n", "is not a CSV file"),
     ],
 )
 def test_a_file_that_is_no_table_is_told(tmp_path: Path, content: str | bytes, words: str) -> None:
@@ -107,7 +107,7 @@ def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_labels_must_be_spelled_exactly_and_a_wrong_one_is_not_repeated(tmp_path: Path) -> None:
     path = write(tmp_path, "way\nbus\non foot\n")
     assert read_column(path, "way", labels=("bus", "on foot")).values == ("bus", "on foot")
-    with pytest.raises(OptionError, match=r"row 3 of .*: the cell is none of the labels") as caught:
+    with pytest.raises(OptionError, match=r"row 3 of .*: the cell is not one of the labels") as caught:
         read_column(path, "way", labels=("bus", "walk"))
     assert "on foot" not in str(caught.value)
 
@@ -115,7 +115,7 @@ def test_labels_must_be_spelled_exactly_and_a_wrong_one_is_not_repeated(tmp_path
 def test_a_row_of_several_columns_is_a_vector(tmp_path: Path) -> None:
     path = write(tmp_path, "y,name,x\n1,ann,2\n3,bob,4\n")
     assert read_columns(path, ["x", "y"]).values == ((2.0, 1.0), (4.0, 3.0))
-    with pytest.raises(OptionError, match="'z' is no column"):
+    with pytest.raises(OptionError, match="'z' is not a column"):
         read_columns(path, ["x", "z"])
     with pytest.raises(OptionError, match=r"row 2 of .* not a number"):
         read_columns(path, ["x", "name"])

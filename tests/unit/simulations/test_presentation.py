@@ -109,7 +109,7 @@ def test_the_table_names_refusals_declined_answers_and_clamped_values() -> None:
     assert "2 duplicate" in text
     assert "a report of this id is counted already" in text
     assert "the device declined: out_of_domain" in text
-    assert "which no error bar knows of" in row(text, "values clamped")
+    assert "not included in the intervals" in row(text, "values clamped")
 
 
 def test_each_round_is_a_row() -> None:
@@ -220,8 +220,8 @@ def test_further_intervals_are_named_by_what_they_are_about() -> None:
     wider = {"anytime_population": (150.0, 200.0), "enrolled": (160.0, 190.0)}
     estimate = replace(run.result.estimate, intervals={**run.result.intervals, **wider})
     text = table(with_estimate(run, estimate))
-    assert "150.00 to 200.00 cm" in row(text, "95 % band, watched, population")
-    assert "covers the truth" in row(text, "95 % band, watched, population")
+    assert "150.00 to 200.00 cm" in row(text, "95 % confidence sequence, population")
+    assert "covers the truth" in row(text, "95 % confidence sequence, population")
     assert "truth unknown" in row(text, "95 % interval, enrolled")
 
 

@@ -147,7 +147,7 @@ def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> 
     )
     (line,) = bands(result)
     assert (line.name, line.estimate, line.band) == ("mean", "170.00 cm", "165.00 to 175.00 cm")
-    assert "may be watched" in caption(result)
+    assert "anytime-valid" in caption(result)
     assert "final intervals are narrower" in caption(result)
 
 
@@ -155,7 +155,7 @@ def test_of_categories_the_most_frequent_are_seen_live_with_their_joint_bands() 
     lines = bands(CATEGORIES)
     assert [line.name for line in lines] == ["l1", "l3", "l4", "l0", "l5"]
     assert lines[0].band == "32.00 to 48.00 %"
-    assert "all at once" in caption(CATEGORIES)
+    assert "simultaneous" in caption(CATEGORIES)
     assert len(caption(CATEGORIES)) <= 80
 
 

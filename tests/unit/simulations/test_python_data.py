@@ -60,8 +60,8 @@ def test_a_column_of_a_data_frame_is_chosen_by_its_name(frame: Callable[[dict[st
     assert (ways.values, ways.name) == (("bus", "car"), "way")
     assert observed(frame({"age": [30]}), NUMBER).values == (30.0,)
     assert complaint(table) == "column: is missing; the header of data names 2, write one of them"
-    assert complaint(table, column="ages") == "column: 'ages' is no column of data; did you mean 'age'?"
-    assert complaint(table, column="x") == "column: 'x' is no column of data; write one of the names in its header"
+    assert complaint(table, column="ages") == "column: 'ages' is not a column of data; did you mean 'age'?"
+    assert complaint(table, column="x") == "column: 'x' is not a column of data; write one of the names in its header"
 
 
 def test_where_the_header_is_lost_no_cell_is_taken_for_a_name() -> None:
@@ -76,7 +76,7 @@ def test_where_the_header_is_lost_no_cell_is_taken_for_a_name() -> None:
 @pytest.mark.parametrize("frame", FRAMES)
 def test_columns_named_as_the_coordinates_are_the_vectors(frame: Callable[[dict[str, object]], object]) -> None:
     assert observed(frame({"y": [1, 0], "n": ["a", "b"], "x": [0.5, 1]}), VECTOR).values == ((0.5, 1.0), (1.0, 0.0))
-    assert complaint(frame({"x": [1]}), VECTOR).startswith("domain.coordinates: 'y' is no column")
+    assert complaint(frame({"x": [1]}), VECTOR).startswith("domain.coordinates: 'y' is not a column")
     assert "leave it out" in complaint(frame({"x": [1], "y": [1]}), VECTOR, "x")
 
 

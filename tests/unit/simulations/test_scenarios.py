@@ -67,7 +67,7 @@ def test_a_label_without_a_share_has_none_and_the_order_is_that_of_the_task() ->
         ),
         (COMMUTE, ("car = 0.42", "car = -1.0"), "population.frequencies: -1.0 for 'car' is negative"),
         (COMMUTE, ('kind = "frequencies"', 'kind = "independent"'), "population"),
-        (COMMUTE, ('kind = "category"', 'kind = "bit"'), "task has this field"),
+        (COMMUTE, ('kind = "category"', 'kind = "bit"'), "unknown field"),
         (OFFICES, ("humidity = [{", "dampness = [{"), "name each coordinate of the task once"),
         (OFFICES, ("sd = 1.8", "sd = -1.8"), "population.sd"),
         (

@@ -158,8 +158,8 @@ def test_the_errors_of_a_task_are_those_of_its_json(document: str, tmp_path: Pat
         values += [int(people), *((error, 100 * Fraction(error) / width) if is_number else (100 * Fraction(error),))]
     lines = [line for line in text(task).splitlines() if " people  ±" in line]
     assert unmatched("\n".join(lines), values) == ([], [])
-    instead = [line for line in text(task).splitlines() if line.startswith("instead")]
-    assert unmatched(" ".join(instead), found.get("alternatives", {}).values()) == ([], [])
+    others = [line for line in text(task).splitlines() if line.startswith("alternatives")]
+    assert unmatched(" ".join(others), found.get("alternatives", {}).values()) == ([], [])
     assert sum(f"{found['domain'][end]:.0f}" in text(task) for end in ("lower", "upper") if end in found["domain"]) in {
         0,
         2,

@@ -1,4 +1,4 @@
-"""Bands that may be watched: P(the target is outside at *any* time) ≤ alpha, from running sums only.
+"""Confidence sequences, valid at any time: P(the target is ever outside) ≤ alpha; running sums suffice.
 
 **Mixture** (target: the reporters, or the population). Let psi_i(l) bound the log of E e^(l·e_i) for the error e_i of
 report i, whatever its value. With D_t the sum of the first t errors, e^(l·D_t - Σ psi_i(l)) is a nonnegative

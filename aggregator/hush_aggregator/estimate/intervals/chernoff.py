@@ -1,4 +1,4 @@
-"""Bounds of the noise of a mean that are uniform in the values: Chernoff's at one n, and its mixture at all n.
+"""Bounds on the noise of a mean, uniform in the values: Chernoff's at one n, and its mixture at all n.
 
 P(error ≥ d) ≤ exp(Σ n_c·G_c(l) - l·N·d) for every l > 0, with G the noise exponent of group c: the least d over a fixed
 grid of l. Both are known before anyone has reported.

@@ -1,4 +1,4 @@
-"""Noise and sampling together: how far a mean of Laplace reports lies from the mean of the people behind them.
+"""Noise and sampling together: how far a mean of Laplace reports lies from the population mean.
 
 A linear estimate errs by Z + S: Z the sum of Laplace noise of known scales, S the sampling error of values in a
 bounded range, independent of each other. Of S two things are known whatever the values are: its variance is at most V,

@@ -57,7 +57,7 @@ def registered(kind: type[Mechanism], analysis: Analysis) -> Iterator[None]:
         ValueError: the mechanism has one; none can be replaced.
     """
     if kind in _ANALYSES:
-        raise ValueError(f"there is an analysis of {kind.name!r} already")
+        raise ValueError(f"there already is an analysis of {kind.name!r}")
     _ANALYSES[kind] = analysis
     try:
         yield

@@ -1,4 +1,4 @@
-"""What mechanisms have in common that report the number of an output, of few, about one number."""
+"""What `multilevel` and `table` have in common: one of a few outputs about one number."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`subset_selection`: how often each category was named."""
+"""`subset_selection`: how often each category was reported."""
 
 from collections.abc import Sequence
 from typing import cast

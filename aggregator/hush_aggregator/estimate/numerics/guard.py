@@ -1,4 +1,4 @@
-"""Guard: what floating-point arithmetic may do in an estimate, and what becomes of an interval that fails.
+"""Guard: which floating-point events an estimate may cause, and what becomes of an interval that fails.
 
 An overflow, a division by zero and an invalid operation are errors here, never warnings: an interval made of their
 results would look like any other. Underflow is one too, but where `underflow` says that a zero is the right answer,

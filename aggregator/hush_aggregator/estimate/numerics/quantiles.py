@@ -1,4 +1,4 @@
-"""Quantiles of error bars: normal, Student's t, and the mean of Laplace variables; `mixed` and `beta` have others.
+"""Quantiles for intervals: normal, Student's t, and the mean of Laplace variables.
 
 scipy is not needed at run time. Every search is Newton's method on the logarithm of a probability that is concave in
 its argument (a log-concave density has a log-concave distribution function and tail). The tangent of a concave function

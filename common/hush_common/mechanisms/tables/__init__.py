@@ -41,7 +41,7 @@ class Table:
         check_integers("table.positions", self.positions)
         check_integers("table.unit", (self.unit,))
         if not isinstance(self.weights, tuple):
-            raise TaskError("table.weights", "is no tuple of rows")
+            raise TaskError("table.weights", "is not a tuple of rows")
         for row in self.weights:
             check_integers("table.weights", row)
 
@@ -80,8 +80,8 @@ def grid_point(epsilon: Fraction) -> Fraction:
     if place == 0:
         raise TaskError(
             "table",
-            f"none is shipped for epsilon {decimal_text(epsilon)} a report, only from {decimal_text(grid()[0])} on; "
-            f"use multilevel, which is as good there",
+            f"none is shipped for epsilon {decimal_text(epsilon)} per report, only from {decimal_text(grid()[0])} "
+            "upwards; use multilevel, which is as good there",
         )
     return grid()[place - 1]
 
@@ -107,8 +107,8 @@ def shipped(name: str) -> Table:
     first, last = (f"{_NAME}{decimal_text(grid()[end])}" for end in (0, -1))
     raise TaskError(
         "table",
-        f"{name[:40]!r} is not shipped; drop it, for the best one for epsilon, choose of {first} to {last}, or write "
-        f"it out",
+        f"{name[:40]!r} is not shipped; drop it to get the best one for epsilon, choose one from {first} to {last}, or "
+        "write it out",
     )
 
 
@@ -129,7 +129,7 @@ def _decoded(epsilon: Fraction) -> Table:
     most = [floor(bound * m) for m in least]
     half = [_row(least, most, *row) for row in rows]
     if any(sum(row) != total for row in half):
-        raise TaskError("table", f"the shipped table for epsilon {decimal_text(epsilon)} is damaged; install hush anew")
+        raise TaskError("table", f"the shipped table for epsilon {decimal_text(epsilon)} is damaged; reinstall hush")
     return Table(tuple(positions), unit, (*half, *(row[::-1] for row in half[-2::-1])))
 
 
