@@ -19,6 +19,9 @@ LATE = 0.95
 
 _TOP = """# Coverage of every interval
 
+**In short:** an interval that claims 95 % covers at least {least} of the time, whatever the number of reports, the ε and the values in this
+grid; most intervals are exact or conservative, and the approximate ones fall short by less than a percentage point.
+
 Written by `python tests/tools/coverage_grid.py` ({minutes}); `tests/statistics/test_coverage_grid.py` recomputes some of it and holds every
 figure to its bar. {total} cells: a mechanism, a target, an ε, a number of reports, a confidence and a distribution of values.
 
@@ -53,6 +56,7 @@ def document(cells: Sequence[Cell], minutes: str) -> str:
     letter = dict(zip(names, _LETTERS, strict=False))
     top = _TOP.format(
         minutes=minutes,
+        least=_shown([cell for cell in cells if cell.confidence == LATE]).rstrip("*"),
         total=_apart(len(cells)),
         runs=_apart(RUNS),
         sizes=", ".join(map(str, SIZES)),

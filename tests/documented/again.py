@@ -112,8 +112,8 @@ def audits() -> Iterator[str]:
     )
     yield f"| ε, reports of each value | {' | '.join(head)} | |---|---|---|---|---|---|---| {' '.join(rows)}"
     more = float(Fraction(larger("1"))) - 1
-    yield f"how many caught a mechanism whose ε is {computed(100 * more, '.0f')} % larger than declared,"
-    yield f"which have no version {computed(100 * more, '.0f')} % too large; the one for ε = 2 declared as 1 is caught."
+    yield f"how many detected a mechanism whose ε is {computed(100 * more, '.0f')} % larger than claimed,"
+    yield f"which have no version {computed(100 * more, '.0f')} % too large; the one for ε = 2 claimed as 1 is detected."
     accused = {name: sum(a for _, a in line.values()) for name, line in found["audits"].items()}
     honest = {name: found["seeds"] * len(line) for name, line in found["audits"].items()}
     yield (

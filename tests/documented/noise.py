@@ -197,7 +197,7 @@ def band() -> Iterator[str]:
     ratios = {round(half[n] / quantile(n), 1) for n in sizes[1:]}
     assert ratios == {1.8}
     yield (
-        f"At n = {given(10)}, {given(100)}, {given(1000)}, 10{given(raised(4))} the Laplace band is {texts} b wide on either side: "
+        f"At n = {given(10)}, {given(100)}, {given(1000)}, 10{given(raised(4))} the Laplace sequence is {texts} b wide on either side: "
         f"about {computed(ratios.pop())} times the fixed-n interval."
     )
     n, wider = 1000, {}

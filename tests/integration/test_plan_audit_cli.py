@@ -110,7 +110,7 @@ def test_any_two_give_the_third_as_one_json_object(
 def test_planning_ends_even_where_no_epsilon_helps(domain: tuple[str, ...]) -> None:
     done = hush("plan", "--people", "5", "--error", "0.01%", "--domain", *domain)
     assert done.returncode == 0
-    assert "No mechanism reaches this error" in done.stdout
+    assert "No mechanism achieves this error" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_planning_ends_even_where_no_epsilon_helps(domain: tuple[str, ...]) -> N
         (("--people", "10", "--epsilon", "0"), "--epsilon: 0 is outside"),
         (("--people", "10", "--epsilon", "nan"), "--epsilon: 'nan' is not a decimal number"),
         (("--people", "10", "--error", "5"), "--error: 5 is in the unit of the value: add --lower and --upper"),
-        (("--people", "10", "--error", "0%"), "--error: '0%' is no positive error"),
-        (("--people", "10", "--error", "1.2.3"), "--error: '1.2.3' is no positive error"),
+        (("--people", "10", "--error", "0%"), "--error: '0%' is not a positive error"),
+        (("--people", "10", "--error", "1.2.3"), "--error: '1.2.3' is not a positive error"),
         (("--people", "10", "--error", "5", "--domain", "bit"), "--error: 5 is not the error of a share; write 5%"),
         (("--people", "10", "--epsilon", "1", "--confidence", "95"), "--confidence: 95 is not between 0 and 1"),
         (("--people", "10", "--epsilon", "1", "--rms", "--confidence", "0.9"), "--rms: a root mean square has no"),

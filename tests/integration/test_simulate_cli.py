@@ -54,7 +54,7 @@ def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str)
     assert "joint" in found["covered"]
 
 
-def test_on_a_terminal_the_band_that_may_be_watched_is_seen() -> None:
+def test_on_a_terminal_the_confidence_sequence_is_seen() -> None:
     command = [*HUSH, "simulate", "--clients", "3000", "--seed", "1"]
     terminal, inner = pty.openpty()
     with subprocess.Popen(
@@ -68,14 +68,14 @@ def test_on_a_terminal_the_band_that_may_be_watched_is_seen() -> None:
         assert process.wait(60) == 0
     os.close(terminal)
     assert b"reports counted" in seen
-    assert b"may be watched" in seen
+    assert b"anytime-valid" in seen
     assert b"band" in seen
 
 
-def test_results_are_kept_where_asked(tmp_path: Path) -> None:
+def test_results_are_written_where_asked(tmp_path: Path) -> None:
     ended = hush("simulate", "--clients", "20", "--out", "results", "--engine", "memory", cwd=tmp_path)
     assert ended.returncode == 0
-    assert ended.stderr.startswith("hush: kept results/result.json")
+    assert ended.stderr.startswith("hush: wrote results/result.json")
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == [
         "reports.csv",
         "result.json",

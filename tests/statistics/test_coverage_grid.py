@@ -58,6 +58,13 @@ def test_what_is_valid_at_every_n_never_covers_less_than_it_claims(published: li
         assert cell.coverage >= cell.confidence - 1e-6, cell
 
 
+def test_the_conclusion_at_the_top_is_the_least_of_the_table_by_method() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    said = re.search(r"claims 95 % covers at least (\d\.\d+) of the time", text)
+    assert said is not None
+    assert float(said[1]) == min(shown[0.95] for shown in by_method(text).values() if 0.95 in shown)
+
+
 def methods_in(source: str, names: dict[str, str]) -> Iterator[str]:
     """The names of methods in a module: texts of words joined by hyphens, whatever is put into them."""
     for node in ast.walk(ast.parse(source)):
