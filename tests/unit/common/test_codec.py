@@ -59,6 +59,15 @@ def test_a_payload_longer_than_any_json_report_is_refused_unread() -> None:
     assert decode(text[:-1] + b" " * (limit + 1 - len(text)) + b"}") is Refusal.MALFORMED
 
 
+def test_a_body_has_up_to_1024_integers_in_either_encoding() -> None:
+    longest = report(tuple(range(1024)))
+    assert decode(encode_frame([longest])) == Frame((longest,))
+    document = json.loads(encode_json("heights", longest))
+    assert decode(json.dumps(document).encode()) == Frame((longest,), "heights")
+    for body in ([*document["body"], 0], list[int]()):
+        assert decode(json.dumps(document | {"body": body}).encode()) is Refusal.MALFORMED
+
+
 @given(INT64, INT64)
 def test_the_length_of_a_frame_never_depends_on_the_value(one: int, other: int) -> None:
     assert len(encode_frame([report((one,))])) == len(encode_frame([report((other,))])) == 40
