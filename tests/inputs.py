@@ -175,6 +175,11 @@ CALLS: tuple[Call, ...] = (
         "simulate",
         {"--engine": "memory", "--csv": "people.csv", "--column": "smokes", "--labels": "yes,no", "--json": ""},
     ),
+    Call(
+        "simulate",
+        {"--engine": "memory", "--csv": "people.csv", "--column": "smokes", "--yes": "yes", "--clients": "5"}
+        | {"--delimiter": "comma", "--encoding": "utf-8", "--header": "yes", "--decimal": ".", "--missing": "drop"},
+    ),
     Call("plan", {"--epsilon": "1", "--error": "5%", "--lower": "0", "--upper": "100", "--unit": "cm"}),
     Call("plan", {"--people": "5000", "--epsilon": "1", "--domain": "category", "--categories": "4", "--json": ""}),
     Call("plan", {"--people": "5000", "--error": "2%", "--domain": "bit", "--rms": ""}),

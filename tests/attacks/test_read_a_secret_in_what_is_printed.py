@@ -30,6 +30,7 @@ PUBLIC = {
     *("--name", "--device", "--user", "--forget", "--host", "--port", "--engine"),
     *("--clients", "--rounds", "--connections", "--seed", "--samples", "--confidence", "--timeout", "--spread"),
     *("--epsilon", "--max-epsilon", "--lifetime", "--total", "--shares", "--mechanism", "--people", "--error"),
+    *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     "--inputs",  # of a function under test
 }
@@ -229,7 +230,9 @@ CELL_TABLES = {
 
 @pytest.mark.parametrize("columns", [{}, {"--column": "income"}, {"--column": "wage"}], ids=str)
 @pytest.mark.parametrize("table", CELL_TABLES.values(), ids=list(CELL_TABLES))
-@pytest.mark.parametrize("kind", [{"--lower": "0", "--upper": "10"}, {"--labels": "a,b"}, {"SCENARIO": "survey"}])
+@pytest.mark.parametrize(
+    "kind", [{"--lower": "0", "--upper": "10"}, {"--labels": "a,b"}, {"--yes": "x"}, {"SCENARIO": "survey"}, {}]
+)
 def test_in_no_cell(kind: dict[str, str], table: str, columns: dict[str, str], tmp_path: Path) -> None:
     files = {**FILES, "people.csv": table.encode("utf-8", "surrogateescape")}
     given = {**kind, "--csv": "people.csv", **columns, "--engine": "memory", "--seed": "7", "--json": ""}
@@ -338,10 +341,10 @@ def test_a_number_that_is_kept_as_bytes_is_found(tmp_path: Path, kind: str, orde
 
 
 def test_a_cell_that_is_repeated_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(text: str) -> NoReturn:
-        raise ValueError(f"{text!r}, not a number")
+    def place(fault: tuple[int, object, str], *, reveal: bool) -> str:  # noqa: ARG001 - shown to whoever reads
+        return f"line {fault[0]}: {fault[2]!r}"
 
-    monkeypatch.setattr(csv_file, "_finite", read)
-    given = {"--csv": "people.csv", "--column": "income", "--lower": "0", "--upper": "1"}
+    monkeypatch.setattr(csv_file, "_place", place)
+    given = {"--csv": "people.csv", "--column": "income", "--labels": "a,b"}
     one = Call("simulate", given)
-    assert leaks(call(one, tmp_path), tmp_path, one.files, *CELLS) == [f"{CELLS[0]} in err"]
+    assert leaks(call(one, tmp_path), tmp_path, one.files, *CELLS) == [f"{cell} in err" for cell in CELLS[:3]]

@@ -100,6 +100,41 @@ def test_a_persons_own_data_are_simulated_row_by_row(tmp_path: Path) -> None:
     assert "population" not in found["covered"]
 
 
+def test_the_result_counts_rows_without_a_value_and_says_what_became_of_them(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("h\n" + "".join(f"{10 + i}\n" for i in range(20)) + "NA\n" * 4, encoding="utf-8")
+    own = ("simulate", "--csv", "data.csv", "--lower", "0", "--upper", "100", "--engine", "memory")
+    refused = hush(*own, "--json", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "4 of 24 cells cannot be used: 4 marked as missing (line 22, line 23, line 24, 1 more)" in refused.stderr
+    for missing, devices in (("drop", 20), ("replace", 24)):
+        ended = hush(*own, "--missing", missing, "--json", "--out", missing, cwd=tmp_path)
+        found = json.loads(ended.stdout)
+        assert found["data"] == {"rows": 24, "missing": 4, "treatment": missing, "resampled": False}
+        assert (found["clients"], found["truth"], found["result"]["n"]) == (devices, {"reporters": 19.5}, devices)
+        assert found["result"]["replacement_bias"]
+    drawn = hush(*own, "--missing", "replace", "--clients", "60", cwd=tmp_path)
+    assert "60 devices drawn from them" in " ".join(drawn.stdout.split())
+    assert "4 of 24" in drawn.stdout
+
+
+@pytest.mark.parametrize("kind", ["categories", "vectors"])
+def test_devices_without_a_value_answer_and_are_no_part_of_the_truth(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("x,y\n1,0\nNA,1\n1,NA\n0,1\n", encoding="utf-8")
+    domain = 'kind = "category"\nlabels = ["0", "1"]\n'
+    if kind == "vectors":
+        part = "lower = 0.0\nupper = 1.0\nname = "
+        domain = f'kind = "vector"\n[[task.domain.coordinates]]\n{part}"x"\n[[task.domain.coordinates]]\n{part}"y"\n'
+    people = '[population]\nkind = "csv"\nfile = "data.csv"\nmissing = "replace"\n'
+    column = 'column = "x"\n' if kind == "categories" else ""
+    task = f'[task]\nid = "own"\nepsilon = "1"\n[task.domain]\n{domain}'
+    (tmp_path / "own.toml").write_text(f"{task}{people}{column}", encoding="utf-8")
+    ended = hush("simulate", "./own.toml", "--engine", "memory", "--json", "--out", "out", cwd=tmp_path)
+    found = json.loads(ended.stdout)
+    assert found["result"]["n"] == 4
+    truths = [one["reporters"] for one in next(iter(found["truth"].values()))]
+    assert truths == (pytest.approx([1 / 3, 2 / 3]) if kind == "categories" else pytest.approx([2 / 3, 2 / 3]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

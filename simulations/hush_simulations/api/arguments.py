@@ -19,7 +19,7 @@ from hush_simulations.engines.experiment import Engine, Experiment
 from hush_simulations.engines.limits import CLIENTS, ROUNDS, SEED, Whole, check_confidence, check_engine
 from hush_simulations.scenarios.library import find_scenario
 from hush_simulations.scenarios.people import draw_people
-from hush_simulations.scenarios.population import Observed
+from hush_simulations.scenarios.population import check_treatment
 from hush_simulations.scenarios.python_data import observed
 from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_data
 from hush_simulations.scenarios.scenario_file import read_scenario
@@ -39,6 +39,7 @@ def experiment_of(
     data: object,
     column: str | None,
     domain: Mapping[str, object] | Domain | None,
+    missing: str | None,
     epsilon: Epsilon | None,
     mechanism: str | None,
     clients: int | None,
@@ -56,12 +57,12 @@ def experiment_of(
     """
     chosen = check_engine(str(engine), "engine")
     address = _broker(broker, chosen)
-    found = _scenario(scenario, data, column, domain)
+    found = _scenario(scenario, data, column, domain, missing)
     found = found.asking(epsilon=None if epsilon is None else _epsilon(epsilon), mechanism=mechanism)
     if rounds is not None and _whole("rounds", rounds, ROUNDS) > 1:
         found = found.repeated(operator.index(rounds), datetime.now(UTC))
     if clients is not None:
-        found = _of_size(found, _whole("clients", clients, CLIENTS))
+        found = found.of_size(_whole("clients", clients, CLIENTS))
     task = found.task()
     people = draw_people(found, len(task.offers), None if seed is None else _whole("seed", seed, SEED))
     return Experiment(
@@ -76,32 +77,38 @@ def experiment_of(
 
 
 def _scenario(
-    asked: str | Path | Scenario, data: object, column: str | None, domain: Mapping[str, object] | Domain | None
+    asked: str | Path | Scenario,
+    data: object,
+    column: str | None,
+    domain: Mapping[str, object] | Domain | None,
+    missing: str | None,
 ) -> Scenario:
     if data is None:
-        for name, value in (("column", column), ("domain", domain)):
+        for name, value in (("column", column), ("domain", domain), ("missing", missing)):
             if value is not None:
                 raise OptionError(name, "describes data of your own; pass it as data=...")
         return _named(asked)
     if domain is None:
-        return _with_people_of_ones_own(asked, data, column)
+        return _with_people_of_ones_own(asked, data, column, missing)
     if asked != _DEFAULT:
         raise OptionError("domain", "the scenario has one of its own; leave out the domain, or the scenario")
     document = domain_document(domain) if isinstance(domain, _DOMAINS) else domain
     if not isinstance(document, Mapping):
         raise OptionError("domain", f"is of type {type(domain).__name__[:40]}; pass a mapping, as in {_DOMAIN}")
     task = make_task({"id": "own-data", "epsilon": "1", "domain": document})  # its mistakes come before those of data
-    return scenario_of_data(observed(data, task.domain, column), document)
+    return scenario_of_data(observed(data, task.domain, column, check_treatment("missing", missing)), document)
 
 
 _DOMAINS = (NumberDomain, BitDomain, CategoryDomain, VectorDomain)
 
 
-def _with_people_of_ones_own(asked: str | Path | Scenario, data: object, column: str | None) -> Scenario:
+def _with_people_of_ones_own(
+    asked: str | Path | Scenario, data: object, column: str | None, missing: str | None
+) -> Scenario:
     if asked == _DEFAULT:
         raise OptionError("domain", f"is missing; state the legal values {FROM_PUBLIC_KNOWLEDGE}; as in {_DOMAIN}")
     scenario = _named(asked)
-    population = observed(data, scenario.task().domain, column)
+    population = observed(data, scenario.task().domain, column, check_treatment("missing", missing))
     return replace(scenario, population=population, clients=len(population.values))
 
 
@@ -114,12 +121,6 @@ def _named(asked: object) -> Scenario:
         case str():
             return find_scenario(asked, "scenario")
     raise OptionError("scenario", f"is of type {type(asked).__name__[:40]}; pass a name, a path or a Scenario")
-
-
-def _of_size(scenario: Scenario, clients: int) -> Scenario:
-    if isinstance(scenario.population, Observed):
-        raise OptionError("clients", f"{clients} cannot be chosen: every row of the data is one client; leave it out")
-    return replace(scenario, clients=clients)
 
 
 def _broker(name: str, engine: Engine) -> str:

@@ -25,6 +25,7 @@ def simulate(
     data: object = None,
     column: str | None = None,
     domain: Mapping[str, object] | Domain | None = None,
+    missing: str | None = None,
     epsilon: Epsilon | None = None,
     mechanism: str | None = None,
     clients: int | None = None,
@@ -43,12 +44,16 @@ def simulate(
     Args:
         scenario: a name in `hush.SCENARIOS`, the path of a TOML file, or a `hush.Scenario`.
         data: values of your own, one device each: a list, a numpy array, a series or a data frame (pandas, polars,
-            pyarrow). With a `domain` they are a question of their own, without one the people of another `scenario`.
+            pyarrow), or the path of a Parquet file. With a `domain` they are a question of their own, without one the
+            people of another `scenario`.
         column: which column of a data frame; a vector takes those that are named as its coordinates.
         domain: the legal values of `data`, as in a task file or as an object, from public knowledge.
+        missing: what becomes of rows of `data` without a value (None, NaN): "drop" leaves them out, "replace" asks
+            devices without a value; the result counts them. Without it they are refused.
         epsilon: privacy loss over all rounds; smaller is more private.
         mechanism: how a device perturbs, by its name in a task file; "auto" for the best there is.
-        clients: how many devices report; with `data`, each row is one.
+        clients: how many devices report; with `data`, each row is one, or this many are drawn from the rows, with
+            replacement.
         rounds: how often every device is asked.
         engine: "mqtt" (real sockets) or "memory".
         broker: "embedded", "mosquitto", or the address of one that runs.
@@ -67,6 +72,7 @@ def simulate(
             data=data,
             column=column,
             domain=domain,
+            missing=missing,
             epsilon=epsilon,
             mechanism=mechanism,
             clients=clients,
@@ -86,6 +92,7 @@ async def simulate_async(
     data: object = None,
     column: str | None = None,
     domain: Mapping[str, object] | Domain | None = None,
+    missing: str | None = None,
     epsilon: Epsilon | None = None,
     mechanism: str | None = None,
     clients: int | None = None,
@@ -102,6 +109,7 @@ async def simulate_async(
         data=data,
         column=column,
         domain=domain,
+        missing=missing,
         epsilon=epsilon,
         mechanism=mechanism,
         clients=clients,

@@ -1,6 +1,6 @@
 """From the options of `hush simulate` to an experiment: what goes together, and what is missing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,6 @@ from hush_common.errors import OptionError
 from hush_common.mechanisms.registry import known
 from hush_simulations.brokers.choice import parse_broker
 from hush_simulations.commands.options import (
-    parse_bound,
     parse_confidence,
     parse_connections,
     parse_count,
@@ -22,12 +21,11 @@ from hush_simulations.commands.options import (
     parse_seed,
     parse_shares,
 )
+from hush_simulations.commands.own_data import OwnData, scenario_of_file
 from hush_simulations.engines.experiment import Engine, Experiment
-from hush_simulations.scenarios.csv_file import read_column
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.people import draw_people
-from hush_simulations.scenarios.population import Observed
-from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_column, scenario_of_labels
+from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import check_shares
 
 __all__ = ["Request", "experiment_of"]
@@ -75,6 +73,18 @@ class Request:
     upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value, from public knowledge.")] = None
     unit: Annotated[str | None, typer.Option(metavar="TEXT", help="Unit of your own data.")] = None
     labels: Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")] = None
+    yes: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="For a yes/no question: the text of a cell that means yes.")
+    ] = None
+    missing: Annotated[
+        str | None, typer.Option(metavar="HOW", help="Rows without a value: drop them, or replace as devices do.")
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="SIGN", help="Of the file: comma, semicolon, tab, pipe or another.")
+    ] = None
+    encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Of the file, as cp1252 or utf-16.")] = None
+    header: Annotated[str | None, typer.Option(metavar="yes|no", help="Whether the first line names columns.")] = None
+    decimal: Annotated[str | None, typer.Option(metavar="SIGN", help="Before decimals in the file: . or ,")] = None
     shares: Annotated[
         str | None,
         typer.Option(metavar="S,S,…", help="Shares of devices that take each epsilon on offer; equal if left out."),
@@ -97,8 +107,6 @@ def experiment_of(request: Request) -> Experiment:
     task = scenario.task()  # its mistakes come before the work of drawing a population
     asked = () if request.shares is None else parse_shares(request.shares)
     shares = check_shares("--shares", asked, task)
-    if isinstance(scenario.population, Observed) and request.clients is not None:
-        raise OptionError("--clients", f"{request.clients} cannot be chosen: every row of the file is one client")
     people = draw_people(scenario, len(task.offers), request.seed, shares, seeded=request.deterministic_noise)
     return Experiment(
         scenario=scenario,
@@ -118,42 +126,12 @@ def _changed(scenario: Scenario, request: Request) -> Scenario:
     scenario = scenario.asking(epsilon=epsilon, mechanism=request.mechanism)
     if request.rounds is not None and request.rounds > 1:
         scenario = scenario.repeated(request.rounds, datetime.now(UTC))
-    return scenario if request.clients is None else replace(scenario, clients=request.clients)
+    return scenario if request.clients is None else scenario.of_size(request.clients)
 
 
 def _scenario(request: Request) -> Scenario:
-    if request.csv is None:
-        for option in ("column", "lower", "upper", "unit", "labels"):
-            if getattr(request, option) is not None:
-                raise OptionError(f"--{option}", "describes a person's own data; name the file with --csv FILE as well")
-        return find_scenario(request.scenario or "heights")
-    scenario = None if request.scenario is None else find_scenario(request.scenario)
-    if scenario is None:
-        return _own_labels(request, request.csv) if request.labels else _own_numbers(request, request.csv)
-    if scenario.document["domain"] != SCENARIOS["survey"].document["domain"]:
-        raise OptionError("SCENARIO", f"{request.scenario} has people of its own; leave it out to use --csv")
-    data = read_column(request.csv, request.column, bits=True)
-    return replace(scenario, population=data, clients=len(data.values))
-
-
-def _own_labels(request: Request, file: Path) -> Scenario:
-    for option in ("lower", "upper", "unit"):
-        if getattr(request, option) is not None:
-            raise OptionError(f"--{option}", "is for numbers, and --labels for categories; leave one of them out")
-    labels = tuple(label.strip() for label in (request.labels or "").split(","))
-    return scenario_of_labels(read_column(file, request.column, labels=labels), labels)
-
-
-def _own_numbers(request: Request, file: Path) -> Scenario:
-    lower, upper = (_bound(option, getattr(request, option)) for option in ("lower", "upper"))
-    if not lower < upper:
-        raise OptionError("--lower", f"{request.lower} is not below --upper {request.upper}; swap or widen the bounds")
-    data = read_column(file, request.column)
-    return scenario_of_column(data, lower, upper, request.unit or "")
-
-
-def _bound(option: str, text: str | None) -> float:
-    if text is None:
-        side = "smallest" if option == "lower" else "largest"
-        raise OptionError(f"--{option}", f"is missing; state the {side} legal value {FROM_PUBLIC_KNOWLEDGE}")
-    return parse_bound(f"--{option}", text)
+    own = OwnData(**{field.name: getattr(request, field.name) for field in fields(OwnData)})
+    if own.csv is not None:
+        return scenario_of_file(own, own.csv)
+    own.check_unused()
+    return find_scenario(request.scenario or "heights")

@@ -95,7 +95,8 @@ def _compose(figure: "Figure", run: Run) -> None:
     top.set_title("What the devices keep to themselves")
     middle.set_title("What the aggregator receives")
     done = run.last
-    values = np.array([run.experiment.values[device] for device in done.reporters], dtype=np.float64)
+    values = np.array([run.experiment.values[device] for device in done.reporters], dtype=np.float64)  # None is NaN
+    values = values[np.isfinite(values)]
     if isinstance(domain, NumberDomain):
         _values(top, values, domain, run, wording)
         _reports(middle, decoded(run.task, done.received.bodies), domain, wording)

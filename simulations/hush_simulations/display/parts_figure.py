@@ -107,7 +107,7 @@ def _bar_of_coordinate(run: Run, place: int, coordinate: Coordinate) -> _Bar | N
 def _columns(run: Run, chosen: Sequence[int]) -> list[list[float]]:
     values = [run.experiment.values[device] for device in run.last.reporters]
     vectors = [value for value in values if isinstance(value, tuple)]
-    return [[vector[place] for vector in vectors] for place in chosen]
+    return [[number for vector in vectors if (number := vector[place]) is not None] for place in chosen]
 
 
 def _spreads(axes: "Axes", rows: _Rows, coordinates: Sequence[Coordinate], columns: Sequence[Sequence[float]]) -> None:

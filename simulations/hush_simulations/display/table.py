@@ -15,6 +15,7 @@ from hush_common.figures import exact, fixed, whole
 from hush_simulations.display.number_format import NumberFormat, say
 from hush_simulations.display.parts_table import parts_table, rounds_of_parts, verdicts
 from hush_simulations.results.run import Round, Run
+from hush_simulations.scenarios.population import Observed
 
 __all__ = ["print_table"]
 
@@ -150,6 +151,7 @@ def _costs(run: Run) -> Iterator[tuple[str, str, str]]:
         f"{whole(run.accepted)} accepted, {whole(sum(refused.values()))} refused",
         f"{whole(run.lost)} lost",
     )
+    yield from _rows_of_data(run)
     for reason, count in refused.items():
         yield "", f"{whole(count)} {reason.value}", reason.meaning
     for declined, count in run.declined.items():
@@ -164,3 +166,15 @@ def _costs(run: Run) -> Iterator[tuple[str, str, str]]:
     yield "noise", run.noise, ""
     if run.experiment.seed is not None:
         yield "seed of the population", str(run.experiment.seed), ""
+
+
+def _rows_of_data(run: Run) -> Iterator[tuple[str, str, str]]:
+    """What became of somebody's own rows, where that is more than a device each."""
+    data = run.experiment.scenario.population
+    if not isinstance(data, Observed):
+        return
+    if data.resampled:
+        yield "rows of the data", whole(data.rows), f"{whole(run.clients)} devices drawn from them, with replacement"
+    if data.treatment is not None:
+        became = "left out" if data.treatment == "drop" else "their devices answer without one"
+        yield "rows without a value", f"{whole(data.missing)} of {whole(data.rows)}", became

@@ -16,6 +16,7 @@ from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcom
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
 from hush_simulations.results.score import Covered, Score, score
+from hush_simulations.scenarios.population import Observed
 
 __all__ = ["Round", "Run"]
 
@@ -185,6 +186,8 @@ class Run:
         }
         if self.chosen:
             document["chosen"] = {decimal_text(epsilon): count for epsilon, count in self.chosen.items()}
+        if isinstance(people := self.experiment.scenario.population, Observed):
+            document["data"] = people.to_document()
         document |= {
             "elapsed_s": self.elapsed_s,
             "reports_per_s": self.reports_per_s,

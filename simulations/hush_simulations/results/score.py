@@ -48,17 +48,18 @@ def score(
     Args:
         domain: of the task.
         estimate: of the round.
-        values: the true values of the devices that reported, before any clamping.
+        values: the true values of the devices that reported, before any clamping; None has none.
         population_mean: mean of the distribution they were drawn from, or None where nobody knows it.
     """
     match domain:
         case CategoryDomain(labels=labels):
-            counts, n = Counter(values), len(values)
+            counts = Counter(value for value in values if value is not None)
+            n = counts.total()
             shares = [{REPORTERS: counts[label] / n} if n else {} for label in labels]
             return _of_categories(labels, estimate, _with_population(shares, population_mean))
         case VectorDomain(coordinates=coordinates):
             columns = list(zip(*_vectors(values), strict=True)) or [()] * len(coordinates)
-            means = [truth(column, None) for column in columns]
+            means = [truth([number for number in column if number is not None], None) for column in columns]
             names = [coordinate.name for coordinate in coordinates]
             return _of_coordinates(names, estimate, _with_population(means, population_mean))
     mean = None if isinstance(population_mean, tuple) else population_mean
@@ -152,5 +153,5 @@ def _all_of(verdicts: Sequence[Covered]) -> dict[str, bool]:
     }
 
 
-def _vectors(values: Sequence[Value]) -> Iterator[tuple[float, ...]]:
+def _vectors(values: Sequence[Value]) -> Iterator[tuple[float | None, ...]]:
     return (value for value in values if isinstance(value, tuple))

@@ -1,143 +1,218 @@
-"""Columns of somebody's CSV file: every row becomes one client. A cell's content is never part of a message."""
+"""Columns of somebody's CSV file: every row becomes one client.
 
-import csv
-import math
+A cell's content is part of a message only where a person reads it at a terminal; else its line and what is wrong are.
+"""
+
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TextIO, TypeVar
 
 from hush_common.errors import OptionError
-from hush_simulations.scenarios.columns import choose_column
+from hush_simulations.scenarios.cells import Answers, CellError, Fault, Labels, Numbers, Reader, Yes, is_missing
+from hush_simulations.scenarios.csv_encoding import read_text
+from hush_simulations.scenarios.csv_rules import CsvRules
+from hush_simulations.scenarios.csv_table import find_table
 from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
 
-__all__ = ["read_column", "read_columns"]
+__all__ = ["kind_of_column", "read_answers", "read_column", "read_columns"]
 
-T = TypeVar("T")
+_SHOWN_LINES = 3  # of each fault
+_SHOWN_LETTERS = 20
+_AS_FOUND = CsvRules()
+_REMEDIES = {
+    Fault.DECIMAL_COMMA: "write --decimal , if the comma separates decimals",
+    Fault.DECIMAL_POINT: "write --decimal . if the point separates decimals",
+    Fault.GROUPS: "write --decimal . or --decimal , for the sign that separates decimals",
+    Fault.TEXT: "correct those rows, or name the categories with --labels",
+    Fault.NO_ANSWER: "write yes, no, true, false, 1 or 0 there, or --yes VALUE for what means yes",
+    Fault.NO_LABEL: "labels must be spelled exactly: correct the cells, or add the label",
+    Fault.OTHER_CASE: "spell it alike in all cells",
+}
+_MISSING_REMEDY = (
+    "write --missing drop to leave rows without a value out, or --missing replace to ask those devices too"
+)
+_REMEDY = "correct those rows, or remove them"
 
-_YES_NO = {"yes": 1, "true": 1, "1": 1, "no": 0, "false": 0, "0": 0}
-_LONGEST_HEADER = 1 << 20
-_REMEDY = "correct that row, or remove it"
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Columns as they are written.
+
+    Args:
+        lines: of each client, from 1.
+        rows: of each client the cells asked for, stripped; None where the row ends before.
+        names: of the columns.
+    """
+
+    lines: list[int]
+    rows: list[tuple[str | None, ...]]
+    names: tuple[str, ...]
 
 
-def read_column(path: Path, column: str | None, *, bits: bool = False, labels: Sequence[str] = ()) -> Observed:
+def read_column(
+    path: Path,
+    column: str | None,
+    *,
+    bits: bool = False,
+    labels: Sequence[str] = (),
+    rules: CsvRules = _AS_FOUND,
+    reveal: bool = False,
+) -> Observed:
     """The values of one column, in the order of the rows.
 
     Args:
-        path: a CSV file in UTF-8 with a header line; commas or semicolons between the fields.
-        column: the name in the header; may be left out if there is only one column.
+        path: a CSV file.
+        column: the name in the header, or the number of a column, from 1, where there is none; may be left out if
+            there is only one.
         bits: whether the cells are answers (yes, no, true, false, 1, 0) instead of numbers.
         labels: if any, what the cells are instead: one of these, letter by letter.
+        rules: what is known about the file.
+        reveal: whether messages may show the content of cells.
 
     Raises:
-        OptionError: no such file or column, a cell that is empty or no number (naming its line), no rows, too many.
+        OptionError: no such file or column, two ways of reading it, cells without a value (naming their lines), no
+            rows, too many.
     """
-    read: Callable[[str], Value] = _label(labels) if labels else _answer if bits else _finite
-    with _opened(path) as (file, header, delimiter):
-        name = _column(path, header, column, read)
-        reader = csv.reader(file, delimiter=delimiter)
-        values = _counted(path, _cells(path, reader, (header.index(name),), read))
-    return Observed(tuple(value for (value,) in values), name)
+    reader: Reader = Labels(labels) if labels else Answers() if bits else Numbers(rules.decimal)
+    return _observed(path, () if column is None else (column,), reader, rules, reveal=reveal)
 
 
-def read_columns(path: Path, columns: Sequence[str]) -> Observed:
+def read_answers(
+    path: Path, column: str | None, yes: str, *, rules: CsvRules = _AS_FOUND, reveal: bool = False
+) -> Observed:
+    """1 for each cell that is `yes`, letter by letter, and 0 for any other text.
+
+    Raises:
+        OptionError: as `read_column`; or no cell is `yes`.
+    """
+    data = _observed(path, () if column is None else (column,), Yes(yes), rules, reveal=reveal)
+    if 1 not in data.values:
+        raise OptionError("--yes", "no cell of that column is this text; write what means yes as the cells spell it")
+    return data
+
+
+def read_columns(path: Path, columns: Sequence[str], *, rules: CsvRules = _AS_FOUND, reveal: bool = False) -> Observed:
     """The numbers of several columns, a vector for each row.
 
     Raises:
         OptionError: as `read_column`.
     """
-    with _opened(path) as (file, header, delimiter):
-        places = [header.index(_column(path, header, column, _finite)) for column in columns]
-        values = _counted(path, _cells(path, csv.reader(file, delimiter=delimiter), places, _finite))
-    return Observed(tuple(values), ", ".join(columns))
+    return _observed(path, columns, Numbers(rules.decimal), rules, reveal=reveal, vectors=True)
 
 
-def _counted(path: Path, rows: Iterator[tuple[T, ...]]) -> list[tuple[T, ...]]:
-    values: list[tuple[T, ...]] = []
-    for value in rows:
-        values.append(value)
-        if len(values) > MOST_CLIENTS:
-            raise OptionError("--csv", f"{path} has more than {MOST_CLIENTS} rows; take a sample of them")
-    if not values:
-        raise OptionError("--csv", f"{path} has a header and no rows; every row is one client, write at least one")
-    return values
+def kind_of_column(path: Path, column: str | None, *, rules: CsvRules = _AS_FOUND) -> str:
+    """What the cells of a column look like: "answers", "text" or "numbers".
+
+    Raises:
+        OptionError: no such file or column, or two ways of reading it.
+    """
+    cells = _cells(path, () if column is None else (column,), Numbers(rules.decimal), rules)
+    texts = [text for (text,) in cells.rows if text and not is_missing(text)]
+    if texts and all(map(_reads(Answers()), texts)):
+        return "answers"
+    return "numbers" if not texts or any(map(Numbers().is_cell, texts)) else "text"
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[TextIO, list[str], str]]:
-    """The file after its header, the names in the header, and the delimiter; a mistake of reading it is one line."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline(_LONGEST_HEADER)
-            delimiter = ";" if ";" in first and "," not in first else ","
-            header = next(csv.reader([first], delimiter=delimiter), [])
-            yield file, [name.strip() for name in header], delimiter
-    except OSError as error:
-        raise OptionError("--csv", f"{path} cannot be read ({error.strerror}); name a CSV file") from error
-    except UnicodeDecodeError as error:
-        raise OptionError("--csv", f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
-    except csv.Error as error:
-        raise OptionError("--csv", f"{path} is not a CSV file ({error}); save it as CSV in UTF-8") from error
-
-
-def _column(path: Path, header: list[str], column: str | None, read: Callable[[str], Value]) -> str:
-    if not any(header):
-        raise OptionError("--csv", f"{path} is empty; the first line names the columns, each further one is a client")
-    if column is None and len(header) == 1 and _is_cell(header[0], read):
-        raise OptionError("--csv", f"{path} has a value where its first line names the column; write a name there")
-    return choose_column(header, column, table=str(path), header="first line")
-
-
-def _is_cell(name: str, read: Callable[[str], Value]) -> bool:
-    """Whether a name can be read as a value: then there is no header, and a title would show a client's cell."""
-    for way in (read, _finite):
+def _reads(reader: Reader) -> Callable[[str], bool]:
+    def reads(text: str) -> bool:
         try:
-            way(name)
-        except ValueError:
-            continue
+            reader.read(text)
+        except CellError:
+            return False
         return True
-    return False
+
+    return reads
 
 
-def _cells(
-    path: Path, rows: Iterator[list[str]], positions: Sequence[int], read: Callable[[str], T]
-) -> Iterator[tuple[T, ...]]:
-    blank: int | None = None
-    for number, row in enumerate(rows, start=2):
-        if not row:
-            blank = blank or number  # at the end of a file it means nothing, in a file of one column an empty cell
-            continue
-        texts = [row[place].strip() if place < len(row) and blank is None else "" for place in positions]
-        if not all(texts):
-            raise OptionError("--csv", f"row {blank or number} of {path} has nothing in that column; {_REMEDY}")
-        try:
-            yield tuple(map(read, texts))
-        except ValueError as error:
-            raise OptionError("--csv", f"row {number} of {path}: the cell is {error}; {_REMEDY}") from None
+def _observed(
+    path: Path, columns: Sequence[str], reader: Reader, rules: CsvRules, *, reveal: bool, vectors: bool = False
+) -> Observed:
+    cells = _cells(path, columns, reader, rules)
+    rows, faults = _read(cells, reader)
+    wrong = [fault for fault in faults if rules.treatment is None or not fault[1].is_missing]
+    if wrong:
+        where = f"{path}, column {columns[0][:40]!r}" if len(columns) == 1 else str(path)
+        raise OptionError("--csv", f"{where}: {_complaint(wrong, len(cells.rows) * len(cells.names), reveal=reveal)}")
+    complete = [row for row in rows if None not in row]
+    if not complete:
+        raise OptionError("--csv", f"no row of {path} has a value there; at least one client needs one")
+    missing = len(rows) - len(complete)
+    kept = complete if rules.treatment == "drop" else rows
+    values: tuple[Value, ...] = tuple(map(_vector, kept)) if vectors else tuple(value for (value,) in kept)
+    return Observed(values, ", ".join(cells.names), missing, rules.treatment if missing else None)
 
 
-def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("not a number") from None
-    if not math.isfinite(value):
-        raise ValueError("not finite (NaN or infinite)")
-    return value
+def _vector(row: tuple[Value, ...]) -> tuple[float | None, ...]:
+    return tuple(value if isinstance(value, float) else None for value in row)
 
 
-def _answer(text: str) -> int:
-    if text.lower() not in _YES_NO:
-        raise ValueError("neither yes nor no (yes, no, true, false, 1 or 0)")
-    return _YES_NO[text.lower()]
+def _cells(path: Path, columns: Sequence[str], reader: Reader, rules: CsvRules) -> _Cells:
+    decoded = read_text(path, rules.encoding)
+    table = find_table(path, decoded, rules, columns, reader.is_cell)
+    listed = list(islice(table.rows(), MOST_CLIENTS + 1))
+    if len(listed) > MOST_CLIENTS:
+        raise OptionError("--csv", f"{path} has more than {MOST_CLIENTS} rows; take a sample of them")
+    if not listed:
+        raise OptionError("--csv", f"{path} has a header and no rows; every row is one client, write at least one")
+    if not decoded.certain and not all(text.isascii() for text in _texts(table.names, listed)):
+        message = f"{path} is not UTF-8 text, and what is asked for has letters that depend on the encoding"
+        raise OptionError("--encoding", f"{message}; save it as CSV in UTF-8, or write it, as in --encoding cp1252")
+    rows = [tuple(None if text is None else text.strip() for text in row) for _, row in listed]
+    return _Cells([line for line, _ in listed], rows, table.names)
 
 
-def _label(labels: Sequence[str]) -> Callable[[str], str]:
-    known = frozenset(labels)
+def _texts(names: Sequence[str], rows: Sequence[tuple[int, Sequence[str | None]]]) -> Iterator[str]:
+    yield from names
+    for _, row in rows:
+        yield from (text for text in row if text is not None)
 
-    def read(text: str) -> str:
-        if text not in known:
-            raise ValueError("not one of the labels, which must be spelled exactly")
-        return text
 
-    return read
+_Fault = tuple[int, Fault, str]
+"""Of a cell: its line, what is wrong, its content."""
+
+
+def _read(cells: _Cells, reader: Reader) -> tuple[list[tuple[Value, ...]], list[_Fault]]:
+    """The values, None for those that are not there, and what is wrong."""
+    columns: list[list[Value]] = []
+    faults: list[_Fault] = []
+    for texts in zip(*cells.rows, strict=True):
+        values: list[Value] = []
+        for line, text in zip(cells.lines, texts, strict=True):
+            try:
+                values.append(_value(reader, text))
+            except CellError as error:
+                values.append(None)
+                faults.append((line, error.fault, text or ""))
+        doubts = reader.doubts([text or "" for text in texts])
+        faults += [(cells.lines[place], Fault.GROUPS, texts[place] or "") for place in doubts]
+        columns.append(values)
+    return list(zip(*columns, strict=True)), sorted(faults, key=lambda fault: fault[0])
+
+
+def _value(reader: Reader, text: str | None) -> Value:
+    if text is None:
+        raise CellError(Fault.SHORT)
+    return reader.read(text)
+
+
+def _complaint(faults: Sequence[_Fault], cells: int, *, reveal: bool) -> str:
+    by_kind: dict[Fault, list[_Fault]] = {}
+    for fault in faults:
+        by_kind.setdefault(fault[1], []).append(fault)
+    kinds = ", ".join(_listed(kind, found, reveal=reveal) for kind, found in by_kind.items())
+    remedies = dict.fromkeys(_MISSING_REMEDY if kind.is_missing else _REMEDIES.get(kind, _REMEDY) for kind in by_kind)
+    of = "1 cell" if cells == 1 else f"{cells} cells"
+    return f"{len(faults)} of {of} cannot be used: {kinds}; {'; '.join(remedies)}"
+
+
+def _listed(kind: Fault, faults: Sequence[_Fault], *, reveal: bool) -> str:
+    first = [_place(fault, reveal=reveal) for fault in faults[:_SHOWN_LINES]]
+    more = [f"{len(faults) - _SHOWN_LINES} more"] if len(faults) > _SHOWN_LINES else []
+    return f"{len(faults)} {kind} ({', '.join([*first, *more])})"
+
+
+def _place(fault: _Fault, *, reveal: bool) -> str:
+    line, _, text = fault
+    shown = text if len(text) <= _SHOWN_LETTERS else text[:_SHOWN_LETTERS] + "…"
+    return f"line {line}: {shown!r}" if reveal and text else f"line {line}"

@@ -40,11 +40,12 @@ def draw_people(
         shares: of the devices that take each epsilon offered; empty for those of the scenario.
         seeded: whether a seed is needed even if nothing here depends on one.
     """
-    if isinstance(scenario.population, Observed) and not offers and not seeded:
+    people = scenario.population
+    if isinstance(people, Observed) and not people.resampled and not offers and not seeded:
         seed = None
     elif seed is None:
         seed = secrets.randbelow(1 << 32)
-    values = scenario.population.draw(scenario.clients, np.random.default_rng(seed))
+    values = people.draw(scenario.clients, np.random.default_rng(seed))
     return People(values, _choices(len(values), offers, shares or scenario.shares, seed) if offers else (), seed)
 
 

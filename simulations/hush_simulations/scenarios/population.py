@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -18,15 +18,39 @@ __all__ = [
     "Normal",
     "Observed",
     "Population",
+    "Treatment",
     "Value",
+    "check_treatment",
+    "is_complete",
 ]
 
-Value = float | int | str | tuple[float, ...]
-"""A true value: a float in the unit of the task, 0 or 1, a label, or one float for each coordinate."""
+Value = float | int | str | tuple[float | None, ...] | None
+"""A true value: a float in the unit of the task, 0 or 1, a label, or one float for each coordinate. None where there is
+none: the device then answers with one that it draws uniformly."""
+
+Treatment = Literal["drop", "replace"]
+"""Of rows without a value: left out, or each a device without a value."""
 
 
 MOST_CLIENTS = 1_000_000
 """Devices of one simulation, at most."""
+
+
+def is_complete(value: Value) -> bool:
+    """Whether no value is missing, nor a coordinate of it."""
+    return value is not None and not (isinstance(value, tuple) and None in value)
+
+
+def check_treatment(option: str, text: object) -> Treatment | None:
+    """What becomes of rows without a value; None where nobody says it.
+
+    Raises:
+        OptionError: it is no treatment; `option` is what the message calls it.
+    """
+    match text:
+        case None | "drop" | "replace":
+            return text
+    raise OptionError(option, f"{str(text)[:40]!r} is not one of its values; write drop or replace")
 
 
 class Population(Protocol):
@@ -158,15 +182,36 @@ class Observed:
     Args:
         values: one for each client.
         name: of the column they came from.
+        missing: how many rows had no value.
+        treatment: what became of those; None where there were none.
+        resampled: whether the people are drawn from the values with replacement, any number of them.
     """
 
     values: tuple[Value, ...] = field(repr=False)
     name: str = ""
+    missing: int = 0
+    treatment: Treatment | None = None
+    resampled: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Of the table, those without a value among them."""
+        return len(self.values) + (self.missing if self.treatment == "drop" else 0)
 
     @property
     def mean(self) -> None:
         return None
 
-    def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:  # noqa: ARG002 - nothing is random here
-        """The first `count` values, in order."""
-        return self.values[:count]
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
+        """The first `count` values, in order; or that many of all, drawn with replacement."""
+        if not self.resampled:
+            return self.values[:count]
+        drawn = [self.values[place] for place in rng.integers(len(self.values), size=count).tolist()]
+        if not any(map(is_complete, drawn)):  # nothing would be true of them
+            raise OptionError("clients", f"none of the {count} devices drawn from the rows has a value; draw more")
+        return drawn
+
+    def to_document(self) -> dict[str, object]:
+        """What became of the rows, as a result tells it."""
+        treated = {} if self.treatment is None else {"treatment": self.treatment}
+        return {"rows": self.rows, "missing": self.missing, **treated, "resampled": self.resampled}

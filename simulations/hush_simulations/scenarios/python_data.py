@@ -6,6 +6,7 @@ No value is ever part of a message: rows are named by their number, and what is 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
@@ -16,7 +17,8 @@ from hush_common.domain import BitDomain, CategoryDomain, Domain, VectorDomain
 from hush_common.errors import OptionError
 from hush_common.reading import is_real, is_table, plain
 from hush_simulations.scenarios.columns import choose_column
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
+from hush_simulations.scenarios.parquet_file import parquet_table
+from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Treatment, Value, is_complete
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -32,41 +34,51 @@ class _MissingValueError(Exception):
     """None, NaN, or what a library has in their place."""
 
 
-def observed(data: object, domain: Domain, column: str | None = None) -> Observed:
+def observed(data: object, domain: Domain, column: str | None = None, treatment: Treatment | None = None) -> Observed:
     """The values of `data`, in their order.
 
     Args:
-        data: a sequence, a numpy array, a series, or a data frame of any library that narwhals knows.
+        data: a sequence, a numpy array, a series, a data frame of any library that narwhals knows, or the path of a
+            Parquet file.
         domain: what is asked; a vector takes rows, or the columns that are named as its coordinates.
         column: which column of a data frame; may be left out if there is only one.
+        treatment: what becomes of rows without a value; None refuses them.
 
     Raises:
         OptionError: it is nothing of the kind, has no values or too many, or one that is missing or of another kind.
     """
-    rows, name = _rows(data, domain, column)
+    table = parquet_table(data) if isinstance(data, str | Path) else data
+    rows, name = _rows(table, domain, column)
     if not rows:
         raise OptionError("data", "has no values; every value is one client, pass at least one")
     if len(rows) > MOST_CLIENTS:
         raise OptionError("data", f"{len(rows)} values are more than {MOST_CLIENTS}; take a sample of them")
-    return Observed(_values(rows, _reader(domain)), name)
+    values, missing = _values(rows, _reader(domain, treatment), treatment)
+    return Observed(values, name, missing, treatment if missing else None)
 
 
-def _values(rows: Sequence[object], read: Callable[[object], Value]) -> tuple[Value, ...]:
+def _values(
+    rows: Sequence[object], read: Callable[[object], Value], treatment: Treatment | None
+) -> tuple[tuple[Value, ...], int]:
+    """The values, and how many rows have none."""
     values: list[Value] = []
     missing: list[int] = []
     for place, row in enumerate(rows):
         try:
-            values.append(read(row))
+            value = read(row)
         except _MissingValueError:
-            missing.append(place)
+            value = None
         except ValueError as error:
             raise OptionError("data", f"row {place} (counted from 0) is {error}") from None
-    if missing:
+        if not is_complete(value):
+            missing.append(place)
+        if value is not None or treatment == "replace":
+            values.append(value)
+    if missing and (treatment is None or len(missing) == len(rows)):
         count = f"{len(missing)} of {len(rows)} rows have no value (None or NaN)"
-        raise OptionError(
-            "data", f"{count}, the first is row {missing[0]} (counted from 0); drop them, or fill them in"
-        )
-    return tuple(values)
+        remedy = 'pass missing="drop" or missing="replace"' if treatment is None else "at least one client needs one"
+        raise OptionError("data", f"{count}, the first is row {missing[0]} (counted from 0); {remedy}")
+    return tuple(values), len(missing)
 
 
 def _rows(data: object, domain: Domain, column: str | None) -> tuple[list[object], str]:
@@ -138,7 +150,7 @@ def _is_value(name: str, domain: Domain) -> bool:
     return True
 
 
-def _reader(domain: Domain) -> Callable[[object], Value]:
+def _reader(domain: Domain, treatment: Treatment | None) -> Callable[[object], Value]:
     """What makes a value of one row, or raises `_MissingValueError`, or a ValueError that says what the row is."""
     match domain:
         case BitDomain():
@@ -146,7 +158,7 @@ def _reader(domain: Domain) -> Callable[[object], Value]:
         case CategoryDomain():
             return _label(domain)
         case VectorDomain():
-            return _vector([coordinate.name for coordinate in domain.coordinates])
+            return _vector([coordinate.name for coordinate in domain.coordinates], partly=treatment == "replace")
         case _:
             return _number
 
@@ -192,15 +204,25 @@ def _label(domain: CategoryDomain) -> Callable[[object], str]:
     return read
 
 
-def _vector(names: Sequence[str]) -> Callable[[object], tuple[float, ...]]:
-    def read(value: object) -> tuple[float, ...]:
+def _vector(names: Sequence[str], *, partly: bool) -> Callable[[object], tuple[float | None, ...]]:
+    """Of vectors; where `partly`, a coordinate may be missing alone."""
+
+    def number(value: object) -> float | None:
+        try:
+            return _number(value)
+        except _MissingValueError:
+            if not partly:
+                raise
+            return None
+
+    def read(value: object) -> tuple[float | None, ...]:
         value = _present(value)
         if not is_table(value):
             raise ValueError(f"{_kind(value)}, and {len(names)} numbers are asked for; {_CONVERT}")
         numbers = [value.get(name) for name in names] if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
         if len(numbers) != len(names):
             raise ValueError(f"of {len(numbers)} numbers, and {len(names)} are asked for; pass one for each coordinate")
-        return tuple(map(_number, numbers))
+        return tuple(map(number, numbers))
 
     return read
 

@@ -45,6 +45,13 @@ class Scenario:
         """The same question asked `rounds` times, a day apart; epsilon stays the total of all rounds."""
         return self.asking(rounds=rounds, round_every="1d", opens=opens.isoformat())
 
+    def of_size(self, clients: int) -> "Scenario":
+        """With another number of devices. People who were observed are then drawn from those, with replacement."""
+        people = self.population
+        if isinstance(people, Observed):
+            people = replace(people, resampled=True)
+        return replace(self, population=people, clients=clients)
+
     def task(self) -> Task:
         """The validated task.
 

@@ -1,5 +1,6 @@
 """A scenario from a TOML file: the edge where pydantic checks what a person wrote."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,7 @@ from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
 from hush_simulations.scenarios.csv_file import read_column, read_columns
+from hush_simulations.scenarios.csv_rules import CsvRules
 from hush_simulations.scenarios.population import (
     MOST_CLIENTS,
     Bernoulli,
@@ -60,6 +62,11 @@ class _Csv(_Model):
     kind: Literal["csv"]
     file: str
     column: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: Literal["yes", "no"] | None = None
+    decimal: Literal[".", ","] | None = None
+    missing: Literal["drop", "replace"] | None = None
 
 
 _People = _Mixture | _Bernoulli | _Frequencies | _Independent | _Csv
@@ -70,7 +77,7 @@ _FITTING: dict[type[Domain], str] = {
     CategoryDomain: "frequencies",
     VectorDomain: "independent",
 }
-_FIELDS = {"--csv": "population.file", "--column": "population.column"}  # what the file calls them
+_OPTION = re.compile(r"--(column|delimiter|encoding|header|decimal|missing) ([^\s;]+)")
 
 
 class _File(_Model):
@@ -112,7 +119,7 @@ def parse_scenario(text: str, path: Path) -> Scenario:
     try:
         population = _population(task.domain, model.population, path.parent)
     except OptionError as error:
-        raise OptionError(_FIELDS.get(error.option, error.option), error.message) from error
+        raise _in_words_of_a_file(error) from error
     clients = len(population.values) if isinstance(population, Observed) else model.clients
     return Scenario(model.task, population, clients, check_shares("shares", model.shares, task))
 
@@ -160,16 +167,23 @@ def _population(domain: Domain, model: _People, folder: Path) -> Population:
             return Independent(tuple(_mixture(model.coordinates[name]) for name in names))
 
 
+def _in_words_of_a_file(error: OptionError) -> OptionError:
+    """The same with the fields of a scenario file in place of options."""
+    field = {"--csv": "population.file"}.get(error.option, error.option.replace("--", "population.", 1))
+    return OptionError(field, _OPTION.sub(r'\1 = "\2"', error.message))
+
+
 def _observed(domain: Domain, model: _Csv, folder: Path) -> Observed:
+    rules = CsvRules(**model.model_dump(exclude={"kind", "file", "column"}))
     match domain:
         case VectorDomain(coordinates=coordinates):
             if model.column is not None:
                 raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
-            return read_columns(folder / model.file, [coordinate.name for coordinate in coordinates])
+            return read_columns(folder / model.file, [coordinate.name for coordinate in coordinates], rules=rules)
         case CategoryDomain(labels=labels):
-            return read_column(folder / model.file, model.column, labels=labels)
+            return read_column(folder / model.file, model.column, labels=labels, rules=rules)
         case _:
-            return read_column(folder / model.file, model.column, bits=isinstance(domain, BitDomain))
+            return read_column(folder / model.file, model.column, bits=isinstance(domain, BitDomain), rules=rules)
 
 
 def _mixture(parts: list[_Part]) -> Mixture:

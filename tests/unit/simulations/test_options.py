@@ -146,7 +146,7 @@ def test_own_data_need_bounds_from_public_knowledge(tmp_path: Path) -> None:
     assert "5 is not below --upper 5" in complaint(csv=path, lower="5", upper="5")
     assert "not finite" in complaint(csv=path, lower="0", upper="inf")
     assert "overflows" in complaint(csv=path, lower="-1e308", upper="1e308")
-    assert "one client" in complaint(csv=path, lower="0", upper="250", clients=2)
+    assert "--lower and --upper, from public knowledge" in complaint(csv=path)
     experiment = experiment_of(Request(csv=path, lower="0", upper="250", unit="cm", column="h"))
     assert (experiment.values, experiment.seed, experiment.scenario.task().title) == ((170.0, 180.0), None, "Mean of h")
 
@@ -249,3 +249,39 @@ async def test_a_user_who_cannot_be_part_of_a_topic_is_told_before_anybody_conne
 def test_an_experiment_shows_neither_values_nor_the_password_of_its_broker() -> None:
     experiment = Experiment(scenario=SCENARIOS["heights"], values=[171.25], broker="mqtt://alice:hunter2@host")
     assert not any(secret in repr(experiment) for secret in ("171.25", "hunter2"))
+
+
+def test_more_devices_than_rows_are_drawn_from_them_and_follow_the_seed(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("h\n170\n180\n", encoding="utf-8")
+    first, again, other = (
+        experiment_of(Request(csv=path, lower="0", upper="250", clients=400, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert first.values == again.values != other.values
+    assert set(first.values) == {170.0, 180.0}
+    assert abs(first.values.count(170.0) - 200) <= 60  # six standard deviations
+    assert first.seed == 1
+    fewer = experiment_of(Request(csv=path, lower="0", upper="250", clients=1))
+    assert (len(fewer.values), fewer.seed is not None) == (1, True)
+
+
+def test_devices_drawn_without_any_value_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("h\n170\n" + "NA\n" * 999, encoding="utf-8")
+    request = Request(csv=path, column="h", lower="0", upper="250", missing="replace", clients=1, seed=1)
+    with pytest.raises(HushError, match="clients: none of the 1 devices drawn from the rows has a value"):
+        experiment_of(request)
+
+
+def test_a_column_of_ones_own_suggests_its_question(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    for cells, words in (("yes\nno\n", "--yes VALUE"), ("bus\ncar\n", "--labels A,B,C"), ("1\n2.5\n", "--lower and")):
+        path.write_text(f"q\n{cells}", encoding="utf-8")
+        assert words in complaint(csv=path, column="q")
+    path.write_text("q\nyes\nno\n", encoding="utf-8")
+    experiment = experiment_of(Request(csv=path, column="q", yes="yes"))
+    assert (experiment.values, experiment.task.title) == ((1, 0), "Share of q")
+    assert experiment_of(Request(scenario="survey", csv=path, column="q", yes="no")).values == (0, 1)
+    assert "is for categories, and --yes for a yes/no question" in complaint(csv=path, labels="a,b", yes="a")
+    assert "--labels: is for no yes/no question" in complaint(scenario="survey", csv=path, labels="a,b")
+    assert "--csv FILE" in complaint(decimal=",")

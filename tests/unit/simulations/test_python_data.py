@@ -1,10 +1,12 @@
 """Values that a program hands over: read from whatever holds them, and never repeated in a message."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,7 +112,8 @@ def test_an_unknown_label_is_other_where_there_is_one() -> None:
 )
 def test_missing_values_are_counted_with_a_remedy_and_nothing_else(data: object) -> None:
     assert complaint(data) == (
-        "data: 2 of 4 rows have no value (None or NaN), the first is row 1 (counted from 0); drop them, or fill them in"
+        "data: 2 of 4 rows have no value (None or NaN), the first is row 1 (counted from 0); "
+        'pass missing="drop" or missing="replace"'
     )
 
 
@@ -185,7 +188,7 @@ def test_dates_in_a_column_of_numbers_are_no_numbers(data: object) -> None:
         (pandas.DataFrame([[1, 2]], columns=["a", "a"]), NUMBER, "a column name that stands twice"),
         ({"age": [1]}, NUMBER, "is a mapping; pass a list"),
         ({1, 2}, NUMBER, "is of type set; pass a list"),
-        ("172", NUMBER, "is of type str; pass a list"),
+        ("172", NUMBER, "names no .parquet file; pass the path"),
         (polars.LazyFrame({"age": [1]}), NUMBER, "a lazy one collected"),
     ],
 )
@@ -209,3 +212,37 @@ def test_more_values_than_a_simulation_has_devices_are_refused(monkeypatch: pyte
 def test_what_was_observed_shows_no_value() -> None:
     data: Any = observed([1987.5], NUMBER)
     assert "1987" not in repr(data)
+
+
+def test_missing_values_are_dropped_or_left_to_the_devices_and_counted() -> None:
+    for data in ([171.25, None, 3], pandas.Series([171.25, None, 3]), polars.Series([171.25, None, 3.0])):
+        dropped, replaced = observed(data, NUMBER, None, "drop"), observed(data, NUMBER, None, "replace")
+        assert (dropped.values, dropped.rows, dropped.missing) == ((171.25, 3.0), 3, 1)
+        assert (replaced.values, replaced.rows, replaced.missing) == ((171.25, None, 3.0), 3, 1)
+    assert observed([1, 2], NUMBER, None, "drop").to_document() == {"rows": 2, "missing": 0, "resampled": False}
+    with pytest.raises(OptionError, match="at least one client needs one"):
+        observed([None, None], NUMBER, None, "replace")
+
+
+def test_a_coordinate_is_missing_alone() -> None:
+    data = [[0, 1], [0, None], None]
+    assert observed(data, VECTOR, None, "replace").values == ((0.0, 1.0), (0.0, None), None)
+    dropped = observed(data, VECTOR, None, "drop")
+    assert (dropped.values, dropped.missing) == (((0.0, 1.0),), 2)
+
+
+def test_a_parquet_file_is_read_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    pandas.DataFrame({"age": [30, 41], "way": ["bus", "car"]}).to_parquet(path)
+    assert observed(path, NUMBER, "age").values == (30.0, 41.0)
+    assert observed(str(path), WAYS, "way").values == ("bus", "car")
+    assert "cannot be read (No such file" in complaint(tmp_path / "none.parquet")
+    (tmp_path / "text.parquet").write_text("age\n170\n", encoding="utf-8")
+    assert "is no Parquet file; pass the path" in complaint(tmp_path / "text.parquet")
+    assert "names no .parquet file" in complaint(tmp_path / "people.csv")
+
+
+def test_without_pyarrow_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "people.parquet").write_bytes(b"PAR1")
+    assert "pip install pyarrow" in complaint(tmp_path / "people.parquet")

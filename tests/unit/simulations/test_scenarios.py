@@ -110,7 +110,7 @@ def test_a_column_of_labels_is_a_scenario_of_ones_own(tmp_path: Path) -> None:
         "subset_selection",
         "Shares of way",
     )
-    with pytest.raises(HushError, match="--labels for categories"):
+    with pytest.raises(HushError, match="--unit: is for numbers, and --labels for categories"):
         experiment_of(Request(csv=path, labels="car, bus", unit="cm"))
     with pytest.raises(HushError, match="--csv FILE"):
         experiment_of(Request(labels="car, bus"))
@@ -150,4 +150,17 @@ def test_a_mistake_in_the_table_that_a_file_names_is_told_by_the_field_of_the_fi
     head = SLEEP[: SLEEP.index("[population]")] + '[population]\nkind = "csv"\n'
     assert complaint(head + 'file = "gone.csv"\n', tmp_path).startswith("population.file: ")
     assert complaint(head + 'file = "s.csv"\n', tmp_path).startswith("population.column: is missing")
-    assert complaint(head + 'file = "s.csv"\ncolumn = "w"\n', tmp_path).startswith("population.file: row 2 of ")
+    assert complaint(head + 'file = "s.csv"\ncolumn = "w"\n', tmp_path).startswith("population.file: ")
+    assert "1 with text (line 2)" in complaint(head + 'file = "s.csv"\ncolumn = "w"\n', tmp_path)
+
+
+def test_a_file_says_how_its_table_is_read_and_is_told_in_its_own_words(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("h;w\n7,5;x\nNA;x\n", encoding="utf-8")
+    head = SLEEP[: SLEEP.index("[population]")] + '[population]\nkind = "csv"\nfile = "s.csv"\ncolumn = "h"\n'
+    assert 'write decimal = ","' in complaint(head, tmp_path)
+    assert 'write missing = "drop"' in complaint(head, tmp_path)
+    assert "--" not in complaint(head, tmp_path)
+    (tmp_path / "s.toml").write_text(head + 'decimal = ","\nmissing = "replace"\n', encoding="utf-8")
+    population = read_scenario(tmp_path / "s.toml").population
+    assert isinstance(population, Observed)
+    assert (population.values, population.missing) == ((7.5, None), 1)

@@ -1,0 +1,123 @@
+"""From the options about a person's own CSV file to a scenario: a question of its own, or one for the people there."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from hush_common.errors import OptionError
+from hush_simulations.commands.options import parse_bound
+from hush_simulations.scenarios.csv_file import kind_of_column, read_answers, read_column
+from hush_simulations.scenarios.csv_rules import CsvRules
+from hush_simulations.scenarios.library import SCENARIOS, find_scenario
+from hush_simulations.scenarios.scenario import (
+    FROM_PUBLIC_KNOWLEDGE,
+    Scenario,
+    scenario_of_column,
+    scenario_of_data,
+    scenario_of_labels,
+)
+
+__all__ = ["OwnData", "scenario_of_file"]
+
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "numbers": ("lower", "upper", "unit"),
+    "categories": ("labels",),
+    "a yes/no question": ("yes",),
+}
+_BOUNDS = f"state the smallest and the largest legal value with --lower and --upper, {FROM_PUBLIC_KNOWLEDGE}"
+_QUESTIONS = {
+    "numbers": _BOUNDS,
+    "answers": "the cells are yes and no: write --yes VALUE with the text that means yes (or --lower 0 --upper 1 if "
+    "they are numbers)",
+    "text": "the cells are text: list the categories with --labels A,B,C, from public knowledge, or write --yes VALUE "
+    "for a yes/no question",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnData:
+    """The options of `hush simulate` about a file of one's own, as given; None where one was left out."""
+
+    scenario: str | None
+    csv: Path | None
+    column: str | None
+    lower: str | None
+    upper: str | None
+    unit: str | None
+    labels: str | None
+    yes: str | None
+    missing: str | None
+    delimiter: str | None
+    encoding: str | None
+    header: str | None
+    decimal: str | None
+
+    @property
+    def rules(self) -> CsvRules:
+        """How the file is to be read."""
+        return CsvRules(**{field.name: getattr(self, field.name) for field in fields(CsvRules)})
+
+    def check_unused(self) -> None:
+        """Refuse options without a file that they are about.
+
+        Raises:
+            OptionError: naming one of them.
+        """
+        for field in fields(self):
+            if field.name != "scenario" and getattr(self, field.name) is not None:
+                message = "describes a person's own data; name the file with --csv FILE as well"
+                raise OptionError(f"--{field.name}", message)
+
+
+def scenario_of_file(own: OwnData, file: Path) -> Scenario:
+    """The question, put to the people of a file.
+
+    Raises:
+        OptionError: an option that is missing or superfluous, or a file that cannot be used.
+    """
+    if own.scenario is not None:
+        return _of_shipped(own, own.scenario, file)
+    asked = [kind for kind, options in _KINDS.items() if any(getattr(own, option) is not None for option in options)]
+    if len(asked) > 1:
+        option = next(option for option in _KINDS[asked[0]] if getattr(own, option) is not None)
+        other = _KINDS[asked[1]][0]
+        raise OptionError(f"--{option}", f"is for {asked[0]}, and --{other} for {asked[1]}; leave one of them out")
+    rules, reveal = own.rules, sys.stderr.isatty()
+    if own.labels is not None:
+        labels = tuple(label.strip() for label in own.labels.split(","))
+        return scenario_of_labels(read_column(file, own.column, labels=labels, rules=rules, reveal=reveal), labels)
+    if own.yes is not None:
+        return scenario_of_data(read_answers(file, own.column, own.yes.strip(), rules=rules, reveal=reveal), _BIT)
+    if own.lower is None and own.upper is None:
+        raise OptionError("--csv", f"{_QUESTIONS[kind_of_column(file, own.column, rules=rules)]}")
+    lower, upper = (_bound(option, getattr(own, option)) for option in ("lower", "upper"))
+    if not lower < upper:
+        raise OptionError("--lower", f"{own.lower} is not below --upper {own.upper}; swap or widen the bounds")
+    return scenario_of_column(read_column(file, own.column, rules=rules, reveal=reveal), lower, upper, own.unit or "")
+
+
+_BIT = {"kind": "bit"}
+
+
+def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
+    """A scenario of yes and no, put to the people of the file."""
+    scenario = find_scenario(name)
+    if scenario.document["domain"] != SCENARIOS["survey"].document["domain"]:
+        raise OptionError("SCENARIO", f"{name} has people of its own; leave it out to use --csv")
+    for option in ("labels", "lower", "upper", "unit"):
+        if getattr(own, option) is not None:
+            raise OptionError(f"--{option}", f"is for no yes/no question, as {name} is; leave one of them out")
+    rules, reveal = own.rules, sys.stderr.isatty()
+    if own.yes is None:
+        data = read_column(file, own.column, bits=True, rules=rules, reveal=reveal)
+    else:
+        data = read_answers(file, own.column, own.yes.strip(), rules=rules, reveal=reveal)
+    return replace(scenario, population=data, clients=len(data.values))
+
+
+def _bound(option: str, text: str | None) -> float:
+    if text is None:
+        side = "smallest" if option == "lower" else "largest"
+        raise OptionError(f"--{option}", f"is missing; state the {side} legal value {FROM_PUBLIC_KNOWLEDGE}")
+    return parse_bound(f"--{option}", text)

@@ -1,0 +1,204 @@
+"""What a cell of somebody's table says: a value, or what is wrong with it. Only a person at a terminal sees its text.
+
+A number is read where there is one way to: a comma may separate decimals or thousands, and so may a point before three
+digits, unless another cell of the column shows which. `--decimal` says it.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from hush_simulations.scenarios.population import Value
+
+__all__ = ["Answers", "CellError", "Fault", "Labels", "Numbers", "Reader", "Yes", "is_missing"]
+
+_MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "-"))
+_ANSWERS = {"yes": 1, "true": 1, "1": 1, "1.0": 1, "no": 0, "false": 0, "0": 0, "0.0": 0}
+_PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
+_POINT_AND_THREE = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
+_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,'\u2019 \u00a0\u202f])[0-9]{3}(?:\1[0-9]{3})*(?:([.,])[0-9]+)?")
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"[0-9]{1,4}([-/.])[0-9]{1,2}\1[0-9]{1,4}([T ].*)?|[0-9]{1,2}:[0-9]{2}(:[0-9]{2}.*)?")
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+
+
+class Fault(StrEnum):
+    """What is wrong with a cell, as a message says it."""
+
+    EMPTY = "empty"
+    MARKED = "marked as missing"
+    SHORT = "in a row that ends before it"
+    DECIMAL_COMMA = "with a decimal comma"
+    DECIMAL_POINT = "with a decimal point"
+    GROUPS = "with a separator of thousands or decimals"
+    DATE = "with a date or a time"
+    INFINITE = "infinite"
+    TEXT = "with text"
+    NO_ANSWER = "with neither yes nor no"
+    NO_LABEL = "with none of the labels"
+    OTHER_CASE = "spelled like yes but for capitals"
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no value, rather than one that cannot be read."""
+        return self in (Fault.EMPTY, Fault.MARKED, Fault.SHORT)
+
+
+class CellError(ValueError):
+    """A cell that gives no value."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.value)
+        self.fault = fault
+
+
+class Reader(Protocol):
+    """How the cells of a column are read."""
+
+    def read(self, text: str) -> Value:
+        """The value of a cell, which is stripped.
+
+        Raises:
+            CellError: it has none.
+        """
+        ...
+
+    def is_cell(self, text: str) -> bool:
+        """Whether a text at the top of a column could be a client's cell instead of a name."""
+        ...
+
+    def doubts(self, texts: Sequence[str]) -> list[int]:
+        """Positions of the cells that can each be read, and leave two ways of reading the column."""
+        ...
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cell says that there is no value."""
+    return not text or text.lower() in _MISSING
+
+
+def _check_present(text: str) -> None:
+    if is_missing(text):
+        raise CellError(Fault.MARKED if text else Fault.EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Finite numbers.
+
+    Args:
+        decimal: the sign before the decimals, "." or ","; None where nobody says it.
+    """
+
+    decimal: str | None = None
+
+    def read(self, text: str) -> float:
+        _check_present(text)
+        plain = text.replace(",", ".") if self.decimal == "," and "." not in text else text
+        if _PLAIN.fullmatch(plain) and not (self.decimal == "," and "." in text):
+            return _finite(plain)
+        grouped = _GROUPED.fullmatch(text)
+        if (
+            self.decimal is None
+            or grouped is None
+            or grouped[1] == self.decimal
+            or grouped[2] not in (None, self.decimal)
+        ):
+            raise CellError(_fault(text))
+        return _finite(text.replace(grouped[1], "").replace(self.decimal, "."))
+
+    def is_cell(self, text: str) -> bool:
+        return is_missing(text) or bool(_PLAIN.fullmatch(text)) or _fault(text) is not Fault.TEXT
+
+    def doubts(self, texts: Sequence[str]) -> list[int]:
+        """Cells with a point before three digits, unless a point elsewhere cannot separate thousands."""
+        if self.decimal is not None:
+            return []
+        pointed = [place for place, text in enumerate(texts) if "." in text]
+        found = [place for place in pointed if _POINT_AND_THREE.fullmatch(texts[place])]
+        return found if len(found) == len(pointed) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Yes and no, in the ways that programs write them."""
+
+    def read(self, text: str) -> int:
+        _check_present(text)
+        if text.lower() not in _ANSWERS:
+            raise CellError(Fault.NO_ANSWER)
+        return _ANSWERS[text.lower()]
+
+    def is_cell(self, text: str) -> bool:
+        return text.lower() in _ANSWERS or Numbers().is_cell(text)
+
+    def doubts(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002 - there is one way
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Yes:
+    """One text that means yes; every other means no."""
+
+    text: str
+
+    def read(self, text: str) -> int:
+        if text == self.text:
+            return 1
+        _check_present(text)
+        if text.casefold() == self.text.casefold():
+            raise CellError(Fault.OTHER_CASE)
+        return 0
+
+    def is_cell(self, text: str) -> bool:  # noqa: ARG002 - whatever it is
+        return True
+
+    def doubts(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002 - there is one way
+        return []
+
+
+class Labels:
+    """Texts of a list, letter by letter; one that looks like a missing value is a label if it is listed."""
+
+    __slots__ = ("_alike", "_labels")
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = frozenset(labels)
+        self._alike = frozenset(label.casefold() for label in labels)
+
+    def read(self, text: str) -> str:
+        if text in self._labels:
+            return text
+        _check_present(text)
+        raise CellError(Fault.NO_LABEL)
+
+    def is_cell(self, text: str) -> bool:
+        return text.casefold() in self._alike or Numbers().is_cell(text)
+
+    def doubts(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002 - there is one way
+        return []
+
+
+def _finite(plain: str) -> float:
+    value = float(plain)
+    if not math.isfinite(value):
+        raise CellError(Fault.INFINITE)
+    return value
+
+
+def _fault(text: str) -> Fault:
+    """Why a text that is not missing is no number."""
+    if _PLAIN.fullmatch(text):
+        return Fault.DECIMAL_POINT
+    for pattern, fault in (
+        (_GROUPED, Fault.GROUPS),
+        (_COMMA, Fault.DECIMAL_COMMA),
+        (_DATE, Fault.DATE),
+        (_INFINITE, Fault.INFINITE),
+    ):
+        if pattern.fullmatch(text):
+            return fault
+    return Fault.TEXT
