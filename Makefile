@@ -15,21 +15,32 @@ endif
 endif
 endif
 
-.PHONY: demo test quick short lint format docs bench clean
+.PHONY: demo test quick short coverage lint format docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
 
+# Two files of tests at a time; `make test PARALLEL=` takes one test after the other.
+PARALLEL ?= -n 2 --dist loadfile
+
 test: $(VENV)/dev lint
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 # While you work: a minute. `make test` before you hand on.
 quick: $(VENV)/dev
-	$(BIN)/pytest -m "not soak and not slow" tests/unit tests/properties
+	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow" tests/unit tests/properties
 
 # What .ci/run asks of every further Python.
 short: $(VENV)/dev lint
-	$(BIN)/pytest -m "not soak and not slow"
+	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow"
+
+# Which lines of the product no test runs; it fails where these have become more. Everything takes longer so.
+coverage: $(VENV)/dev
+	mkdir -p out/coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PARALLEL) --timeout 300
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

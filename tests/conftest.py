@@ -2,7 +2,9 @@
 
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,12 +15,26 @@ from servers import Mosquitto, need
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture
-def memory_path() -> Iterator[Path]:
-    """A directory in memory where there is one, for tests of thousands of commits that are not about the disk."""
+@contextmanager
+def _in_memory() -> Iterator[Path]:
     memory = Path("/dev/shm")  # noqa: S108 - the directory in it is made safely
     with TemporaryDirectory(prefix="hush-", dir=memory if memory.is_dir() else None) as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    """A directory in memory where there is one, for tests of thousands of commits that are not about the disk."""
+    with _in_memory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def temporary_in_memory() -> Iterator[None]:
+    """Temporary files in memory, for modules whose hundreds of simulations are not about the disk."""
+    with _in_memory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(directory))
+        yield
 
 
 @pytest.fixture

@@ -2,10 +2,12 @@
 
 import getpass
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,11 +39,19 @@ def need(program: str) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port of the loopback that nobody listens on, nor will before a server does.
+
+    Not one of those that the system gives to whoever leaves the choice to it, and of the others a share for each
+    process of the test run.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ours = range(20_000 + worker, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    for _ in range(100):
+        with socket.socket() as probe, suppress(OSError):
+            port = secrets.choice(ours)
+            probe.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("no port is free")
 
 
 @dataclass

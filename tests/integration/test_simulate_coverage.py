@@ -18,7 +18,7 @@ from hush_simulations.engines.live import simulate
 from hush_simulations.results.score import covered, score
 from hush_simulations.scenarios.library import SCENARIOS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("temporary_in_memory")]
 
 RUNS, DEVICES = 200, 200
 LOWER, UPPER = 120.0, 220.0
