@@ -117,7 +117,7 @@ def audits() -> Iterator[str]:
     accused = {name: sum(a for _, a in line.values()) for name, line in found["audits"].items()}
     honest = {name: found["seeds"] * len(line) for name, line in found["audits"].items()}
     yield (
-        f"{computed(sum(accused.values()))} accusations in {computed(sum(honest.values()))} honest audits; "
+        f"{computed(sum(accused.values()))} false alarms in {computed(sum(honest.values()))} audits; "
         f"{computed(100 * (1 - found['confidence']), '.0f')} % is what is allowed"
     )
     without = [name for name in accused if name != "randomized_response"]
