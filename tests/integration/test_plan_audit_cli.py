@@ -221,7 +221,7 @@ def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own:
             1,
             "its reports are of type list; return a number, bool, text or tuple",
         ),
-        (("mine:_source", "--inputs", "0", "1"), 1, "mine:_source: is no function"),
+        (("mine:_source", "--inputs", "0", "1"), 1, "mine:_source: is not a function"),
     ],
 )
 def test_a_mistake_in_auditing_is_one_line(own: Path, arguments: tuple[str, ...], code: int, words: str) -> None:

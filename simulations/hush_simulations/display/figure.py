@@ -242,7 +242,7 @@ def _title_and_legend(axes: "Axes", run: Run, wording: NumberFormat) -> None:
     if run.result.mean is None:
         return
     confidence = f"{exact(run.result.confidence, scale=100)} %"
-    axes.set_title(f"Estimate: {wording.value(run.result.mean)}, with {confidence} confidence intervals")
+    axes.set_title(f"Estimate: {wording.value(run.result.mean)}, with {confidence} intervals")
     _legend(axes, columns=2)
 
 

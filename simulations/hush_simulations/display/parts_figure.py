@@ -120,7 +120,7 @@ def _spreads(axes: "Axes", rows: _Rows, coordinates: Sequence[Coordinate], colum
             )
             axes.plot(float(np.mean(scaled)), row, "D", color=TRUE, ms=7, mec="white")
     axes.set_xlim(0, 100)
-    axes.set_xlabel("mean and central 90 %, % of the range")
+    axes.set_xlabel("mean and central 90 %,\n% of the range")
 
 
 def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], run: Run) -> None:
@@ -132,7 +132,7 @@ def _levels(axes: "Axes", rows: _Rows, chosen: Sequence[int], run: Run) -> None:
             count = int((levels == level).sum())
             axes.barh(row, count, left=start, color=NOISY, alpha=0.3 + 0.6 * float(level), height=0.7, ec="white")
             start += count
-    axes.set_xlabel("reports by level (light = low)")
+    axes.set_xlabel("reports by level\n(light = low)")
 
 
 def _per_cent(value: float, coordinate: Coordinate) -> float:
