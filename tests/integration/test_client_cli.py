@@ -140,7 +140,7 @@ def test_a_slip_of_the_keyboard_at_a_terminal_is_told_without_the_value_and_spen
     assert words in done.stdout
     told = done.stdout.partition("hush:")[2]  # what stands before is the terminal's own echo of the keys
     assert value not in told.replace("light blue", "")
-    assert "nothing was ever spent" in hush("ledger").stdout
+    assert "nothing has been spent" in hush("ledger").stdout
 
 
 def test_at_a_terminal_a_person_is_told_what_became_of_a_value_and_never_the_value(terminal: Hush) -> None:
@@ -156,7 +156,7 @@ def test_an_answer_above_the_limits_is_refused(hush: Hush, option: str) -> None:
     done = hush("report", "heights", "172", option, "0.5")
     assert (done.returncode, done.stdout) == (1, "")
     assert_one_line(done.stderr, "hush: heights: refused", "epsilon 1", "nothing was spent")
-    assert "nothing was ever spent" in hush("ledger").stdout
+    assert "nothing has been spent" in hush("ledger").stdout
 
 
 def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
@@ -215,7 +215,7 @@ async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_stil
     done = await asyncio.to_thread(hush, "report", "heights", "172")
     assert (done.returncode, done.stdout) == (1, "")
     assert_one_line(done.stderr, f"{tmp_path / 'hush'}: another client is sending from this state; stop it")
-    assert "nothing was ever spent" in (await asyncio.to_thread(hush, "ledger")).stdout
+    assert "nothing has been spent" in (await asyncio.to_thread(hush, "ledger")).stdout
     lock.release()
     assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
 
@@ -233,14 +233,14 @@ def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -
     hush("report", "heights", "172")
     refused = hush("ledger", "--forget", "heights")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert_one_line(refused.stderr, "--forget: 'heights' is not pinned, or was paid for")
+    assert_one_line(refused.stderr, "--forget: 'heights' is not pinned, or was already charged")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (("nope", "1", "--timeout", "1"), 1, "no task 'nope' on this broker"),
-        (("Nope", "1"), 2, "TASK is no task id"),
+        (("Nope", "1"), 2, "TASK is not a task id"),
         (("heights", "1", "--broker", "localhost"), 1, "write for example mqtt://localhost:1883"),
         (("heights", "1", "--broker", "mqtt://127.0.0.1:1", "--timeout", "1"), 1, "Connection refused"),
         (("heights", "1", "--state", "/dev/null"), 1, "name a directory that is writable"),

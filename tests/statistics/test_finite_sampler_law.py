@@ -272,7 +272,7 @@ def test_an_index_outside_the_domain_draws_nothing(index: int) -> None:
         with pytest.raises(ValueError, match=r"outside|neither 0 nor 1"):
             mechanism.perturb(index, Untouched())
     for values in ((0, index), (index, 0), (0,), (0, 0, 0)):
-        with pytest.raises(ValueError, match="no vector"):
+        with pytest.raises(ValueError, match="not a vector"):
             Vector(Fraction(1), 8, 2, 1, 1).perturb(values, Untouched())
 
 
