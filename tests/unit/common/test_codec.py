@@ -68,6 +68,12 @@ def test_a_body_has_up_to_1024_integers_in_either_encoding() -> None:
         assert decode(json.dumps(document | {"body": body}).encode()) is Refusal.MALFORMED
 
 
+def test_a_frame_has_up_to_4096_reports() -> None:
+    longest = encode_frame([report()] * FRAME_LIMIT)
+    assert decode(longest) == Frame((report(),) * FRAME_LIMIT)
+    assert decode(longest + bytes(24)) is Refusal.MALFORMED
+
+
 @given(INT64, INT64)
 def test_the_length_of_a_frame_never_depends_on_the_value(one: int, other: int) -> None:
     assert len(encode_frame([report((one,))])) == len(encode_frame([report((other,))])) == 40
