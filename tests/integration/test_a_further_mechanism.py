@@ -127,7 +127,7 @@ def test_its_estimate_is_that_of_its_law(toy: Toy) -> None:
         no, yes = law.positions
         counts = (20, 50, 30) if toy.kind.is_share else (70, 30)
         made = estimate(task, Tally(100, counts), 0.95)
-        with pytest.raises(ValueError, match="none of this"):
+        with pytest.raises(ValueError, match="does not belong to this"):
             estimate(task, Tally(101, counts), 0.95)
     if toy.kind.is_share:
         shares = [float((100 - count) * no + count * yes) / 100 for count in counts]

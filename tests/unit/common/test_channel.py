@@ -28,7 +28,7 @@ def test_integers_up_to_2_to_the_128_are_admitted_and_no_larger() -> None:
     assert made((-BIG // 4, BIG), 3 * (BIG // 4)).worst_variance == made().worst_variance
     with pytest.raises(TaskError, match="row 0 has a weight outside"):
         made(weights=scaled(BIG // 4 + 1))
-    with pytest.raises(TaskError, match="is no positive integer below"):
+    with pytest.raises(TaskError, match="is not a positive integer below"):
         made((-BIG // 4 - 1, BIG + 4), 3 * (BIG // 4 + 1))
 
 
