@@ -129,7 +129,7 @@ def test_a_garbled_call_that_writes_to_a_terminal_is_found(
 ) -> None:
     monkeypatch.setattr(errors, "printable", lambda text: text)
     wrong = set(chain(*judge(range(10 * _SAMPLE), past, memory_path).values()))
-    assert any(fault.startswith("prints ") for fault in wrong)
+    assert any(what.startswith("prints '") for what in wrong)
 
 
 def test_a_traceback_is_found(past: Past, memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
