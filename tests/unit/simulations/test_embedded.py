@@ -23,10 +23,10 @@ def publish(number: int) -> bytes:
 
 
 async def collect(session: Session, count: int) -> set[bytes]:
-    """The payloads of so many different messages, or of those that came within four seconds."""
+    """The payloads of so many different messages, or of those that came within twenty seconds."""
     got: set[bytes] = set()
     with suppress(TimeoutError):
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(20):
             while len(got) < count:
                 for delivery in await session.batch():
                     got.add(delivery.payload)
@@ -34,7 +34,8 @@ async def collect(session: Session, count: int) -> set[bytes]:
     return got
 
 
-async def test_a_session_that_was_away_gets_what_it_missed_without_delay() -> None:
+async def seconds_to_catch_up() -> float:
+    """From the return of a session until it has the 200 messages that it missed."""
     async with embedded_broker() as address:
         url = BrokerUrl.parse(address)
         bus = MqttBus(url, "aggregator", status="status")
@@ -45,7 +46,14 @@ async def test_a_session_that_was_away_gets_what_it_missed_without_delay() -> No
         began = asyncio.get_running_loop().time()
         async with bus.connect(["a/+"]) as session:
             assert len(await collect(session, 200)) == 200
-        assert asyncio.get_running_loop().time() - began < 4
+        return asyncio.get_running_loop().time() - began
+
+
+async def test_a_session_that_was_away_gets_what_it_missed_without_delay() -> None:
+    for _ in range(3):  # amqtt as it is waits five seconds each time; a busy machine does so now and then
+        if await seconds_to_catch_up() < 4:
+            return
+    pytest.fail("a session that returns has to wait")
 
 
 async def test_what_it_acknowledges_it_delivers_although_the_client_leaves_at_once() -> None:
