@@ -12,6 +12,7 @@ from hush_common.epsilon import (
     at_most_sure,
     certified_exp,
     decimal_text,
+    float_at_most,
     log_ceiling,
     parse_epsilon,
     posterior,
@@ -154,6 +155,13 @@ def test_the_bound_of_what_can_be_inferred_is_above_bayes_rule_and_tight(epsilon
     bound = at_most_sure(epsilon, prior)
     assert Fraction(exact) - Fraction(1, 10**100) <= bound <= Fraction(exact) + Fraction(1, 10**80)
     assert 0 <= bound <= 1
+
+
+def test_a_share_is_rounded_up_to_a_float_and_never_above_one() -> None:
+    assert float_at_most(Fraction(1)) == 1.0
+    assert float_at_most(1 - Fraction(1, 1 << 90)) == 1.0
+    for share in (Fraction(0), Fraction(1, 3), Fraction(2, 3)):
+        assert share < Fraction(float_at_most(share)) < share + Fraction(1, 1 << 51)
 
 
 def test_the_number_for_programs_is_that_of_the_bound() -> None:

@@ -243,6 +243,7 @@ def test_offers_make_one_mechanism_each_at_its_share_of_a_round(domain: str) -> 
     assert [part.epsilon for part in made.randomizer.parts] == [Fraction(1, 4), Fraction(1, 2), Fraction(4)]
     assert len({part.width for part in made.randomizer.parts}) == 1
     assert made.randomizer.epsilon == made.epsilon_per_round == 4
+    assert made.randomizer.name == made.mechanism
     assert decode_task(made.payload) == made
 
 
