@@ -16,7 +16,7 @@ from hush_aggregator.estimate.intervals.betting import betting_interval, betting
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import underflow
-from hush_aggregator.estimate.pooled import pooled_coins
+from hush_aggregator.estimate.pooled import pooled_proportions
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
@@ -44,7 +44,7 @@ def test_errors_and_normal_intervals_of_pooled_questions_are_those_of_their_repo
     ]
     n, asked = 100 * many, 250 * many
     left = (asked - n) / (asked - 1) / n
-    given = pooled_coins(parts, [0.95], enrolled=asked)
+    given = pooled_proportions(parts, [0.95], enrolled=asked)
     assert not given.failures
     for place in range(3):
         people = none = all_ = largest = smallest = mean = 0.0
