@@ -12,6 +12,8 @@ __all__ = [
     "ALL_ESTIMATES",
     "ALL_REPORTS",
     "ALL_TASKS",
+    "BROKER_DROPPED",
+    "BROKER_UPTIME",
     "estimate_topic",
     "is_sender",
     "report_topic",
@@ -25,6 +27,10 @@ _ROOT = "hush/v1"
 ALL_TASKS = f"{_ROOT}/tasks/+"
 ALL_REPORTS = f"{_ROOT}/reports/+/+"
 ALL_ESTIMATES = f"{_ROOT}/estimates/+"
+BROKER_UPTIME = "$SYS/broker/uptime"
+"""Of mosquitto, retained: `123 seconds`, now and every few seconds."""
+BROKER_DROPPED = "$SYS/broker/publish/messages/dropped"
+"""Of mosquitto, retained: messages that fitted into no queue since it started."""
 
 _SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 
