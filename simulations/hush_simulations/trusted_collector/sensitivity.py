@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Literal, TypeAlias, TypeVar
 
-__all__ = ["Neighbours", "count", "enumerated", "histogram", "l1_norm", "mean", "proportion", "total", "vector"]
+__all__ = ["Neighbours", "combined", "count", "enumerated", "histogram", "l1_norm", "mean", "proportion", "total"]
 
 Neighbours: TypeAlias = Literal["replace", "add or remove"]
 _Record = TypeVar("_Record")
 
 
-def l1_norm(vector: Sequence[Fraction | int]) -> Fraction:
+def l1_norm(components: Sequence[Fraction | int]) -> Fraction:
     """The sum of the absolute values."""
-    return sum((abs(Fraction(one)) for one in vector), Fraction(0))
+    return sum((abs(Fraction(one)) for one in components), Fraction(0))
 
 
 def count() -> Fraction:
@@ -61,7 +61,7 @@ def total(lower: Fraction, upper: Fraction, neighbours: Neighbours) -> Fraction:
     return max(abs(Fraction(lower)), abs(Fraction(upper)))
 
 
-def vector(parts: Sequence[Fraction]) -> Fraction:
+def combined(parts: Sequence[Fraction]) -> Fraction:
     """A bound in the l1 norm for several queries about the same records: the sum of theirs.
 
     It is reached where one record can change all of them the most at once.

@@ -57,7 +57,7 @@ def test_two_counts_of_the_same_records_have_sensitivity_2_where_one_record_can_
     def both(data: tuple[tuple[bool, ...], ...]) -> list[int]:
         return [sum(one[place] for one in data) for place in (0, 1)]
 
-    assert sensitivity.enumerated(both, people, 2, "replace") == sensitivity.vector([Fraction(1)] * 2) == 2
+    assert sensitivity.enumerated(both, people, 2, "replace") == sensitivity.combined([Fraction(1)] * 2) == 2
 
 
 def test_a_mean_without_people_or_with_crossed_bounds_is_refused() -> None:
