@@ -13,12 +13,12 @@ from typing import Any, Self, TypeVar
 
 from hush_client.asking import Source
 from hush_client.client import Client
+from hush_client.limits import CAPACITY
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.transport import Transport
 from hush_client.source import Absent, Told
 from hush_client.statement import Statement
-from hush_client.terms import CAPACITY
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import Task
 
