@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
-from hush_aggregator.estimate.result import ByTarget, Intervals
+from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain
 from hush_common.figures import exact, whole
 from hush_simulations.display.number_format import NumberFormat

@@ -13,7 +13,7 @@ from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, 
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.figures import exact, percent_at_most, ratio, significant, whole
 from hush_simulations.display.number_format import say
-from hush_simulations.planning.plan import Amount, Plan, PlanLine, Question, Unknown
+from hush_simulations.planning.plan import Amount, Plan, PlanLine, PlanQuestion, Unknown
 
 __all__ = ["print_plan"]
 
@@ -34,7 +34,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     console.print()
 
 
-def _heading(question: Question) -> str:
+def _heading(question: PlanQuestion) -> str:
     known = []
     if question.people is not None:
         known.append(f"{whole(question.people)} people")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hush_aggregator import estimating
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate, estimate
-from hush_aggregator.estimate.result import Intervals
+from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 from hush_simulations.display.figure import draw

@@ -25,8 +25,8 @@ from hush_simulations.display.plan_table import print_plan
 from hush_simulations.display.table import print_table
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
-from hush_simulations.planning.answer import answer
-from hush_simulations.planning.plan import Question
+from hush_simulations.planning.plan import PlanQuestion
+from hush_simulations.planning.solve import solve
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
 
@@ -128,7 +128,7 @@ def test_every_figure_of_a_plan_is_that_of_its_json(
     domain: Domain, known: dict[str, Any], width: int, confidence: float | None
 ) -> None:
     asked = {"people": None, "epsilon": None, "error": None} | known
-    plan = answer(Question(domain=domain, confidence=confidence, **asked))
+    plan = solve(PlanQuestion(domain=domain, confidence=confidence, **asked))
     found = json.loads(json.dumps(plan.to_document()))
     stream = io.StringIO()
     print_plan(plan, terminal(stream, width))
