@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import DisconnectFlags, MQTTMessage, topic_matches_sub
+from paho.mqtt.client import ConnectFlags, DisconnectFlags, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -47,7 +47,8 @@ class Client(aiomqtt.Client):
         self._client.manual_ack_set(True)
         self._inbox = inbox
         self._wake = asyncio.Event()
-        self._aside: dict[str, Callable[[bytes], object]] = {}
+        self._aside: dict[str, Callable[[str, bytes], object]] = {}
+        self.resumed: bool = False
         self._unacknowledged: dict[int, asyncio.Future[int]] = {}
         self._bounded = False
         self._paused = False
@@ -60,8 +61,8 @@ class Client(aiomqtt.Client):
         limit_packets(self._client, most, name)
         read_incoming(self._client, longest_packet(most))
 
-    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
-        """Give the payloads of messages that a filter matches to somebody at once: they never reach the inbox."""
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object]) -> None:
+        """Give topic and payload of messages that a filter matches to somebody at once: they never reach the inbox."""
         self._aside[wanted] = to
 
     @property
@@ -166,12 +167,23 @@ class Client(aiomqtt.Client):
             if not acknowledged.done():
                 acknowledged.set_exception(aiomqtt.MqttError("the connection is lost"))
 
-    def _on_connect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
-        """What the broker takes, under MQTT 5: paho would send more at once than that, and be thrown out."""
-        if isinstance(properties, Properties):
+    def _on_connect(
+        self,
+        client: Any,  # noqa: ANN401 - paho's
+        userdata: Any,  # noqa: ANN401 - likewise
+        flags: ConnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        """As inherited, and keep whether the broker had kept a session for this client id, and what it takes.
+
+        paho would send more at once than that under MQTT 5, and be thrown out.
+        """
+        if not self._connected.done():
+            self.resumed = flags.session_present
             self._largest = getattr(properties, "MaximumPacketSize", None)
-            if hasattr(properties, "ReceiveMaximum"):
-                self._client._max_inflight_messages = min(self._window, properties.ReceiveMaximum)  # noqa: SLF001 - its setter wants to be called before
+            at_once = min(self._window, getattr(properties, "ReceiveMaximum", self._window))
+            self._client._max_inflight_messages = at_once  # noqa: SLF001 - its setter is for before
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
     def _on_disconnect(
@@ -200,7 +212,7 @@ class Client(aiomqtt.Client):
         ack = partial(self._client.ack, message.mid, message.qos)  # which does nothing at QoS 0
         for wanted, to in self._aside.items():
             if topic and topic_matches_sub(wanted, topic):
-                to(payload)
+                to(topic, payload)
                 ack()
                 return
         self._inbox.put(Delivery(topic, payload, ack))
