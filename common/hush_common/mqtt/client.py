@@ -39,7 +39,7 @@ class Client(aiomqtt.Client):
         self._inbox = inbox
         self._wake = asyncio.Event()
         self._aside: dict[str, Callable[[str, bytes], object]] = {}
-        self.resumed = False
+        self.resumed: bool = False
         self._unacknowledged: dict[int, asyncio.Future[int]] = {}
         self._bounded = False
         self._paused = False
