@@ -26,16 +26,17 @@ def is_recallable(task: Task, row: TaskRow, now: datetime) -> bool:
     )
 
 
-def drawn_up(store: StoreReader, task: Task, now: datetime) -> RecallRow:
+def drawn_up(store: StoreReader, task: Task, now: datetime, expected: int = 0) -> RecallRow:
     """A new recall of a task. Reads the store.
 
     Args:
         store: says how many reports are counted in the rounds that devices can still keep.
         task: which is recalled.
         now: aware.
+        expected: how many reports are known of from elsewhere.
     """
     first, last = _round_at(task, now - KEPT_FOR), _round_at(task, now)
-    kept = max(store.counted_since(task.digest, first), (task.enrolled or 0) * (last - first + 1))
+    kept = max(expected, store.counted_since(task.digest, first), (task.enrolled or 0) * (last - first + 1))
     over = min(max(SHORTEST_S, -(-kept // _PER_SECOND)), LONGEST_OVER)
     identifier = secrets.token_bytes(RECALL_ID_BYTES)
     return RecallRow(Recall(task.id, task.digest, identifier, over), int(now.timestamp()))

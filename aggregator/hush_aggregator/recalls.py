@@ -75,6 +75,7 @@ class Recalls:
         self._rows: dict[str, RecallRow] = {}
         self._due: dict[str, Cause] = {}
         self._published: dict[str, tuple[int, int]] = {}
+        self._expected: dict[str, int] = {}
         self._said: dict[str, bytes] = {}  # what is retained, as far as was seen on this connection
         self._wake = asyncio.Event()
 
@@ -158,9 +159,10 @@ class Recalls:
         while self._published:
             task_id, (round_, n) = self._published.popitem()
             if task_id in self._tasks:
-                digest = self._tasks[task_id].digest
-                if n > await self._work(lambda digest=digest, round_=round_: self._store.tally(digest, round_).n):
+                tally = await self._work(partial(self._store.tally, self._tasks[task_id].digest, round_))
+                if n > tally.n:
                     self._due[task_id] = Cause.BEHIND
+                    self._expected[task_id] = n
 
     # What follows
 
@@ -174,10 +176,11 @@ class Recalls:
             self._signs.repaired()
         reacted = self._restored and not left
         if ready or reacted or self._signs.news:
-            memory, tasks = self._signs.memory, [self._tasks[task_id] for task_id in ready]
+            memory = self._signs.memory
+            tasks = [(self._tasks[task_id], self._expected.pop(task_id, 0)) for task_id in ready]
 
             def write() -> list[RecallRow]:
-                rows = [drawn_up(self._store, task, now) for task in tasks]
+                rows = [drawn_up(self._store, task, now, expected) for task, expected in tasks]
                 self._store.recall(rows, memory)
                 if reacted:
                     self._store.reacted_to_restoring()
@@ -215,7 +218,7 @@ class Recalls:
 
     async def _publish(self, session: Publisher) -> None:
         """Bring what is retained to what is stored; what others have written there too."""
-        wanted = {task_id: b"" for task_id in self._said}
+        wanted = dict.fromkeys(self._said, b"")
         wanted |= {task_id: b"" if row.ended else encode_recall(row.recall) for task_id, row in self._rows.items()}
         for task_id, payload in wanted.items():
             if not self._owns(task_id):
