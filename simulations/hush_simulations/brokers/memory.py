@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
-from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_RECALLS
 
@@ -142,12 +142,13 @@ class _Link:
         self._something = asyncio.Event()
         self._lost = False
 
-    async def publish(self, topic: str, payload: bytes) -> None:
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
         if not self._lost:
             self._broker.deliver(topic, bytes(payload))
             await asyncio.sleep(0)  # an acknowledgement takes a turn: the link may break before it comes
         if self._lost:
             raise self._broker.lost()
+        return Acknowledgement()
 
     async def subscribe(self, topic: str) -> None:
         if self._lost:
