@@ -175,6 +175,16 @@ class StoreReader(Protocol):
         """Reports refused under the name of a task, by reason, without zeros."""
         ...
 
+    @property
+    def public_identity(self) -> str:
+        """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
+        ...
+
+    @property
+    def restored(self) -> bool:
+        """Whether it was put back from a backup, and the aggregator has not reacted yet."""
+        ...
+
     def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
         """Whether nothing counts any more in a round, or in a whole task."""
         ...
@@ -235,4 +245,8 @@ class Store(StoreReader, Protocol):
 
     def end_recall(self, recall: Recall) -> None:
         """Forget a recall that is cleared at the broker, unless a later one of its task is there."""
+        ...
+
+    def reacted_to_restoring(self) -> None:
+        """Note that nothing is left to do because it was put back from a backup."""
         ...
