@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hush_aggregator.estimate.result import CategoryEstimate, CoordinateEstimate, Estimate, Intervals
+from hush_aggregator.estimate.estimates import CategoryEstimate, CoordinateEstimate, Estimate, Intervals
 from hush_aggregator.estimating import Failure
 from hush_aggregator.tally import Tally
 from hush_common.epsilon import decimal_text

@@ -26,6 +26,8 @@ __all__ = [
     "decode",
     "encode_frame",
     "encode_json",
+    "is_hex",
+    "is_int",
     "unique_object",
     "width_of",
 ]
@@ -157,14 +159,14 @@ def _is_json_report(document: dict[str, Any]) -> bool:
     """Whether the keys are those of the protocol, each with a value of its type and range."""
     return (
         document.keys() == _KEYS
-        and _is_int(document["v"], range(VERSION, VERSION + 1))
+        and is_int(document["v"], range(VERSION, VERSION + 1))
         and isinstance(document["task"], str)
-        and _is_hex(document["digest"], DIGEST_BYTES)
-        and _is_int(document["round"], _UINT32)
-        and _is_hex(document["id"], REPORT_ID_BYTES)
+        and is_hex(document["digest"], DIGEST_BYTES)
+        and is_int(document["round"], _UINT32)
+        and is_hex(document["id"], REPORT_ID_BYTES)
         and isinstance(document["body"], list)
         and 1 <= len(document["body"]) <= BODY_LIMIT
-        and all(_is_int(k, _INT64) for k in document["body"])
+        and all(is_int(k, _INT64) for k in document["body"])
     )
 
 
@@ -186,9 +188,11 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def _is_hex(text: object, length: int) -> bool:
+def is_hex(text: object, length: int) -> bool:
+    """Whether it is text of so many bytes in hexadecimal digits."""
     return isinstance(text, str) and len(text) == 2 * length and _HEX.fullmatch(text) is not None
 
 
-def _is_int(value: object, allowed: range) -> bool:
+def is_int(value: object, allowed: range) -> bool:
+    """Whether it is an integer of that range; neither true nor 1.0 is."""
     return type(value) is int and value in allowed

@@ -2,6 +2,7 @@
 
 hush/v1/tasks/{task}                retained task JSON, written by the administrator
 hush/v1/reports/{task}/{sender}     frames, QoS 1; {sender} is the MQTT user, or the device
+hush/v1/recalls/{task}              retained recall JSON, written by the aggregator
 hush/v1/estimates/{task}            retained estimate JSON, written by the aggregator
 hush/v1/status/{aggregator}         retained, with last will
 """
@@ -10,12 +11,17 @@ import re
 
 __all__ = [
     "ALL_ESTIMATES",
+    "ALL_RECALLS",
     "ALL_REPORTS",
     "ALL_TASKS",
+    "BROKER_DROPPED",
+    "BROKER_UPTIME",
     "estimate_topic",
     "is_sender",
+    "recall_topic",
     "report_topic",
     "status_topic",
+    "task_of_recall_topic",
     "task_of_report_topic",
     "task_of_task_topic",
     "task_topic",
@@ -25,6 +31,11 @@ _ROOT = "hush/v1"
 ALL_TASKS = f"{_ROOT}/tasks/+"
 ALL_REPORTS = f"{_ROOT}/reports/+/+"
 ALL_ESTIMATES = f"{_ROOT}/estimates/+"
+BROKER_UPTIME = "$SYS/broker/uptime"
+"""Of mosquitto, retained: `123 seconds`, now and every few seconds."""
+BROKER_DROPPED = "$SYS/broker/publish/messages/dropped"
+"""Of mosquitto, retained: messages that fitted into no queue since it started."""
+ALL_RECALLS = f"{_ROOT}/recalls/+"
 
 _SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 
@@ -48,14 +59,22 @@ def estimate_topic(task_id: str) -> str:
     return f"{_ROOT}/estimates/{task_id}"
 
 
+def recall_topic(task_id: str) -> str:
+    return f"{_ROOT}/recalls/{task_id}"
+
+
 def status_topic(aggregator: str) -> str:
     return f"{_ROOT}/status/{aggregator}"
 
 
 def task_of_task_topic(topic: str) -> str | None:
     """The task id in a task topic, or None for any other topic."""
-    head, _, task_id = topic.rpartition("/")
-    return task_id if head == f"{_ROOT}/tasks" else None
+    return _below(f"{_ROOT}/tasks", topic)
+
+
+def task_of_recall_topic(topic: str) -> str | None:
+    """The task id in a recall topic, or None for any other topic."""
+    return _below(f"{_ROOT}/recalls", topic)
 
 
 def task_of_report_topic(topic: str) -> str | None:
@@ -65,3 +84,9 @@ def task_of_report_topic(topic: str) -> str | None:
             return task_id
         case _:
             return None
+
+
+def _below(parent: str, topic: str) -> str | None:
+    """The last level of a topic, or None where it does not stand directly below `parent`."""
+    head, _, last = topic.rpartition("/")
+    return last if head == parent else None

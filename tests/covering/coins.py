@@ -10,8 +10,8 @@ from covering.laws import Window, answered_sum, coin_sum
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.result import ENROLLED
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.task import Task

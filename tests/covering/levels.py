@@ -16,8 +16,8 @@ from covering.predicates import Bools, Runs, predicate
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
+from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel
-from hush_aggregator.estimate.result import ENROLLED
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 from hush_common.task_file import make_task

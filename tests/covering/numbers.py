@@ -12,7 +12,7 @@ from covering.laws import mixed_below
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
-from hush_aggregator.estimate.result import ENROLLED
+from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.tallies import columns
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers

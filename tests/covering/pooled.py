@@ -11,8 +11,8 @@ from covering.numbers import OFFERED, chosen
 from covering.predicates import Bools, Runs, predicate
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.result import ENROLLED
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Offers, SubsetSelection

@@ -17,8 +17,8 @@ from documented.figures import computed, given, on_section, percent
 from scipy import optimize, stats
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS
+from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
 from hush_aggregator.estimate.numerics.rates import RATES
-from hush_aggregator.estimate.result import ANYTIME_POPULATION
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
 from hush_common.task import Task

@@ -50,8 +50,8 @@ from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.engines.seeded_rng import SeededRng
-from hush_simulations.planning.answer import answer
-from hush_simulations.planning.plan import Question
+from hush_simulations.planning.plan import PlanQuestion
+from hush_simulations.planning.solve import solve
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Frequencies, Mixture, Normal, Population
 from hush_simulations.scenarios.scenario import Scenario
@@ -153,13 +153,13 @@ def test_its_reports_go_over_the_wire_and_no_others_are_counted(toy: Toy) -> Non
 @pytest.mark.parametrize("unknown", ["people", "epsilon", "error"])
 def test_it_stands_in_a_plan_beside_the_others(toy: Toy, unknown: str) -> None:
     known = {"people": 2000, "epsilon": Fraction(1), "error": 0.1}
-    question = Question(domain=toy.plan, confidence=0.95, **known | {unknown: None})  # type: ignore[arg-type]  # of their types
+    question = PlanQuestion(domain=toy.plan, confidence=0.95, **known | {unknown: None})  # type: ignore[arg-type]  # of their types
     with toy.registered():
-        found = answer(question).to_document()
+        found = solve(question).to_document()
     lines = {line["mechanism"]: line for line in found["mechanisms"]}
     assert {"mechanism", "reporters", "population", "relative"} <= lines[toy.kind.name].keys()
     assert found["auto"] != toy.kind.name
-    assert toy.kind.name not in {line["mechanism"] for line in answer(question).to_document()["mechanisms"]}
+    assert toy.kind.name not in {line["mechanism"] for line in solve(question).to_document()["mechanisms"]}
 
 
 def test_it_is_explained_beside_the_others(toy: Toy) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimate.result import ByTarget
+from hush_aggregator.estimate.estimates import ByTarget
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.score import covered, score

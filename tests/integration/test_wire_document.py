@@ -13,10 +13,11 @@ from servers import Mosquitto, need
 from serving import estimate, serving
 
 from hush_common.codec import Frame, decode
+from hush_common.recall import decode_recall
 from hush_common.task_file import decode_task
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
-TASK, REPORT = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL))
+TASK, REPORT, RECALL = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL))
 PAYLOAD = re.findall(r"```json\n(.*?)\n```", DOCUMENT, re.DOTALL)[0].encode()
 HEIGHTS = """
 id = "heights"
@@ -146,3 +147,9 @@ def test_the_task_and_the_json_report_are_those_of_the_protocol() -> None:
     frame = decode(json.dumps(REPORT).encode())
     assert isinstance(frame, Frame)
     assert (frame.task, frame.digest) == (task.id, task.digest)
+
+
+def test_the_recall_is_one_of_the_task_beside_it() -> None:
+    recall = decode_recall(json.dumps(RECALL).encode())
+    assert recall is not None
+    assert (recall.task, recall.digest) == (TASK["id"], decode_task(PAYLOAD).digest)

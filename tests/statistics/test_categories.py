@@ -9,8 +9,8 @@ import pytest
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, categories, estimate
 from hush_aggregator.estimate.categories import simplex
-from hush_aggregator.estimate.proportions import coins
-from hush_aggregator.estimate.result import Intervals
+from hush_aggregator.estimate.estimates import Intervals
+from hush_aggregator.estimate.proportions import proportions
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
@@ -102,7 +102,7 @@ def test_the_reporters_are_covered_at_every_size(count: int, n: int) -> None:
         rng.binomial(truths[0], p, runs) + rng.binomial(n - truths[0], q, runs), return_counts=True
     )
     for k, times in zip(named.tolist(), often.tolist(), strict=True):
-        given = coins(asked.randomizer.support, n, [k] * count, [NOMINAL])
+        given = proportions(asked.randomizer.support, n, [k] * count, [NOMINAL])
         low, high = given.intervals[0][0][REPORTERS]
         held += times * (low - ALLOWED <= truths[0] / n <= high + ALLOWED)
     assert given.methods[REPORTERS] == ("binomial-inversion" if count <= 128 else "clopper-pearson-hoeffding")

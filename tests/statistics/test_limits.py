@@ -12,7 +12,7 @@ from scipy import special, stats
 from hush_aggregator.estimate.intervals.inversion import fewest
 from hush_aggregator.estimate.numerics.binomial import beta_band, clopper_pearson
 from hush_aggregator.estimate.numerics.incomplete_beta import beta_logits, beta_quantile, expit
-from hush_aggregator.estimate.proportions import coins
+from hush_aggregator.estimate.proportions import proportions
 from hush_common.mechanisms import SubsetSelection
 
 Array = NDArray[np.float64]
@@ -175,11 +175,11 @@ def test_every_category_gets_what_it_would_get_alone_at_that_size(n: int, catego
     support = SubsetSelection(Fraction(1), categories, max(categories // 4, 1)).support
     counts = np.random.default_rng(2).binomial(n, float(support[0]), categories).tolist()
     confidences = (0.95, 1 - 0.05 / categories)
-    together = coins(support, n, counts, confidences)
+    together = proportions(support, n, counts, confidences)
     for place in (0, categories // 2, categories - 1):
         alike = [counts[place]] * categories  # one count, asked as often: the methods are the same
         for at, confidence in enumerate(confidences):
-            alone = coins(support, n, alike, [confidence])
+            alone = proportions(support, n, alike, [confidence])
             for target, ends in together.intervals[at][place].items():
                 assert ends == pytest.approx(alone.intervals[0][0][target], rel=1e-12, abs=1e-15)
             assert together.stderr[place] == pytest.approx(alone.stderr[0])
@@ -190,11 +190,11 @@ def test_a_frequency_is_an_exact_fraction_rounded_once() -> None:
     support = SubsetSelection(Fraction(1), 1024, 275).support
     counts, n = [0, 1, 275, 999, 1000], 1000
     exact = [float((Fraction(k, n) - support[0]) / (support[1] - support[0])) for k in counts]
-    assert coins(support, n, counts, [0.95]).mean == exact
+    assert proportions(support, n, counts, [0.95]).mean == exact
 
 
 def test_the_standard_error_for_the_population_keeps_its_digits_at_a_large_epsilon() -> None:
     support = SubsetSelection(Fraction(50), 3, 1).support  # 1 - p is 4e-22, which 1 less a float of p is not
-    given = coins(support, 100, [100], [0.95]).stderr[0]["population"]
+    given = proportions(support, 100, [100], [0.95]).stderr[0]["population"]
     p = support[1]
     assert given == pytest.approx(sqrt(p * (1 - p) / 100) / float(p - support[0]), rel=1e-12)

@@ -10,10 +10,10 @@ from scipy import stats
 
 from hush_aggregator.estimate import ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate, proportions
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.score import enough
+from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.pooled import pooled_coins
+from hush_aggregator.estimate.pooled import pooled_proportions
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse, SubsetSelection
 from hush_common.mechanisms.subset_selection import best_size
@@ -53,7 +53,7 @@ def coverage(
         parts = [(of, n, drawn(of, n, share, j, rng)) for of, n, j in zip(channels, sizes, truth, strict=True)]
         each, which = np.unique(np.stack([yes for _, _, yes in parts]), axis=1, return_inverse=True)
         with guarded():
-            given = pooled_coins(
+            given = pooled_proportions(
                 [(of, n, row.tolist()) for (of, n, _), row in zip(parts, each, strict=True)], [confidence]
             )
         assert not given.failures
@@ -149,7 +149,9 @@ def test_a_random_subset_of_those_enrolled_covers_their_mean(
         having = round(share * enrolled)
         j = rng.hypergeometric(having, enrolled - having, n, RUNS)
         counts, which = np.unique(rng.binomial(j, p) + rng.binomial(n - j, q), return_inverse=True)
-        given = proportions.coins(mechanism.probability_of_one, n, counts.tolist(), [confidence], enrolled=enrolled)
+        given = proportions.proportions(
+            mechanism.probability_of_one, n, counts.tolist(), [confidence], enrolled=enrolled
+        )
         ends = np.array([one[ENROLLED] for one in given.intervals[0]])[which]
         held = (ends[:, 0] <= having / enrolled + ALLOWED) & (ends[:, 1] >= having / enrolled - ALLOWED)
         assert held.mean() >= confidence - 4 * sqrt(confidence * (1 - confidence) / RUNS)
@@ -186,7 +188,7 @@ def test_a_category_that_nobody_has_gets_its_own_error_and_no_wider_bar_above_te
     q, p = (float(one) for one in support)
     upper = []
     for n in (10_000, 10_001):
-        given = proportions.coins(support, n, [round(n * q)] * 20, [0.95])
+        given = proportions.proportions(support, n, [round(n * q)] * 20, [0.95])
         upper.append(given.intervals[0][0][REPORTERS][1])
         true = sqrt(q * (1 - q) / n) / (p - q)
         assert given.stderr_plug_in[0][REPORTERS] == pytest.approx(true, rel=0.02)

@@ -29,7 +29,7 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.anytime import mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.intervals.betting import betting_interval
 from hush_aggregator.estimate.intervals.chernoff import band
-from hush_aggregator.estimate.intervals.score import enough, score_interval
+from hush_aggregator.estimate.intervals.student_score import enough, score_interval
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units

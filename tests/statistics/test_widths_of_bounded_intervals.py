@@ -18,7 +18,7 @@ from hush_aggregator.estimate.diagnostics import OK, OUTLIERS, TOO_LITTLE_NOISE,
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_interval
 from hush_aggregator.estimate.intervals.chernoff import band, chernoff
-from hush_aggregator.estimate.intervals.score import enough
+from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units

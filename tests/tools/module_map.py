@@ -1,4 +1,4 @@
-"""Print the module map of docs/architecture.md: each module with the first sentence of its docstring.
+"""Write the module map of docs/architecture.md: each module with the first sentence of its docstring.
 
 python tests/tools/module_map.py
 """
@@ -36,5 +36,15 @@ def module_map() -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+def write() -> None:
+    """Put the map in its place: from the first folder's heading to the end of the document."""
+    document = ROOT / "docs" / "architecture.md"
+    text = document.read_text(encoding="utf-8")
+    before, mark, _ = text.partition(f"### {FOLDERS[0]}/")
+    if not mark:
+        raise SystemExit(f"{document.name} has no module map to replace")
+    document.write_text(before + module_map(), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    print(module_map(), end="")
+    write()

@@ -12,7 +12,7 @@ CHANGES = PAGE.partition("## Where do I change what")[2].partition("\n## ")[0]
 
 
 def test_the_map_is_what_the_modules_say_of_themselves() -> None:
-    assert PAGE.endswith(module_map()), "run python tests/tools/module_map.py, and put what it prints at the end"
+    assert PAGE.endswith(module_map()), "run python tests/tools/module_map.py"
 
 
 @pytest.mark.parametrize(("path", "sentence"), [(path.as_posix(), sentence) for path, sentence in modules()])

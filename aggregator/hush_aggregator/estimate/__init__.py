@@ -13,9 +13,7 @@ it.
 from dataclasses import replace
 
 from hush_aggregator.estimate.diagnostics import manski, replacement_bias
-from hush_aggregator.estimate.mechanisms import Asked, analysis_of
-from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.result import (
+from hush_aggregator.estimate.estimates import (
     ANYTIME,
     ANYTIME_POPULATION,
     ENROLLED,
@@ -28,6 +26,8 @@ from hush_aggregator.estimate.result import (
     PooledMean,
     WinsorisedMean,
 )
+from hush_aggregator.estimate.mechanisms import Asked, analysis_of
+from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.tallies import check, parts_of
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain, NumberDomain, VectorDomain

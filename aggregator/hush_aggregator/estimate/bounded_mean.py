@@ -60,10 +60,7 @@ import numpy as np
 
 from hush_aggregator.estimate.batches import Batches
 from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias, worst_verdict
-from hush_aggregator.estimate.intervals.score import score_ends
-from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.numerics.guard import attempt
-from hush_aggregator.estimate.result import (
+from hush_aggregator.estimate.estimates import (
     ANYTIME,
     ANYTIME_POPULATION,
     ENROLLED,
@@ -73,6 +70,9 @@ from hush_aggregator.estimate.result import (
     Interval,
     Intervals,
 )
+from hush_aggregator.estimate.intervals.student_score import score_ends
+from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.sample import Group, Sample, is_normal
 from hush_aggregator.estimate.units import Units
 

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from hush_aggregator.estimate.diagnostics import finite_monitors, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.estimates import CategoryEstimate, Estimate
 from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.pooled import pooled_coins
-from hush_aggregator.estimate.proportions import Coins, coins
-from hush_aggregator.estimate.result import CategoryEstimate, Estimate
+from hush_aggregator.estimate.pooled import pooled_proportions
+from hush_aggregator.estimate.proportions import Proportions, proportions
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism
 
@@ -43,9 +43,9 @@ def estimate(
     confidences = (confidence, joint_confidence)
     if len(parts) == 1:
         ((mechanism, tally),) = parts
-        found = coins(finite(mechanism).of_yes, n, tally.moments, confidences, enrolled=enrolled)
+        found = proportions(finite(mechanism).of_yes, n, tally.moments, confidences, enrolled=enrolled)
     else:
-        found = pooled_coins(
+        found = pooled_proportions(
             [(finite(mechanism), tally.n, tally.moments) for mechanism, tally in parts], confidences, enrolled=enrolled
         )
     return Estimate(
@@ -59,7 +59,7 @@ def estimate(
     )
 
 
-def _categories(labels: Sequence[str], found: Coins) -> tuple[CategoryEstimate, ...]:
+def _categories(labels: Sequence[str], found: Proportions) -> tuple[CategoryEstimate, ...]:
     alone, joint = found.intervals
     return tuple(
         CategoryEstimate(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, replace
 from math import isfinite
 
+from hush_aggregator.estimate.estimates import CategoryEstimate, CoordinateEstimate, Estimate, Interval, Intervals
 from hush_aggregator.estimate.numerics.guard import NOT_FINITE
-from hush_aggregator.estimate.result import CategoryEstimate, CoordinateEstimate, Estimate, Interval, Intervals
 
 __all__ = ["finite_only"]
 

@@ -53,14 +53,7 @@ from math import exp, sinh, sqrt
 import numpy as np
 
 from hush_aggregator.estimate.diagnostics import variance_monitor, worst_case_bias, worst_verdict
-from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
-from hush_aggregator.estimate.intervals.sampling import HOEFFDING, finite_spread, is_many, noise_and_sampling
-from hush_aggregator.estimate.ladder import rung, threshold
-from hush_aggregator.estimate.numerics.guard import attempt
-from hush_aggregator.estimate.numerics.laplace_sums import Scales, mixed_laplace_quantile
-from hush_aggregator.estimate.numerics.quantiles import student_quantile
-from hush_aggregator.estimate.numerics.rates import RATES
-from hush_aggregator.estimate.result import (
+from hush_aggregator.estimate.estimates import (
     ANYTIME,
     ANYTIME_POPULATION,
     ENROLLED,
@@ -71,6 +64,13 @@ from hush_aggregator.estimate.result import (
     PooledMean,
     WinsorisedMean,
 )
+from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
+from hush_aggregator.estimate.intervals.sampling import HOEFFDING, finite_spread, is_many, noise_and_sampling
+from hush_aggregator.estimate.ladder import rung, threshold
+from hush_aggregator.estimate.numerics.guard import attempt
+from hush_aggregator.estimate.numerics.laplace_sums import Scales, mixed_laplace_quantile
+from hush_aggregator.estimate.numerics.quantiles import student_quantile
+from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain

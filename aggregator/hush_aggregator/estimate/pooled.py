@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate import proportions
 from hush_aggregator.estimate.batch import Batch
 from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.estimates import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.chernoff import Sizes, bands
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
-from hush_aggregator.estimate.proportions import Coins, each, each_interval, sampling_variance
-from hush_aggregator.estimate.result import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
+from hush_aggregator.estimate.proportions import Proportions, each, each_interval, sampling_variance
 from hush_aggregator.estimate.sample import is_normal
 from hush_aggregator.estimate.units import around
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism
 
-__all__ = ["Part", "estimate", "pooled_coins"]
+__all__ = ["Part", "estimate", "pooled_proportions"]
 
 Part: TypeAlias = tuple[Mechanism, Tally]
 
@@ -52,7 +52,7 @@ def estimate(parts: Sequence[Part], confidence: float, *, enrolled: int | None =
         ((mechanism, tally),) = parts
         return proportions.estimate(mechanism, tally, confidence, enrolled=enrolled)
     groups = [(finite(mechanism), tally.n, tally.moments[0]) for mechanism, tally in parts]
-    found = pooled_coins([(channel, n, [ones]) for channel, n, ones in groups], [confidence], enrolled=enrolled)
+    found = pooled_proportions([(channel, n, [ones]) for channel, n, ones in groups], [confidence], enrolled=enrolled)
     n = sum(size for _, size, _ in groups)
     return Estimate(
         n=n,
@@ -67,7 +67,7 @@ def estimate(parts: Sequence[Part], confidence: float, *, enrolled: int | None =
     )
 
 
-def pooled_coins(parts: _Parts, confidences: Sequence[float], *, enrolled: int | None = None) -> Coins:
+def pooled_proportions(parts: _Parts, confidences: Sequence[float], *, enrolled: int | None = None) -> Proportions:
     """The share of those for whom it is true, of each question.
 
     Args:
@@ -101,7 +101,7 @@ def pooled_coins(parts: _Parts, confidences: Sequence[float], *, enrolled: int |
             shared[id(make)] = ends
             kept[target] = around(means, *ends)
     every = np.arange(len(means))
-    return Coins(
+    return Proportions(
         mean=means.tolist(),
         stderr=each(_errors(parts, n, len(means), enrolled), every),
         stderr_plug_in=each(_plug_in(sizes, means, n, enrolled), every),

@@ -31,8 +31,8 @@ meta-analysis or a plot wants, and it is too small at small n: no interval is ma
 
 `anytime`. A band for the population that may be watched, "population-beta-mixture": see `anytime`.
 
-All of this holds for any reported yes or no (`coins`), so it is computed for arrays of counts (`binomial`): one for a
-bit, one for each category of a subset.
+All of this holds for any reported yes or no (`proportions`), so it is computed for arrays of counts (`binomial`): one
+for a bit, one for each category of a subset.
 
 Both targets lie in [0, 1], and to that the intervals are clipped: no coverage is lost. Around an estimate outside
 [0, 1] an interval is joined with itself, moved to the nearest bound: none collapses (`units.around`).
@@ -49,18 +49,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias
+from hush_aggregator.estimate.estimates import ANYTIME, ENROLLED, POPULATION, REPORTERS, Estimate, Interval
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.intervals.inversion import fewest
-from hush_aggregator.estimate.intervals.score import enough
+from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.numerics.binomial import beta_band, clopper_pearson
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
-from hush_aggregator.estimate.result import ANYTIME, ENROLLED, POPULATION, REPORTERS, Estimate, Interval
 from hush_aggregator.estimate.units import around
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism
 
-__all__ = ["MOST_INVERTED", "Coins", "coins", "each", "each_interval", "estimate", "sampling_variance"]
+__all__ = ["MOST_INVERTED", "Proportions", "each", "each_interval", "estimate", "proportions", "sampling_variance"]
 
 MOST_INVERTED = 128
 """Most questions for each of which a sum of two binomials is inverted."""
@@ -79,7 +79,7 @@ def estimate(mechanism: Mechanism, tally: Tally, confidence: float, *, enrolled:
     """The proportion of ones and its error bars of n ≥ 1 reports; this module's docstring specifies them."""
     (ones,) = tally.moments
     channel = finite(mechanism)
-    found = coins(channel.of_yes, tally.n, [ones], [confidence], enrolled=enrolled)
+    found = proportions(channel.of_yes, tally.n, [ones], [confidence], enrolled=enrolled)
     return Estimate(
         n=tally.n,
         mean=found.mean[0],
@@ -94,7 +94,7 @@ def estimate(mechanism: Mechanism, tally: Tally, confidence: float, *, enrolled:
 
 
 @dataclass(frozen=True, slots=True)
-class Coins:
+class Proportions:
     """Estimates of several questions, in their order.
 
     Args:
@@ -114,9 +114,9 @@ class Coins:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def coins(
+def proportions(
     p: _Pair, n: int, counts: Sequence[int], confidences: Sequence[float], *, enrolled: int | None = None
-) -> Coins:
+) -> Proportions:
     """The share of those for whom it is true, for questions that are answered yes or no with the same probabilities.
 
     Args:
@@ -140,7 +140,7 @@ def coins(
     plug_in = _plug_in(p, n, means, enrolled) | {POPULATION: spread[POPULATION]}
     if enrolled is not None and ENROLLED in plug_in:
         spread[ENROLLED] = np.minimum(spread[POPULATION], np.sqrt(noise**2 + sampling_variance(n, enrolled) / 4))
-    return Coins(
+    return Proportions(
         mean=means[which].tolist(),
         stderr=each(spread, which),
         stderr_plug_in=each(plug_in, which),

@@ -11,7 +11,7 @@ import numpy as np
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.betting import Reports
 from hush_aggregator.estimate.intervals.chernoff import Sizes
-from hush_aggregator.estimate.intervals.score import enough
+from hush_aggregator.estimate.intervals.student_score import enough
 
 __all__ = ["Group", "Sample", "is_normal"]
 

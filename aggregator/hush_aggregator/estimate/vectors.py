@@ -15,8 +15,8 @@ from dataclasses import replace
 from hush_aggregator.estimate.batches import Batches
 from hush_aggregator.estimate.bounded_mean import IntervalSet, around, intervals
 from hush_aggregator.estimate.diagnostics import worst_case_bias, worst_verdict
+from hush_aggregator.estimate.estimates import CoordinateEstimate, Estimate
 from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.result import CoordinateEstimate, Estimate
 from hush_aggregator.estimate.sample import Group, Sample
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally

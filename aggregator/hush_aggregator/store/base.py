@@ -2,21 +2,108 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.tally import Tally
+from hush_common.recall import Recall
 from hush_common.refusal import Refusal
 from hush_common.report import Report
 from hush_common.task import Task
 
-__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "Store", "StoreReader"]
+__all__ = [
+    "UNKNOWN",
+    "Accepted",
+    "BrokerMemory",
+    "CommitOutcome",
+    "Origin",
+    "RecallRow",
+    "State",
+    "Store",
+    "StoreReader",
+    "TaskRow",
+]
 
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
 so that inventing names does not grow the store."""
+
+
+class Origin(StrEnum):
+    """Who gave a task."""
+
+    FILE = "file"
+    COMMAND = "command"
+    HTTP = "http"
+    BROKER = "broker"  # it appeared there; also of tasks from before this was written down
+
+
+class State(StrEnum):
+    """What is to become of a task."""
+
+    OPEN = "open"
+    WITHDRAWN = "withdrawn"  # nobody is asked any more; reports that are under way count
+    CLOSED = "closed"  # and nothing counts any more
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task as a store keeps it.
+
+    Args:
+        id: its name, taken for good.
+        digest: of its payload, 8 bytes.
+        payload: as it was published; empty once it is forgotten.
+        origin: who gave it.
+        state: what is to become of it.
+        owner: identity of the store that publishes its estimate, as far as is known; empty if it is not.
+        term: rises when another store takes it over: of two that claim it, the higher one is right.
+        taken_from: identity of the store from which this one took it over; empty if it did not.
+    """
+
+    id: str
+    digest: bytes
+    payload: bytes
+    origin: Origin = Origin.FILE
+    state: State = State.OPEN
+    owner: str = ""
+    term: int = 0
+    taken_from: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRow:
+    """A recall as a store keeps it.
+
+    Args:
+        recall: what devices are asked.
+        made: when it was made, in seconds since 1970.
+        ended: whether it has ended, and is only to be cleared at the broker.
+    """
+
+    recall: Recall
+    made: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMemory:
+    """What a store knows of its broker, by which it notices that the broker has forgotten something.
+
+    Args:
+        session: whether a session was left there.
+        started: when the broker started, by its own word, in seconds since 1970; None if it never said.
+        alive: when it was last heard to be that broker, likewise.
+        dropped: how many messages it said it had dropped since it started; None if it never said.
+    """
+
+    session: bool = False
+    started: int | None = None
+    alive: int | None = None
+    dropped: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +115,14 @@ class Accepted:
         round: the round they answer.
         ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
         bodies: their bodies, shape (count, width), in any byte order.
+        late: they came after the end of their task, and only count as duplicates, if that is what they are.
     """
 
     task: Task
     round: int
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +155,14 @@ class StoreReader(Protocol):
         """Payloads of all tasks kept."""
         ...
 
+    def task_rows(self) -> list[TaskRow]:
+        """All that is kept of each task, forgotten ones among them, in the order of their ids."""
+        ...
+
+    def changes(self) -> int:
+        """A number that is another one once another process has written: a command, while the aggregator runs."""
+        ...
+
     def tally(self, digest: bytes, round_: int) -> Tally:
         """The tally of a round; the empty tally if nothing was counted."""
         ...
@@ -76,6 +173,32 @@ class StoreReader(Protocol):
 
     def refusals(self, task_id: str) -> dict[Refusal, int]:
         """Reports refused under the name of a task, by reason, without zeros."""
+        ...
+
+    @property
+    def public_identity(self) -> str:
+        """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
+        ...
+
+    @property
+    def restored(self) -> bool:
+        """Whether it was put back from a backup, and the aggregator has not reacted yet."""
+        ...
+
+    def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
+        """Whether nothing counts any more in a round, or in a whole task."""
+        ...
+
+    def counted_since(self, digest: bytes, round_: int) -> int:
+        """How many reports are counted in this round and all later ones."""
+        ...
+
+    def recalls(self) -> list[RecallRow]:
+        """The last recall of each task."""
+        ...
+
+    def broker(self) -> BrokerMemory:
+        """What is known of the broker."""
         ...
 
     def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
@@ -89,8 +212,10 @@ class StoreReader(Protocol):
 class Store(StoreReader, Protocol):
     """Durable memory. Each method is one transaction: it happens as a whole or, with a `StoreError`, not at all."""
 
-    def add_task(self, task: Task) -> bytes:
+    def add_task(self, task: Task, origin: Origin = Origin.FILE) -> bytes:
         """Keep `task` unless its id is taken; return the payload that is stored under the id now.
+
+        One that had only appeared at the broker, and is given now, has the new origin from then on.
 
         Raises:
             TaskError: the 8 bytes of its digest collide with those of a task of another id.
@@ -101,10 +226,27 @@ class Store(StoreReader, Protocol):
         """Count a batch.
 
         Reports whose key (digest, round, id) is new are inserted, and exactly those are folded into the tallies; the
-        others are counted as duplicates. Within a batch the first of equal keys is the new one.
+        others are counted as duplicates. Within a batch the first of equal keys is the new one. Of a closed round, and
+        of those that are late, nothing is inserted: what is not a duplicate is counted as `closed`.
 
         Args:
             accepted: what admission let through.
             refused: what it did not, by (task id or `UNKNOWN`, reason).
         """
+        ...
+
+    def close_task(self, task_id: str, round_: int | None = None) -> None:
+        """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good."""
+        ...
+
+    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
+        """Keep recalls, each in place of an earlier one of its task, and what is known of the broker from then on."""
+        ...
+
+    def end_recall(self, recall: Recall) -> None:
+        """Forget a recall that is cleared at the broker, unless a later one of its task is there."""
+        ...
+
+    def reacted_to_restoring(self) -> None:
+        """Note that nothing is left to do because it was put back from a backup."""
         ...

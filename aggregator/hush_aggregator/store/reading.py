@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskRow
+from hush_aggregator.store.recalling import read_broker, read_recalls
 from hush_aggregator.store.schema import check, damaged, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
@@ -17,11 +19,15 @@ from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES, Report
 from hush_common.task import digest_of
 
-__all__ = ["SqliteReader", "read_tally", "translated"]
+__all__ = ["WHOLE_TASK", "SqliteReader", "is_closed", "read_tally", "translated"]
+
+WHOLE_TASK = -1
+"""The round of a mark that closes a whole task."""
 
 _REASONS = frozenset(reason.value for reason in Refusal)
 _PORTION = 4096  # reports read at a time: a writer of the same process waits no longer
 _REPORTS = "SELECT id, body FROM report WHERE digest = ? AND round = ? AND id > ? ORDER BY id LIMIT ?"
+_TASKS = "SELECT id, digest, payload, origin, state, owner, term, taken_from FROM task"
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "free some space and start again: the broker keeps what is not counted yet",
     sqlite3.SQLITE_NOTADB: "name another file",
@@ -73,14 +79,35 @@ class SqliteReader:
         """Close the file; calling it again does nothing."""
         self._connection.close()
 
+    @property
+    def public_identity(self) -> str:
+        """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
+        with self._reading() as run:
+            return str(run.execute("SELECT store FROM identity").fetchone()[0])
+
+    @property
+    def restored(self) -> bool:
+        """Whether the file was put back from a backup, and the aggregator has not reacted yet."""
+        with self._reading() as run:
+            return bool(run.execute("SELECT restored FROM identity").fetchone()[0])
+
     def task(self, task_id: str) -> bytes | None:
         with self._reading() as run:
-            row = run.execute("SELECT payload, digest FROM task WHERE id = ?", (task_id,)).fetchone()
+            row = run.execute("SELECT payload, digest FROM task WHERE id = ? AND payload <> x''", (task_id,)).fetchone()
             return None if row is None else _whole_task(*row)
 
     def tasks(self) -> list[bytes]:
         with self._reading() as run:
-            return [_whole_task(*row) for row in run.execute("SELECT payload, digest FROM task ORDER BY id").fetchall()]
+            rows = run.execute("SELECT payload, digest FROM task WHERE payload <> x'' ORDER BY id").fetchall()
+            return [_whole_task(*row) for row in rows]
+
+    def task_rows(self) -> list[TaskRow]:
+        with self._reading() as run:
+            return [_task_row(row) for row in run.execute(f"{_TASKS} ORDER BY id").fetchall()]
+
+    def changes(self) -> int:
+        with self._reading() as run:
+            return int(run.execute("PRAGMA data_version").fetchone()[0])
 
     def tally(self, digest: bytes, round_: int) -> Tally:
         with self._reading() as run:
@@ -110,6 +137,23 @@ class SqliteReader:
                 return
             last = rows[-1][0]
 
+    def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
+        with self._reading() as run:
+            return is_closed(run, digest, WHOLE_TASK if round_ is None else round_)
+
+    def counted_since(self, digest: bytes, round_: int) -> int:
+        with self._reading() as run:
+            query = "SELECT coalesce(sum(n), 0) FROM tally WHERE digest = ? AND round >= ?"
+            return int(run.execute(query, (digest, round_)).fetchone()[0])
+
+    def recalls(self) -> list[RecallRow]:
+        with self._reading() as run:
+            return read_recalls(run)
+
+    def broker(self) -> BrokerMemory:
+        with self._reading() as run:
+            return read_broker(run)
+
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._turn, translated(self._path):
@@ -125,6 +169,12 @@ def read_tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
     if sealed != seal(digest, round_, n, moments_):
         raise damaged("a tally")
     return Tally(n, tuple(json.loads(moments_)))
+
+
+def is_closed(run: sqlite3.Connection, digest: bytes, round_: int) -> bool:
+    """Whether a mark closes a round, by itself or with the whole task."""
+    query = "SELECT 1 FROM closed WHERE digest = ? AND round IN (?, ?)"
+    return run.execute(query, (digest, round_, WHOLE_TASK)).fetchone() is not None
 
 
 @contextmanager
@@ -145,6 +195,16 @@ def _whole_task(payload: bytes, digest: bytes) -> bytes:
     if digest_of(payload) != digest:
         raise damaged("a task")
     return payload
+
+
+def _task_row(row: tuple[str, bytes, bytes, str, str, str, int, str]) -> TaskRow:
+    task_id, digest, payload, origin, state, owner, term, taken_from = row
+    if payload:
+        _whole_task(payload, digest)
+    try:
+        return TaskRow(task_id, digest, payload, Origin(origin), State(state), owner, term, taken_from)
+    except ValueError:
+        raise damaged("a task") from None
 
 
 def _integers(report_id: bytes, body: bytes) -> tuple[int, ...]:

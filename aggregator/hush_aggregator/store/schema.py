@@ -39,7 +39,38 @@ UPDATE tally SET seal = seal(digest, round, n, moments);
 """
 # The newest day (UTC) on which the store was in use, "" if unknown. Noted whether reports come or not: no time of any.
 _VERSION_3 = "ALTER TABLE identity ADD COLUMN newest TEXT NOT NULL DEFAULT '';"
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
+# identity.store: the name that estimates bear; not `id`, for whoever knows that can take what waits at the broker.
+# restored: the file was put back from a backup, and the aggregator has not reacted yet. task.origin: who gave it, which
+# nobody wrote down before. Its payload is empty once it is forgotten. owner: the store that publishes its estimate, ""
+# if that is not known; term: rises when it is taken over; taken_from: by this store, from that one.
+_VERSION_4 = """
+ALTER TABLE identity ADD COLUMN store TEXT NOT NULL DEFAULT '';
+ALTER TABLE identity ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
+UPDATE identity SET store = new_identity();
+ALTER TABLE task ADD COLUMN origin TEXT NOT NULL DEFAULT 'broker'
+    CHECK (origin IN ('file', 'command', 'http', 'broker'));
+ALTER TABLE task ADD COLUMN state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'withdrawn', 'closed'));
+ALTER TABLE task ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE task ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN taken_from TEXT NOT NULL DEFAULT '';
+"""
+# closed: nothing counts there any more, whatever the clock says; round -1 is the whole task. recall: the last of each
+# task; made: seconds since 1970; ended: to be cleared at the broker, then deleted. broker: one row, see `BrokerMemory`.
+_VERSION_5 = """
+CREATE TABLE closed (
+    digest BLOB NOT NULL, round INTEGER NOT NULL, PRIMARY KEY (digest, round)
+) WITHOUT ROWID, STRICT;
+INSERT INTO closed SELECT digest, -1 FROM task WHERE state = 'closed';
+CREATE TABLE recall (
+    task TEXT PRIMARY KEY, digest BLOB NOT NULL, id BLOB NOT NULL, over INTEGER NOT NULL, made INTEGER NOT NULL,
+    ended INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
+CREATE TABLE broker (
+    one INTEGER PRIMARY KEY CHECK (one = 1), session INTEGER NOT NULL, started INTEGER, alive INTEGER, dropped INTEGER
+) STRICT;
+INSERT INTO broker SELECT 1, former = 0 AND EXISTS (SELECT 1 FROM tally), NULL, NULL, NULL FROM identity;
+"""
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 
 
 def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:
@@ -104,7 +135,7 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
 
 def _check_tables(connection: sqlite3.Connection) -> None:
     """Whatever an estimate is made of is as it was written; reports are many, and each has been counted."""
-    for table in ("task", "tally", "refusal", "identity"):
+    for table in ("task", "tally", "refusal", "identity", "closed", "recall", "broker"):
         (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
         if verdict != "ok":
             raise damaged(f"the table {table}")

@@ -3,8 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -12,24 +11,24 @@ import numpy as np
 
 from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
-from hush_aggregator.store.reading import SqliteReader, read_tally, translated
+from hush_aggregator.store.reading import is_closed, read_tally
 from hush_aggregator.store.schema import damaged, prepare, seal
-from hush_common.errors import StoreError, TaskError
+from hush_aggregator.store.writing import SqliteWriter, connect
+from hush_common.errors import StoreError
 from hush_common.lock import FileLock
-from hush_common.private_file import make_private_file
 from hush_common.refusal import Refusal
-from hush_common.task import Task
 
 __all__ = ["SqliteStore"]
 
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
+_FIND = "SELECT 1 FROM report WHERE digest = ? AND round = ? AND id = ?"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
 """
 
 
-class SqliteStore(SqliteReader):
+class SqliteStore(SqliteWriter):
     """A `Store` in the file `path`, created if it is missing. Other programs may read the file meanwhile.
 
     Threads wait for each other's transactions. A side file `path` + `.lock` keeps a second aggregator out; the
@@ -54,7 +53,7 @@ class SqliteStore(SqliteReader):
 
     @property
     def identity(self) -> str:
-        """A random name of this store, made once: 32 hexadecimal digits that nobody can guess."""
+        """A random name of its session at the broker, made once: 32 hexadecimal digits that nobody can guess."""
         with self._reading() as run:
             return str(run.execute("SELECT id FROM identity").fetchone()[0])
 
@@ -84,23 +83,25 @@ class SqliteStore(SqliteReader):
         with self._transaction() as run:
             run.execute("UPDATE identity SET newest = ?", (day.isoformat(),))
 
-    def add_task(self, task: Task) -> bytes:
+    def reacted_to_restoring(self) -> None:
+        """Note that nothing is left to do because the file was put back from a backup."""
         with self._transaction() as run:
-            run.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (task.id, task.digest, task.payload))
-            row = run.execute("SELECT payload FROM task WHERE id = ?", (task.id,)).fetchone()
-        if row is None:
-            raise TaskError("digest", f"another task has the digest of {task.id!r}; change a word of its title")
-        payload: bytes = row[0]
-        return payload
+            run.execute("UPDATE identity SET restored = 0")
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
         counted = 0
         refusals = Counter(refused)
         with self._transaction() as run:
             for reports in accepted:
-                new = _insert(run, reports)
-                counted += new
-                refusals[reports.task.id, Refusal.DUPLICATE] += len(reports.ids) - new
+                # The mark is read here, where nobody can set it between: a clock that goes back opens nothing again.
+                if reports.late or is_closed(run, reports.task.digest, reports.round):
+                    again = _known(run, reports)
+                    refusals[reports.task.id, Refusal.CLOSED] += len(reports.ids) - again
+                else:
+                    new = _insert(run, reports)
+                    counted += new
+                    again = len(reports.ids) - new
+                refusals[reports.task.id, Refusal.DUPLICATE] += again
             refusals = +refusals
             run.executemany(_ADD_REFUSAL, [(task, reason.value, count) for (task, reason), count in refusals.items()])
         by_reason: Counter[Refusal] = Counter()
@@ -110,26 +111,7 @@ class SqliteStore(SqliteReader):
         return CommitOutcome(counted, by_reason, frozenset(changed), refusals)
 
     def _opened(self) -> sqlite3.Connection:
-        connection = _connect(self._path)
-        try:
-            with translated(self._path):
-                prepare(self._path, connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, translated(self._path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:  # a full disk may have rolled back already
-                    self._connection.execute("ROLLBACK")
-                raise
+        return connect(self._path, prepare)
 
 
 def _take_lock(path: Path) -> FileLock:
@@ -147,13 +129,10 @@ def _take_lock(path: Path) -> FileLock:
     return lock
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        make_private_file(path)
-        return sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-    except (sqlite3.Error, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StoreError(f"{path}: {reason}; name a file in a writable directory") from error
+def _known(run: sqlite3.Connection, reports: Accepted) -> int:
+    """How many of these are counted already; after the end of a round only those can be told from others."""
+    key = reports.task.digest, reports.round
+    return sum(run.execute(_FIND, (*key, report_id)).fetchone() is not None for report_id in reports.ids.tolist())
 
 
 def _insert(run: sqlite3.Connection, reports: Accepted) -> int:

@@ -6,14 +6,15 @@ forgets everything when it ends; the session of an aggregator keeps what nobody 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
-from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
+from hush_common.topics import ALL_RECALLS
 
 __all__ = ["MemoryBroker", "PersistentSession", "matches"]
 
@@ -29,6 +30,7 @@ class MemoryBroker:
         reachable: whether connections succeed; a test may set it to False and call `drop`.
         retained: the message that a new subscriber of a topic gets first, by topic.
         forbidden: what no device may subscribe to.
+        about: what it says about itself to an aggregator that asks, by topic; a real one has an uptime there.
     """
 
     def __init__(self, name: str = "memory", *, window: int | None = None) -> None:
@@ -37,6 +39,7 @@ class MemoryBroker:
         self.reachable = True
         self.retained: dict[str, bytes] = {}
         self.forbidden: set[str] = set()
+        self.about: dict[str, bytes] = {}
         self._links: list[_Link] = []
         self._sessions: dict[str, PersistentSession] = {}
 
@@ -68,6 +71,15 @@ class MemoryBroker:
         for session in self._sessions.values():
             if any(matches(wanted, topic) for wanted in session.filters):
                 session.put(topic, payload)
+            if session.connection is not None and matches(ALL_RECALLS, topic):
+                session.connection.listen(topic, payload)
+
+    def tell(self, topic: str, payload: bytes) -> None:
+        """Say something about itself to every aggregator, now and whenever one asks."""
+        self.about[topic] = payload
+        for session in self._sessions.values():
+            if session.connection is not None:
+                session.connection.listen(topic, payload)
 
     def retained_under(self, wanted: str) -> list[tuple[str, bytes]]:
         return [(topic, payload) for topic, payload in self.retained.items() if matches(wanted, topic)]
@@ -130,12 +142,13 @@ class _Link:
         self._something = asyncio.Event()
         self._lost = False
 
-    async def publish(self, topic: str, payload: bytes) -> None:
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
         if not self._lost:
             self._broker.deliver(topic, bytes(payload))
             await asyncio.sleep(0)  # an acknowledgement takes a turn: the link may break before it comes
         if self._lost:
             raise self._broker.lost()
+        return Acknowledgement()
 
     async def subscribe(self, topic: str) -> None:
         if self._lost:
@@ -169,6 +182,7 @@ class PersistentSession:
 
     Args:
         filters: topic filters subscribed to.
+        known: whether somebody has connected to it.
         waiting: messages not handed over on the connection of now, in order.
         unacknowledged: messages handed over, by number, in order.
         acknowledged: how many messages were acknowledged.
@@ -176,6 +190,7 @@ class PersistentSession:
     """
 
     filters: list[str] = field(default_factory=list)
+    known: bool = False
     waiting: deque[tuple[str, bytes]] = field(default_factory=deque)
     unacknowledged: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     acknowledged: int = 0
@@ -214,7 +229,8 @@ class _Bus:
         if session.connection is not None:
             session.connection.lose()  # as a broker does when a client id connects twice
         session.restore()
-        session.connection = connection = _Session(self._broker, session)
+        session.connection = connection = _Session(self._broker, session, resumed=session.known)
+        session.known = True
         session.filters = list(filters)
         for wanted in filters:
             for topic, payload in self._broker.retained_under(wanted):
@@ -226,7 +242,9 @@ class _Bus:
 
 
 class _Session:
-    def __init__(self, broker: MemoryBroker, kept: PersistentSession) -> None:
+    def __init__(self, broker: MemoryBroker, kept: PersistentSession, *, resumed: bool) -> None:
+        self.resumed = resumed
+        self.listen: Callable[[str, bytes], object] = lambda *_: None
         self._broker = broker
         self._kept = kept
         self._something = asyncio.Event()
@@ -257,6 +275,11 @@ class _Session:
     def _acknowledge(self, number: int) -> None:
         if not self._lost:
             self._kept.acknowledge(number)
+
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        self.listen = listen
+        for topic, payload in [*self._broker.about.items(), *self._broker.retained_under(ALL_RECALLS)]:
+            listen(topic, payload)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         if not self._lost:

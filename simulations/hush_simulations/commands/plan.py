@@ -16,9 +16,9 @@ from hush_common.figures import significant
 from hush_common.terminal.screen import show
 from hush_simulations.commands.options import parse_bound, parse_confidence
 from hush_simulations.display.plan_table import blocks
-from hush_simulations.planning.answer import answer
-from hush_simulations.planning.plan import Plan, Question
+from hush_simulations.planning.plan import Plan, PlanQuestion
 from hush_simulations.planning.precision import MOST_PEOPLE
+from hush_simulations.planning.solve import solve
 
 __all__ = ["app"]
 
@@ -74,8 +74,8 @@ def run(
     if rms and confidence is not None:
         raise OptionError("--rms", f"a root mean square has no confidence; leave out --confidence {confidence}")
     asked = _domain(_Kind(domain, lower, upper, unit, categories, coordinates))
-    found = answer(
-        Question(
+    found = solve(
+        PlanQuestion(
             domain=asked,
             people=None if people is None else _people(people),
             epsilon=None if epsilon is None else parse_epsilon(epsilon, field="--epsilon"),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hush_aggregator.estimate.result import ByTarget, Intervals
+from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.results.run import Round, Together

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
-from hush_aggregator.estimate.result import Intervals
+from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import CategoryDomain
 from hush_common.figures import exact, whole
 from hush_common.terminal.facts import Fact

@@ -12,7 +12,7 @@ from hush_common.terminal.screen import Block
 from hush_common.terminal.table import Column, Row, Table
 from hush_common.terminal.words import Sentence
 from hush_simulations.display.error_words import error_in_words, is_share
-from hush_simulations.planning.plan import Amount, Plan, PlanLine, Question, Unknown
+from hush_simulations.planning.plan import Amount, Plan, PlanLine, PlanQuestion, Unknown
 
 __all__ = ["blocks"]
 
@@ -30,7 +30,7 @@ def blocks(plan: Plan) -> Iterator[Block]:
     yield Sentence("")
 
 
-def _heading(question: Question) -> str:
+def _heading(question: PlanQuestion) -> str:
     known = []
     if question.people is not None:
         known.append(f"{whole(question.people)} people")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hush_aggregator.estimate import ANYTIME
-from hush_aggregator.estimate.result import ByTarget, Interval
+from hush_aggregator.estimate.estimates import ByTarget, Interval
 from hush_aggregator.result import Result
 from hush_common.figures import exact
 from hush_simulations.display.number_format import NumberFormat

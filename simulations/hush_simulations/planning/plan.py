@@ -10,7 +10,7 @@ from hush_aggregator.estimate.worst_case import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, posterior
 
-__all__ = ["Amount", "Plan", "PlanLine", "Question", "Unknown", "range_of"]
+__all__ = ["Amount", "Plan", "PlanLine", "PlanQuestion", "Unknown", "range_of"]
 
 Unknown: TypeAlias = Literal["people", "epsilon", "error"]
 Amount: TypeAlias = int | float | Fraction
@@ -18,7 +18,7 @@ Amount: TypeAlias = int | float | Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PlanQuestion:
     """What is known; exactly one of people, epsilon and error is None.
 
     Args:
@@ -77,7 +77,7 @@ class Plan:
         auto: the mechanism that a task file means by `auto`; None where none reaches what is asked for.
     """
 
-    question: Question
+    question: PlanQuestion
     mechanisms: tuple[PlanLine, ...]
     for_comparison: tuple[PlanLine, ...]
     trusted_collector: PlanLine
@@ -115,7 +115,7 @@ def range_of(domain: Domain) -> float:
             return 1.0
 
 
-def _line(question: Question, line: PlanLine) -> dict[str, Any]:
+def _line(question: PlanQuestion, line: PlanLine) -> dict[str, Any]:
     """The parameters stand before the first target that has them."""
     targets = {
         target: decimal_text(amount) if isinstance(amount, Fraction) else amount
@@ -131,7 +131,7 @@ def _line(question: Question, line: PlanLine) -> dict[str, Any]:
     return document | ({} if line.relative is None else {"relative": line.relative})
 
 
-def _known(question: Question) -> dict[str, Any]:
+def _known(question: PlanQuestion) -> dict[str, Any]:
     known: dict[str, Any] = {"domain": _domain(question.domain)}
     if question.people is not None:
         known["people"] = question.people

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms import analysis_of
-from hush_aggregator.estimate.result import Intervals
 from hush_aggregator.estimate.worst_case import worst_people
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism, Offers

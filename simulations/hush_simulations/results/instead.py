@@ -7,8 +7,8 @@ from hush_aggregator.estimate import REPORTERS
 from hush_common.domain import Domain
 from hush_common.mechanisms import Offers
 from hush_common.task import Task
-from hush_simulations.planning.answer import answer
-from hush_simulations.planning.plan import Question
+from hush_simulations.planning.plan import PlanQuestion
+from hush_simulations.planning.solve import solve
 
 __all__ = ["Instead", "instead"]
 
@@ -60,8 +60,10 @@ def instead(task: Task, people: int, confidence: float) -> Instead | None:
 
 @lru_cache(maxsize=8)
 def _compared(domain: Domain, own: str, people: int, task: Task, confidence: float) -> Instead | None:
-    question = Question(domain=domain, people=people, epsilon=task.epsilon_per_round, error=None, confidence=confidence)
-    plan = answer(question)
+    question = PlanQuestion(
+        domain=domain, people=people, epsilon=task.epsilon_per_round, error=None, confidence=confidence
+    )
+    plan = solve(question)
     by_name = {line.mechanism: line for line in plan.mechanisms if REPORTERS in line.amounts}
     if plan.auto not in by_name or own not in by_name:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, CategoryEstimate, CoordinateEstimate, Estimate
-from hush_aggregator.estimate.result import ByTarget, Intervals
+from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_simulations.scenarios.population import Value
 

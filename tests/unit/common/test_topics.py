@@ -10,6 +10,14 @@ def test_a_report_topic_leads_back_to_its_task() -> None:
     assert topic == "hush/v1/reports/heights/device-7"
     assert topics.task_of_report_topic(topic) == "heights"
     assert topics.task_of_task_topic(topics.task_topic("heights")) == "heights"
+    assert topics.recall_topic("heights") == "hush/v1/recalls/heights"
+    assert topics.task_of_recall_topic(topics.recall_topic("heights")) == "heights"
+
+
+def test_a_recall_topic_is_no_task_topic_and_the_other_way_round() -> None:
+    assert topics.task_of_task_topic(topics.recall_topic("heights")) is None
+    assert topics.task_of_recall_topic(topics.task_topic("heights")) is None
+    assert topics.task_of_recall_topic("hush/v1/recalls/a/b") is None
 
 
 @pytest.mark.parametrize("sender", ["", "a/b", "+", "#", "a b", "$SYS", "é", "x" * 129, "a\n"])

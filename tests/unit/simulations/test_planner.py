@@ -11,9 +11,8 @@ from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.tables import shipped_at
-from hush_simulations.planning.answer import answer
 from hush_simulations.planning.costs import MechanismCost, central, offered, references
-from hush_simulations.planning.plan import Question
+from hush_simulations.planning.plan import PlanQuestion
 from hush_simulations.planning.precision import (
     LARGEST_PLANNED,
     TARGETS,
@@ -23,6 +22,7 @@ from hush_simulations.planning.precision import (
     people_for,
     sampling_error,
 )
+from hush_simulations.planning.solve import solve
 
 NUMBER = NumberDomain(0.0, 1.0)
 BIT = BitDomain()
@@ -50,8 +50,8 @@ def planned(
     error: float | None,
     confidence: float | None,
 ) -> dict[str, Any]:
-    question = Question(domain=domain, people=people, epsilon=epsilon, error=error, confidence=confidence)
-    return answer(question).to_document()
+    question = PlanQuestion(domain=domain, people=people, epsilon=epsilon, error=error, confidence=confidence)
+    return solve(question).to_document()
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_a_sampling_error_beyond_the_target_is_out_of_reach_of_any_epsilon() -> 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("epsilon", ["0.3", "1", "2", "4"])
 def test_auto_is_what_a_task_would_get(domain: Domain, epsilon: str) -> None:
-    found = answer(
-        Question(domain=domain, people=None, epsilon=Fraction(epsilon), error=0.05, confidence=None)
+    found = solve(
+        PlanQuestion(domain=domain, people=None, epsilon=Fraction(epsilon), error=0.05, confidence=None)
     ).to_document()
     assert found["auto"] == choose(domain, [Fraction(epsilon)])[0]
     relatives = {one["mechanism"]: one["relative"] for one in found["mechanisms"]}
@@ -183,8 +183,8 @@ def test_auto_is_what_a_task_would_get(domain: Domain, epsilon: str) -> None:
 
 
 def test_an_epsilon_without_a_table_has_no_line_for_it() -> None:
-    found = answer(
-        Question(domain=NUMBER, people=500, epsilon=Fraction(3, 10), error=None, confidence=0.95)
+    found = solve(
+        PlanQuestion(domain=NUMBER, people=500, epsilon=Fraction(3, 10), error=None, confidence=0.95)
     ).to_document()
     assert [one["mechanism"] for one in found["mechanisms"]] == ["multilevel", "laplace"]
 
@@ -200,8 +200,8 @@ def test_errors_are_in_the_unit_of_the_value() -> None:
 
 
 def test_the_price_of_no_trust_is_a_number_of_people() -> None:
-    found = answer(
-        Question(domain=BIT, people=None, epsilon=Fraction(1, 10), error=0.01, confidence=None)
+    found = solve(
+        PlanQuestion(domain=BIT, people=None, epsilon=Fraction(1, 10), error=0.01, confidence=None)
     ).to_document()
     assert found["trusted_collector"]["reporters"] == 1415
     assert found["price_of_no_trust"] == pytest.approx(999_168 / 1415)

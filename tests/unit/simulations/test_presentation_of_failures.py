@@ -10,7 +10,7 @@ from rendered import rendered
 
 from hush_aggregator import estimating
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate, estimate
-from hush_aggregator.estimate.result import Intervals
+from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 from hush_simulations.display.figure import draw
@@ -56,7 +56,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
         )
 
     monkeypatch.setattr(estimating, "estimate", planted)
-    monkeypatch.setattr("hush_simulations.display.figure._DPI", 20)
+    monkeypatch.setattr("hush_simulations.display.style.DPI", 20)
 
 
 async def run(name: str, rounds: int) -> Run:

@@ -1,7 +1,7 @@
 import pytest
 
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
-from hush_aggregator.estimate.result import Intervals
+from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import CategoryDomain, Coordinate, VectorDomain
 from hush_simulations.engines.experiment import judged
 from hush_simulations.results.score import covered, errors, score, truth

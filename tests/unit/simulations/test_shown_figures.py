@@ -24,8 +24,8 @@ from hush_common.task_file import read_task
 from hush_simulations.display import plan_table, table
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
-from hush_simulations.planning.answer import answer
-from hush_simulations.planning.plan import Question
+from hush_simulations.planning.plan import PlanQuestion
+from hush_simulations.planning.solve import solve
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
 
@@ -123,7 +123,7 @@ def test_every_figure_of_a_plan_is_that_of_its_json(
     domain: Domain, known: dict[str, Any], width: int, confidence: float | None
 ) -> None:
     asked = {"people": None, "epsilon": None, "error": None} | known
-    plan = answer(Question(domain=domain, confidence=confidence, **asked))
+    plan = solve(PlanQuestion(domain=domain, confidence=confidence, **asked))
     found = json.loads(json.dumps(plan.to_document()))
     words = rendered(plan_table.blocks(plan), width, wraps=True)
     assert max(map(len, words.splitlines())) <= width

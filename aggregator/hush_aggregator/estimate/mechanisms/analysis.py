@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.result import Estimate
+from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import laplace
+from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.ladder import LADDER, threshold
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import in_words_of
-from hush_aggregator.estimate.result import Estimate
 from hush_aggregator.estimate.worst_case import quantile
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain

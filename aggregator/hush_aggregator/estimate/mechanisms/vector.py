@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import vectors
+from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import occurrences
-from hush_aggregator.estimate.result import Estimate
 from hush_aggregator.estimate.worst_case import worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain

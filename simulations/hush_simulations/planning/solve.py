@@ -8,7 +8,7 @@ from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.registry import fitting
 from hush_simulations.planning.costs import Family, MechanismCost, central, offered, references
-from hush_simulations.planning.plan import Amount, Plan, PlanLine, Question, range_of
+from hush_simulations.planning.plan import Amount, Plan, PlanLine, PlanQuestion, range_of
 from hush_simulations.planning.precision import (
     TARGETS,
     Target,
@@ -18,10 +18,10 @@ from hush_simulations.planning.precision import (
     sampling_error,
 )
 
-__all__ = ["answer"]
+__all__ = ["solve"]
 
 
-def answer(question: Question) -> Plan:
+def solve(question: PlanQuestion) -> Plan:
     """Every mechanism that fits, what `auto` would pick, and a collector who is trusted."""
     lines = list(_offered(question))
     others = [_line(question, name, family) for name, family in references(question.domain).items()]
@@ -43,7 +43,7 @@ def answer(question: Question) -> Plan:
     )
 
 
-def _offered(question: Question) -> Iterator[PlanLine]:
+def _offered(question: PlanQuestion) -> Iterator[PlanLine]:
     """The lines of hush's own mechanisms, but of one that is not there for every epsilon, and is none for this."""
     kinds = {kind.name: kind for kind in fitting(question.domain)}
     for name, family in offered(question.domain).items():
@@ -52,14 +52,14 @@ def _offered(question: Question) -> Iterator[PlanLine]:
             yield line
 
 
-def _line(question: Question, name: str, family: Family) -> PlanLine:
+def _line(question: PlanQuestion, name: str, family: Family) -> PlanLine:
     line = PlanLine(mechanism=name)
     for target in TARGETS:
         line = _solved(question, family, target, line)
     return line
 
 
-def _solved(question: Question, family: Family, target: Target, line: PlanLine) -> PlanLine:
+def _solved(question: PlanQuestion, family: Family, target: Target, line: PlanLine) -> PlanLine:
     """The line with the unknown for `target`, and the parameters where there is one epsilon to have them at."""
     epsilon = question.epsilon
     if epsilon is None:
@@ -76,7 +76,7 @@ def _solved(question: Question, family: Family, target: Target, line: PlanLine) 
     return line if amount is None else replace(line, amounts={**line.amounts, target: amount})
 
 
-def _least_epsilon(question: Question, family: Family, target: Target) -> Fraction | None:
+def _least_epsilon(question: PlanQuestion, family: Family, target: Target) -> Fraction | None:
     if question.people is None or question.error is None:
         return None
     if target == POPULATION and sampling_error(question.people, question.confidence) > question.error:
@@ -84,7 +84,7 @@ def _least_epsilon(question: Question, family: Family, target: Target) -> Fracti
     return epsilon_for(family, target, question.people, question.error, question.confidence)
 
 
-def _people_or_error(question: Question, cost: MechanismCost, target: Target) -> Amount | None:
+def _people_or_error(question: PlanQuestion, cost: MechanismCost, target: Target) -> Amount | None:
     """The one that is unknown; None if it is neither, or beyond reach."""
     if question.people is None:
         return None if question.error is None else people_for(cost, target, question.error, question.confidence)
@@ -93,7 +93,7 @@ def _people_or_error(question: Question, cost: MechanismCost, target: Target) ->
     return None
 
 
-def _auto(question: Question, lines: Sequence[PlanLine]) -> PlanLine:
+def _auto(question: PlanQuestion, lines: Sequence[PlanLine]) -> PlanLine:
     """The line that `mechanism = "auto"` means; where epsilon is asked for, the one that needs least of it."""
     if question.epsilon is None:
         names = [kind.name for kind in fitting(question.domain) if kind.auto]

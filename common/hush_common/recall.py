@@ -1,0 +1,112 @@
+"""Recall: an aggregator asks devices to send what they have kept once more, because a broker may have forgotten it.
+
+    topic     hush/v1/recalls/{task}, retained, QoS 1, written by the aggregator alone; empty: the recall has ended
+    payload   {"v":1,"task":"heights","digest":"<16 hex>","id":"<32 hex>","over":3600}, at most 512 bytes
+
+The same bytes go out again, never a fresh draw, so that a report counts once however often it is recalled. Reading is
+total: any bytes give a `Recall` or None, and whoever gets None goes on as if there were no recall.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hush_common.codec import is_hex, is_int, unique_object
+from hush_common.report import DIGEST_BYTES
+from hush_common.task import CLOCK_SKEW, is_task_id
+
+__all__ = [
+    "KEPT_FOR",
+    "LONGEST_OVER",
+    "RECALL_ID_BYTES",
+    "RECALL_LIMIT",
+    "SHORTEST_OVER",
+    "Recall",
+    "decode_recall",
+    "encode_recall",
+]
+
+RECALL_LIMIT = 512
+"""Most bytes of a recall."""
+RECALL_ID_BYTES = 16
+SHORTEST_OVER, LONGEST_OVER = 1, 24 * 3600
+"""Seconds between which every recall is spread, whatever it says."""
+KEPT_FOR = timedelta(days=7)
+"""How long a device keeps a report after the broker's acknowledgement, at most: no recall can be open for longer."""
+
+_VERSION = 1
+_KEYS = {"v", "task", "digest", "id", "over"}
+_OVER = range(1 << 53)
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A recall of one task.
+
+    Args:
+        task: id of the task.
+        digest: the 8 bytes of the task whose reports are meant; those of another task under this id are not.
+        id: 16 random bytes. A device sends each report that it has kept once under each id.
+        over: seconds over which all devices together spread what they send, as the document states them.
+
+    Raises:
+        ValueError: an argument that no document can state.
+    """
+
+    task: str
+    digest: bytes
+    id: bytes
+    over: int
+
+    def __post_init__(self) -> None:
+        lengths = len(self.digest), len(self.id)
+        if not is_task_id(self.task) or lengths != (DIGEST_BYTES, RECALL_ID_BYTES) or not is_int(self.over, _OVER):
+            raise ValueError("a recall has the id of a task, 8 bytes of digest, 16 of id, and whole seconds")
+
+    @property
+    def spread(self) -> int:
+        """`over`, clamped to 1 s … 24 h, with which both sides reckon: no recall is for at once, or for ever."""
+        return min(max(self.over, SHORTEST_OVER), LONGEST_OVER)
+
+    @property
+    def grace(self) -> timedelta:
+        """How long after `closes` a recalled report is still sent and admitted: the clock skew and twice `spread`."""
+        return CLOCK_SKEW + timedelta(seconds=2 * self.spread)
+
+
+def encode_recall(recall: Recall) -> bytes:
+    """The document, as one line."""
+    document = {
+        "v": _VERSION,
+        "task": recall.task,
+        "digest": recall.digest.hex(),
+        "id": recall.id.hex(),
+        "over": recall.over,
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_recall(payload: bytes) -> Recall | None:
+    """Read a document; None where it is none. Never raises, whatever the bytes are."""
+    if len(payload) > RECALL_LIMIT or b"\\" in payload:  # what is legal needs no escape
+        return None
+    try:
+        document = json.loads(payload.decode("utf-8"), object_pairs_hook=unique_object, parse_int=_natural)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or document.keys() != _KEYS or not is_int(document["v"], range(1, 2)):
+        return None
+    task, digest, identifier, over = (document[name] for name in ("task", "digest", "id", "over"))
+    if not (isinstance(task, str) and is_hex(digest, DIGEST_BYTES) and is_hex(identifier, RECALL_ID_BYTES)):
+        return None
+    try:
+        return Recall(task, bytes.fromhex(digest), bytes.fromhex(identifier), over)
+    except ValueError:
+        return None
+
+
+def _natural(text: str) -> int:
+    """An integer without a sign: -0 is none."""
+    if not text.isdigit():
+        raise ValueError("an integer with a sign")
+    return int(text)
