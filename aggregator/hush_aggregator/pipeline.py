@@ -2,19 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
 from hush_aggregator.bus import Bus, Delivery, Session
+from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.pending import PendingReports
+from hush_aggregator.recalls import Recalls
 from hush_aggregator.receive import ReportMessage, TaskMessage, receive
 from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
@@ -87,8 +89,19 @@ class Aggregator:
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
         self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock)
+        self._recalls = Recalls(store, self._tasks, owns=self._tasks.__contains__, work=self._in_worker, clock=clock)
+        self._closings = Closings(
+            store,
+            self._tasks,
+            grace=lambda: self._recalls.grace,
+            work=self._in_worker,
+            clock=clock,
+            changed=self._closed,
+        )
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         self._watch.tell(self._refresh)
+        self._watch.tell(self._recalls.refresh)
+        self._watch.tell(self._closings.refresh)
 
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
@@ -101,6 +114,8 @@ class Aggregator:
         """
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
+        await self._recalls.load()
+        await self._closings.refresh()
         self._releases.mark(set(self._tasks))
         try:
             await self._stay_connected()
@@ -145,6 +160,8 @@ class Aggregator:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
                     group.create_task(self._release(session), name="hush-release")
+                    group.create_task(self._recalls.serve(session), name="hush-recalls")
+                    group.create_task(self._closings.serve(), name="hush-closings")
                     group.create_task(self._watch.run(), name="hush-watch")
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
@@ -185,16 +202,16 @@ class Aggregator:
 
     async def _count(self, reports: list[ReportMessage]) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
-        outcome = await self._in_worker(self._commit, reports, self._clock())
+        outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         for report in reports:
             report.ack()
         self._releases.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None:
             self._on_commit(outcome)
 
-    def _commit(self, reports: list[ReportMessage], now: datetime) -> CommitOutcome:
+    def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
-        admitted = admit(decode(reports), self._tasks, now)
+        admitted = admit(decode(reports), self._tasks, now, grace)
         outcome = self._store.commit(admitted.accepted, admitted.refused)
         return replace(outcome, senders=admitted.senders)
 
@@ -202,6 +219,11 @@ class Aggregator:
         """A command has written to the store."""
         changed = await self._in_worker(self._tasks.refresh)
         self._releases.mark(changed & self._tasks.keys())
+
+    async def _closed(self, task_ids: set[str]) -> None:
+        """Their estimates say so from now on, and what has ended is not recalled."""
+        self._releases.mark(task_ids & self._tasks.keys())
+        await self._recalls.refresh()
 
     async def _release(self, session: Session) -> NoReturn:
         """Publish the tasks of one's own, then the estimates that change."""

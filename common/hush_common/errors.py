@@ -6,6 +6,7 @@
     ├── OptionError          a setting, an option or an argument that cannot be used
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
+    ├── SetupError           the files of a broker cannot be made or changed
     ├── BrokerError          the broker is not there, refuses, or vanished
     │   ├── SubscriptionRefusedError   it keeps a topic to itself
     │   └── ProtocolRefusedError       it does not speak this version of MQTT
@@ -24,6 +25,7 @@ __all__ = [
     "MissingExtraError",
     "OptionError",
     "ProtocolRefusedError",
+    "SetupError",
     "StateError",
     "StoreError",
     "SubscriptionRefusedError",
@@ -74,6 +76,10 @@ class StateError(HushError):
 
 class StoreError(HushError):
     """The durable store of an aggregator cannot be opened, read or written."""
+
+
+class SetupError(HushError):
+    """The files of a broker cannot be made or changed."""
 
 
 class OptionError(HushError):
