@@ -23,10 +23,9 @@ from hush_simulations.brokers.choice import open_broker
 
 HEIGHTS, WEIGHTS = make_heights(), make_heights(id="weights", purpose="weights")
 TASKS = decode_task(HEIGHTS), decode_task(WEIGHTS)
-OPEN, CLOSED = (
-    "topic readwrite #\n",
-    "topic read #\ntopic write hush/v1/tasks/+\ntopic write hush/v1/reports/weights/+\n",
-)
+OPEN = "topic readwrite #\n"
+MAY_WRITE = ("tasks/+", "estimates/+", "status/+", "reports/weights/+")
+CLOSED = "".join(("topic read #\n", *(f"topic write hush/v1/{topic}\n" for topic in MAY_WRITE)))
 
 
 @pytest.fixture
