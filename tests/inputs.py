@@ -166,6 +166,7 @@ CALLS: tuple[Call, ...] = (
     Call("task publish", {"FILE": "task.toml", **_LOGIN}),
     Call("task publish", {"FILE": "task.json"}, environment={"HUSH_BROKER": _BROKER}),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml"}),
+    Call("serve", {"--broker": _BROKER, "--store": "store", "--quota": "2", "--gateway": "kitchen=50"}),
     Call(
         "serve",
         {**_LOGIN, "--accept-clock": ""},
