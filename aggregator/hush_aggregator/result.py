@@ -32,12 +32,16 @@ class Counted:
         round: the round, counted from 0.
         tally: its reports.
         refused: reports refused under the name of the task (all rounds), by reason.
+        closed: whether no device answers it any more.
+        final: whether nothing counts any more.
     """
 
     task: Task
     round: int
     tally: Tally
     refused: Mapping[Refusal, int]
+    closed: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Result:
         refused: reports refused under the name of the task (all rounds), by reason.
         confidence: nominal coverage of the intervals.
         updated_at: aware time of the estimate.
+        closed: whether no device answers it any more; what is under way still counts.
+        final: whether nothing counts any more: this is the last word.
     """
 
     task: Task
@@ -59,6 +65,8 @@ class Result:
     refused: Mapping[Refusal, int]
     confidence: float
     updated_at: datetime
+    closed: bool = False
+    final: bool = False
 
     @property
     def n(self) -> int:
@@ -129,6 +137,7 @@ class Result:
             document["enrolled"] = task.enrolled
         if self.flags:
             document["flags"] = list(self.flags)
+        document |= {name: True for name, true in (("closed", self.closed), ("final", self.final)) if true}
         document |= _known(_figures(self.estimate))
         document["updated_at"] = self.updated_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return document
@@ -137,7 +146,16 @@ class Result:
 def result_of(counted: Counted, made: Estimate | Failure, confidence: float, updated_at: datetime) -> Result:
     """The result that has this estimate; of one that failed altogether the reports and the reason."""
     estimate = Estimate(counted.tally.n, failures={WHOLE: made.reason}) if isinstance(made, Failure) else made
-    return Result(counted.task, counted.round, estimate, counted.refused, confidence, updated_at)
+    return Result(
+        counted.task,
+        counted.round,
+        estimate,
+        counted.refused,
+        confidence,
+        updated_at,
+        closed=counted.closed,
+        final=counted.final,
+    )
 
 
 def encode(document: Mapping[str, Any]) -> bytes:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.explain_task import meaning, text, warnings
+from hush_aggregator.explain_task import blocks, meaning, warnings
 from hush_common.errors import BrokerError, TaskError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
 from hush_common.task_file import read_task, settled
+from hush_common.terminal.screen import show
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def check(
 ) -> None:
     """Say what a task costs those who answer it, and what can be learned from them."""
     task = read_task(file)
-    print(json.dumps(meaning(task), indent=2, ensure_ascii=False) if as_json else text(task))
+    if as_json:
+        print(json.dumps(meaning(task), indent=2, ensure_ascii=False))
+    else:
+        show(blocks(task))
     _warn(task)
 
 

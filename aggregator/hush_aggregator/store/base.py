@@ -1,9 +1,9 @@
 """What an aggregator asks of its store. Every method blocks; the pipeline calls them in one worker thread."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,10 @@ __all__ = [
     "Store",
     "StoreReader",
     "TaskRow",
+    "Worker",
 ]
+
+T = TypeVar("T")
 
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
@@ -146,6 +149,14 @@ class CommitOutcome:
     senders: Mapping[tuple[str, Refusal], str | None] = field(default_factory=dict)
 
 
+class Worker(Protocol):
+    """The thread of a store."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """What the function returns."""
+        ...
+
+
 class StoreReader(Protocol):
     """What can be read of a durable memory, by several threads at once."""
 
@@ -189,6 +200,10 @@ class StoreReader(Protocol):
 
     def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
         """Whether nothing counts any more in a round, or in a whole task."""
+        ...
+
+    def marks(self) -> frozenset[tuple[bytes, int]]:
+        """What is closed: digests and rounds; round -1 is the whole task."""
         ...
 
     def counted_since(self, digest: bytes, round_: int) -> int:
@@ -239,7 +254,11 @@ class Store(StoreReader, Protocol):
         ...
 
     def close_task(self, task_id: str, round_: int | None = None) -> None:
-        """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good."""
+        """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good.
+
+        Raises:
+            TaskError: there is no such task.
+        """
         ...
 
     def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:

@@ -25,7 +25,7 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
-from hush_common.figures import exact
+from hush_common.figures import exact, typed
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender
@@ -87,7 +87,7 @@ def _remedy(domain: Domain) -> str:
         case VectorDomain(coordinates=coordinates):
             return f"it is not {len(coordinates)} numbers; write {_some([part.name for part in coordinates])}"
         case NumberDomain(lower=lower, upper=upper, unit=unit):
-            return f"it is not a number; write one from {exact(lower)} to {exact(upper)}{f' {unit}' if unit else ''}"
+            return f"it is not a number; write one from {typed(lower)} to {typed(upper)}{f' {unit}' if unit else ''}"
 
 
 def _some(names: Sequence[str]) -> str:

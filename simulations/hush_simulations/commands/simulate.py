@@ -9,13 +9,14 @@ import typer
 
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_common.errors import BrokerError, printable
+from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import run_to_end
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
-from hush_simulations.display.table import print_table
+from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -43,7 +44,7 @@ def run(
     if as_json:
         print(to_json(done))
     else:
-        print_table(done)
+        show(blocks(done))
     if directory is not None:
         _say("wrote " + ", ".join(map(str, write_files(directory, done))))
     _complain_of_losses(done)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Self
 
+from hush_aggregator.fold import fold
 from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import CategoryDomain, VectorDomain
@@ -15,10 +16,12 @@ from hush_simulations.brokers.choice import is_external
 from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
+from hush_simulations.results.combined import combine
+from hush_simulations.results.instead import Instead, instead
 from hush_simulations.results.score import Covered, Score, score
 from hush_simulations.scenarios.population import Observed
 
-__all__ = ["Round", "Run"]
+__all__ = ["Round", "Run", "Together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,21 @@ class Round:
     declined: Mapping[str, int]
     elapsed: float
     received: Received = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """All rounds of a run as one estimate, judged: the truth is the mean over all reports.
+
+    Args:
+        result: with the intervals of `hush_simulations.results.combined`; its round is the first one.
+        score: the same beside the truth.
+        rounds: how many there are.
+    """
+
+    result: Result
+    score: Score
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,6 +114,23 @@ class Run:
     def covered(self) -> Covered:
         """Whether they hold it, by target; of categories and vectors, whether the joint ones of all parts do."""
         return self.score.joint if self.score.parts else self.score.covered
+
+    @property
+    def together(self) -> Together | None:
+        """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
+        task, last = self.task, self.result
+        made = combine(task, [fold(task.randomizer, one.received.bodies) for one in self.rounds], last.confidence)
+        if made is None:
+            return None
+        values = [self.experiment.values[device] for one in self.rounds for device in one.reporters]
+        judged_ = score(task.domain, made, values, self.experiment.scenario.population.mean)
+        result = Result(task, self.rounds[0].result.round, made, last.refused, last.confidence, last.updated_at)
+        return Together(result, judged_, len(self.rounds))
+
+    @property
+    def instead(self) -> Instead | None:
+        """What the best mechanism would have given, with the reports of the last round."""
+        return instead(self.task, self.result.n, self.result.confidence)
 
     @property
     def clients(self) -> int:
@@ -172,8 +207,8 @@ class Run:
     def to_document(self) -> dict[str, Any]:
         """Everything but the values and the reports.
 
-        With several rounds, `result`, `truth` and `covered` are those of the last one and `rounds` lists all of them;
-        counts and times are totals.
+        With several rounds, `result`, `truth` and `covered` are those of the last one, `rounds` lists all of them and
+        `together` is what they say as one; counts and times are totals.
         """
         document: dict[str, Any] = {
             **_found(self.last),
@@ -198,8 +233,12 @@ class Run:
         }
         if self.experiment.seed is not None:
             document["seed"] = self.experiment.seed
+        if best := self.instead:
+            document["best_mechanism"] = best.to_document()
         if len(self.rounds) > 1:
             document["rounds"] = [_round(done) for done in self.rounds]
+            if together := self.together:
+                document["together"] = _together(together)
         return document
 
 
@@ -225,7 +264,14 @@ def _round(done: Round) -> dict[str, Any]:
     }
 
 
-def _found(done: Round) -> dict[str, Any]:
+def _together(done: Together) -> dict[str, Any]:
+    found = _found(done)
+    kept = ("confidence", "n", "mean", "stderr", "intervals", "methods", "categories", "coordinates")
+    found["result"] = {name: found["result"][name] for name in kept if name in found["result"]}
+    return {"rounds": done.rounds, **found}
+
+
+def _found(done: Round | Together) -> dict[str, Any]:
     """What was estimated, and what is true; of categories and vectors a list, each part by its name."""
     found, result = done.score, done.result.to_document()
     match done.result.task.domain:
