@@ -28,7 +28,17 @@ PUBLIC = {
     *("SCENARIO", "FILE", "MECHANISM", "TASK"),  # names of what is asked, and of files
     *("--csv", "--column", "--task", "--store", "--state", "--out", "--password-file", "--ca", "--cert", "--key"),
     *("--name", "--device", "--user", "--forget", "--host", "--port", "--engine"),
-    *("--clients", "--rounds", "--connections", "--seed", "--samples", "--confidence", "--timeout", "--spread"),
+    *(
+        "--clients",
+        "--rounds",
+        "--round",
+        "--connections",
+        "--seed",
+        "--samples",
+        "--confidence",
+        "--timeout",
+        "--spread",
+    ),
     *("--epsilon", "--max-epsilon", "--lifetime", "--total", "--shares", "--mechanism", "--people", "--error"),
     *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
