@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hush_aggregator.store.base import Store
+from hush_aggregator.store.base import Origin, Store, TaskRow
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import Task, digest_of
 from hush_common.task_file import decode_task, settled
@@ -55,11 +55,15 @@ class KnownTasks(Mapping[str, Task]):
     Args:
         store: keeps them.
         own: tasks of one's own: stored first, so that no other task takes their ids.
+
+    Attributes:
+        rows: what the store keeps of each task, by id; of those that are forgotten too, which are no longer counted.
     """
 
     def __init__(self, store: Store, own: Sequence[Task]) -> None:
         self._store = store
         self.own: tuple[Task, ...] = tuple(own)
+        self.rows: Mapping[str, TaskRow] = {}
         self._tasks: dict[str, Task] = {}
 
     def __getitem__(self, task_id: str) -> Task:
@@ -78,11 +82,24 @@ class KnownTasks(Mapping[str, Task]):
             StoreError: a stored task cannot be read.
             TaskError: a task of one's own contradicts one that is stored under its id.
         """
-        for payload in self._store.tasks():
-            self._add(stored_task(payload))
+        self.refresh()
         self.own = tuple(self._settled(task) for task in self.own)
-        for task in self.own:
-            self._add(task)
+        self.refresh()
+
+    def refresh(self) -> set[str]:
+        """Read the stored ones again, in the store's thread; return the ids of those that changed.
+
+        Raises:
+            StoreError: a stored task cannot be read.
+        """
+        rows = {row.id: row for row in self._store.task_rows()}
+        changed = {task_id for task_id, row in rows.items() if self.rows.get(task_id) != row}
+        tasks = {}
+        for task_id, row in rows.items():
+            if row.payload:
+                tasks[task_id] = self._tasks.get(task_id) or _told(stored_task(row.payload))
+        self.rows, self._tasks = rows, tasks  # at once: the event loop reads them meanwhile
+        return changed
 
     def has(self, task_id: str, payload: bytes) -> bool:
         """Whether exactly this task is known."""
@@ -100,9 +117,9 @@ class KnownTasks(Mapping[str, Task]):
         task = decode_task(payload)
         if task.id != task_id:
             raise TaskError("id", f"{task.id!r} is not the name in the topic")
-        if self._store.add_task(task) != payload:
+        if self._store.add_task(task, Origin.BROKER) != payload:
             raise TaskError("id", "another task was published under it before, and tasks never change; use a new id")
-        self._add(task)
+        self.refresh()
         return task
 
     def _settled(self, task: Task) -> Task:
@@ -116,7 +133,8 @@ class KnownTasks(Mapping[str, Task]):
             _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
         return kept
 
-    def _add(self, task: Task) -> None:
-        if task.legacy:
-            _LOG.warning("%s: counted as before, but no device answers 'refuse' any more; ask under a new id", task.id)
-        self._tasks[task.id] = task
+
+def _told(task: Task) -> Task:
+    if task.legacy:
+        _LOG.warning("%s: counted as before, but no device answers 'refuse' any more; ask under a new id", task.id)
+    return task

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
@@ -19,6 +20,7 @@ from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
 from hush_aggregator.result_reader import ResultReader, utc_now
 from hush_aggregator.store.base import CommitOutcome, Store
+from hush_aggregator.store_watch import StoreWatch
 from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, TaskError
@@ -85,6 +87,8 @@ class Aggregator:
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
         self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock)
+        self._watch = StoreWatch(partial(self._in_worker, store.changes))
+        self._watch.tell(self._refresh)
 
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
@@ -95,6 +99,7 @@ class Aggregator:
             StoreError: the store failed; nothing of the batch at hand was counted or acknowledged.
             TaskError: a task of one's own contradicts one that is stored under its id.
         """
+        await self._watch.begin()
         await self._in_worker(self._tasks.load)
         self._releases.mark(set(self._tasks))
         try:
@@ -140,6 +145,7 @@ class Aggregator:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
                     group.create_task(self._release(session), name="hush-release")
+                    group.create_task(self._watch.run(), name="hush-watch")
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
                 raise _worst(errors) from errors
@@ -187,10 +193,15 @@ class Aggregator:
             self._on_commit(outcome)
 
     def _commit(self, reports: list[ReportMessage], now: datetime) -> CommitOutcome:
-        """In the worker. Nothing else changes the tasks meanwhile: `_receive` waits for this."""
+        """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
         admitted = admit(decode(reports), self._tasks, now)
         outcome = self._store.commit(admitted.accepted, admitted.refused)
         return replace(outcome, senders=admitted.senders)
+
+    async def _refresh(self) -> None:
+        """A command has written to the store."""
+        changed = await self._in_worker(self._tasks.refresh)
+        self._releases.mark(changed & self._tasks.keys())
 
     async def _release(self, session: Session) -> NoReturn:
         """Publish the tasks of one's own, then the estimates that change."""

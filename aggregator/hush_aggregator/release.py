@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import NoReturn
 
-from hush_aggregator.bus import Session
+from hush_aggregator.bus import Publisher
 from hush_aggregator.estimating import Estimator
 from hush_aggregator.lanes import Lanes, Made
 from hush_aggregator.result import Counted, encode, result_of
@@ -60,14 +60,14 @@ class Releases:
         if self._due:
             self._changed.set()
 
-    async def serve(self, session: Session) -> NoReturn:
+    async def serve(self, session: Publisher) -> NoReturn:
         """Release what changes, until cancelled or the connection is lost."""
         while True:
             await self._changed.wait()
             await self._release_due(session)
             await asyncio.sleep(_EVERY_S)
 
-    async def release_last(self, session: Session) -> None:
+    async def release_last(self, session: Publisher) -> None:
         """Release what is due before the service stops; what takes too long is left to the next start."""
         try:
             async with asyncio.timeout(_LAST_S):
@@ -80,7 +80,7 @@ class Releases:
         """Give up what is still being made."""
         await self._lanes.close()
 
-    async def _release_due(self, session: Session) -> None:
+    async def _release_due(self, session: Publisher) -> None:
         """One round of releases."""
         self._changed.clear()
         clock = asyncio.get_running_loop().time
@@ -96,7 +96,7 @@ class Releases:
         if self._due:
             self._changed.set()
 
-    async def _release(self, session: Session, task_id: str) -> None:
+    async def _release(self, session: Publisher, task_id: str) -> None:
         self._due.discard(task_id)  # first, so that a commit in between marks it again
         try:
             made = self._made.get(task_id) or self._lanes.finished(task_id)

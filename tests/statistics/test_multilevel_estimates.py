@@ -14,7 +14,7 @@ from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, RE
 from hush_aggregator.estimate.bounded_mean import Group, ends
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.betting import betting_intervals
+from hush_aggregator.estimate.intervals.betting import betting_limits
 from hush_aggregator.estimate.intervals.chernoff import chernoff
 from hush_aggregator.estimate.numerics.laplace_sums import mixed_laplace_quantile
 from hush_aggregator.estimate.sample import is_normal
@@ -121,6 +121,11 @@ def draw(of: FiniteChannel, values: Array, rng: np.random.Generator) -> NDArray[
     return np.asarray((rng.random(values.shape)[..., None] > cumulative[node][..., :-1]).sum(axis=-1))
 
 
+def betting(of: FiniteChannel, counts: NDArray[np.int64], confidence: float) -> tuple[Array, Array]:
+    low, high = np.array(betting_limits([(((of, tuple(row)),), confidence) for row in counts.tolist()])).T
+    return low, high
+
+
 def all_ends(of: FiniteChannel, counts: NDArray[np.int64], target: str) -> tuple[Array, Array]:
     """`ends` of every sample; where the rule takes betting, all at once (one of them as it is, to hold them equal)."""
     first = ends([Group(of, tuple(counts[0].tolist()))], NOMINAL, target)
@@ -128,10 +133,10 @@ def all_ends(of: FiniteChannel, counts: NDArray[np.int64], target: str) -> tuple
     if is_normal(((of, n),), NOMINAL):
         low, high = np.array([ends([Group(of, tuple(row))], NOMINAL, target) for row in counts.tolist()]).T
     elif target == POPULATION:
-        low, high = betting_intervals([of], [counts.astype(float)], NOMINAL)
+        low, high = betting(of, counts, NOMINAL)
     else:
         above, below = chernoff(((of, n),), 1 - (1 - NOMINAL) / 2)
-        low, high = betting_intervals([of], [counts.astype(float)], 1 - (1 - NOMINAL) / 2)
+        low, high = betting(of, counts, 1 - (1 - NOMINAL) / 2)
         low = np.minimum(np.maximum(low, center - above), center)
         high = np.maximum(np.minimum(high, center + below), center)
     assert (low[0], high[0]) == pytest.approx(first, abs=1e-9)

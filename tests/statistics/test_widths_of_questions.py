@@ -12,7 +12,7 @@ from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.betting import betting_interval, betting_intervals
+from hush_aggregator.estimate.intervals.betting import betting_interval, betting_limits
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import underflow
@@ -202,7 +202,6 @@ def test_the_estimate_of_a_number_is_in_its_units(epsilon: list[str] | None) -> 
 
 def test_many_samples_at_once_have_the_betting_intervals_of_each() -> None:
     of = finite(Multilevel(Fraction(2), 1 << 20, 3))
-    counts = np.array([[9, 0, 1, 10], [20, 0, 0, 0], [5, 0, 5, 10]], dtype=float)
-    low, high = betting_intervals([of], [counts], 0.95)
-    for row, ends in zip(counts.astype(int).tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True):
-        assert ends == pytest.approx(betting_interval([(of, tuple(row))], 0.95), abs=1e-9)
+    counts = [(9, 0, 1, 10), (20, 0, 0, 0), (5, 0, 5, 10)]
+    for row, ends in zip(counts, betting_limits([(((of, row),), 0.95) for row in counts]), strict=True):
+        assert ends == pytest.approx(betting_interval([(of, row)], 0.95), abs=1e-9)

@@ -1,7 +1,29 @@
 """Where accepted reports, tallies and refusal counters live."""
 
-from hush_aggregator.store.base import UNKNOWN, Accepted, CommitOutcome, Store, StoreReader
+from hush_aggregator.store.base import (
+    UNKNOWN,
+    Accepted,
+    CommitOutcome,
+    Origin,
+    State,
+    Store,
+    StoreReader,
+    TaskRow,
+)
 from hush_aggregator.store.reading import SqliteReader
 from hush_aggregator.store.sqlite import SqliteStore
+from hush_aggregator.store.writing import SqliteEditor
 
-__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "SqliteReader", "SqliteStore", "Store", "StoreReader"]
+__all__ = [
+    "UNKNOWN",
+    "Accepted",
+    "CommitOutcome",
+    "Origin",
+    "SqliteEditor",
+    "SqliteReader",
+    "SqliteStore",
+    "State",
+    "Store",
+    "StoreReader",
+    "TaskRow",
+]

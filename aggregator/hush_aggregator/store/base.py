@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -12,11 +13,53 @@ from hush_common.refusal import Refusal
 from hush_common.report import Report
 from hush_common.task import Task
 
-__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "Store", "StoreReader"]
+__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "Origin", "State", "Store", "StoreReader", "TaskRow"]
 
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
 so that inventing names does not grow the store."""
+
+
+class Origin(StrEnum):
+    """Who gave a task."""
+
+    FILE = "file"
+    COMMAND = "command"
+    HTTP = "http"
+    BROKER = "broker"  # it appeared there; also of tasks from before this was written down
+
+
+class State(StrEnum):
+    """What is to become of a task."""
+
+    OPEN = "open"
+    WITHDRAWN = "withdrawn"  # nobody is asked any more; reports that are under way count
+    CLOSED = "closed"  # and nothing counts any more
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task as a store keeps it.
+
+    Args:
+        id: its name, taken for good.
+        digest: of its payload, 8 bytes.
+        payload: as it was published; empty once it is forgotten.
+        origin: who gave it.
+        state: what is to become of it.
+        owner: identity of the store that publishes its estimate, as far as is known; empty if it is not.
+        term: rises when another store takes it over: of two that claim it, the higher one is right.
+        taken_from: identity of the store from which this one took it over; empty if it did not.
+    """
+
+    id: str
+    digest: bytes
+    payload: bytes
+    origin: Origin = Origin.FILE
+    state: State = State.OPEN
+    owner: str = ""
+    term: int = 0
+    taken_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +109,14 @@ class StoreReader(Protocol):
         """Payloads of all tasks kept."""
         ...
 
+    def task_rows(self) -> list[TaskRow]:
+        """All that is kept of each task, forgotten ones among them, in the order of their ids."""
+        ...
+
+    def changes(self) -> int:
+        """A number that is another one once another process has written: a command, while the aggregator runs."""
+        ...
+
     def tally(self, digest: bytes, round_: int) -> Tally:
         """The tally of a round; the empty tally if nothing was counted."""
         ...
@@ -89,8 +140,10 @@ class StoreReader(Protocol):
 class Store(StoreReader, Protocol):
     """Durable memory. Each method is one transaction: it happens as a whole or, with a `StoreError`, not at all."""
 
-    def add_task(self, task: Task) -> bytes:
+    def add_task(self, task: Task, origin: Origin = Origin.FILE) -> bytes:
         """Keep `task` unless its id is taken; return the payload that is stored under the id now.
+
+        One that had only appeared at the broker, and is given now, has the new origin from then on.
 
         Raises:
             TaskError: the 8 bytes of its digest collide with those of a task of another id.

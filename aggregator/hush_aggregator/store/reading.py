@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from hush_aggregator.store.base import Origin, State, TaskRow
 from hush_aggregator.store.schema import check, damaged, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
@@ -22,6 +23,7 @@ __all__ = ["SqliteReader", "read_tally", "translated"]
 _REASONS = frozenset(reason.value for reason in Refusal)
 _PORTION = 4096  # reports read at a time: a writer of the same process waits no longer
 _REPORTS = "SELECT id, body FROM report WHERE digest = ? AND round = ? AND id > ? ORDER BY id LIMIT ?"
+_TASKS = "SELECT id, digest, payload, origin, state, owner, term, taken_from FROM task"
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "free some space and start again: the broker keeps what is not counted yet",
     sqlite3.SQLITE_NOTADB: "name another file",
@@ -73,14 +75,35 @@ class SqliteReader:
         """Close the file; calling it again does nothing."""
         self._connection.close()
 
+    @property
+    def public_identity(self) -> str:
+        """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
+        with self._reading() as run:
+            return str(run.execute("SELECT store FROM identity").fetchone()[0])
+
+    @property
+    def restored(self) -> bool:
+        """Whether the file was put back from a backup, and the aggregator has not reacted yet."""
+        with self._reading() as run:
+            return bool(run.execute("SELECT restored FROM identity").fetchone()[0])
+
     def task(self, task_id: str) -> bytes | None:
         with self._reading() as run:
-            row = run.execute("SELECT payload, digest FROM task WHERE id = ?", (task_id,)).fetchone()
+            row = run.execute("SELECT payload, digest FROM task WHERE id = ? AND payload <> x''", (task_id,)).fetchone()
             return None if row is None else _whole_task(*row)
 
     def tasks(self) -> list[bytes]:
         with self._reading() as run:
-            return [_whole_task(*row) for row in run.execute("SELECT payload, digest FROM task ORDER BY id").fetchall()]
+            rows = run.execute("SELECT payload, digest FROM task WHERE payload <> x'' ORDER BY id").fetchall()
+            return [_whole_task(*row) for row in rows]
+
+    def task_rows(self) -> list[TaskRow]:
+        with self._reading() as run:
+            return [_task_row(row) for row in run.execute(f"{_TASKS} ORDER BY id").fetchall()]
+
+    def changes(self) -> int:
+        with self._reading() as run:
+            return int(run.execute("PRAGMA data_version").fetchone()[0])
 
     def tally(self, digest: bytes, round_: int) -> Tally:
         with self._reading() as run:
@@ -145,6 +168,16 @@ def _whole_task(payload: bytes, digest: bytes) -> bytes:
     if digest_of(payload) != digest:
         raise damaged("a task")
     return payload
+
+
+def _task_row(row: tuple[str, bytes, bytes, str, str, str, int, str]) -> TaskRow:
+    task_id, digest, payload, origin, state, owner, term, taken_from = row
+    if payload:
+        _whole_task(payload, digest)
+    try:
+        return TaskRow(task_id, digest, payload, Origin(origin), State(state), owner, term, taken_from)
+    except ValueError:
+        raise damaged("a task") from None
 
 
 def _integers(report_id: bytes, body: bytes) -> tuple[int, ...]:

@@ -39,7 +39,22 @@ UPDATE tally SET seal = seal(digest, round, n, moments);
 """
 # The newest day (UTC) on which the store was in use, "" if unknown. Noted whether reports come or not: no time of any.
 _VERSION_3 = "ALTER TABLE identity ADD COLUMN newest TEXT NOT NULL DEFAULT '';"
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
+# identity.store: the name that estimates bear; not `id`, for whoever knows that can take what waits at the broker.
+# restored: the file was put back from a backup, and the aggregator has not reacted yet. task.origin: who gave it, which
+# nobody wrote down before. Its payload is empty once it is forgotten. owner: the store that publishes its estimate, ""
+# if that is not known; term: rises when it is taken over; taken_from: by this store, from that one.
+_VERSION_4 = """
+ALTER TABLE identity ADD COLUMN store TEXT NOT NULL DEFAULT '';
+ALTER TABLE identity ADD COLUMN restored INTEGER NOT NULL DEFAULT 0;
+UPDATE identity SET store = new_identity();
+ALTER TABLE task ADD COLUMN origin TEXT NOT NULL DEFAULT 'broker'
+    CHECK (origin IN ('file', 'command', 'http', 'broker'));
+ALTER TABLE task ADD COLUMN state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'withdrawn', 'closed'));
+ALTER TABLE task ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE task ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE task ADD COLUMN taken_from TEXT NOT NULL DEFAULT '';
+"""
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 
 
 def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:

@@ -3,8 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -12,13 +11,12 @@ import numpy as np
 
 from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
-from hush_aggregator.store.reading import SqliteReader, read_tally, translated
+from hush_aggregator.store.reading import read_tally
 from hush_aggregator.store.schema import damaged, prepare, seal
-from hush_common.errors import StoreError, TaskError
+from hush_aggregator.store.writing import SqliteWriter, connect
+from hush_common.errors import StoreError
 from hush_common.lock import FileLock
-from hush_common.private_file import make_private_file
 from hush_common.refusal import Refusal
-from hush_common.task import Task
 
 __all__ = ["SqliteStore"]
 
@@ -29,7 +27,7 @@ INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET co
 """
 
 
-class SqliteStore(SqliteReader):
+class SqliteStore(SqliteWriter):
     """A `Store` in the file `path`, created if it is missing. Other programs may read the file meanwhile.
 
     Threads wait for each other's transactions. A side file `path` + `.lock` keeps a second aggregator out; the
@@ -54,7 +52,7 @@ class SqliteStore(SqliteReader):
 
     @property
     def identity(self) -> str:
-        """A random name of this store, made once: 32 hexadecimal digits that nobody can guess."""
+        """A random name of its session at the broker, made once: 32 hexadecimal digits that nobody can guess."""
         with self._reading() as run:
             return str(run.execute("SELECT id FROM identity").fetchone()[0])
 
@@ -84,14 +82,10 @@ class SqliteStore(SqliteReader):
         with self._transaction() as run:
             run.execute("UPDATE identity SET newest = ?", (day.isoformat(),))
 
-    def add_task(self, task: Task) -> bytes:
+    def reacted_to_restoring(self) -> None:
+        """Note that nothing is left to do because the file was put back from a backup."""
         with self._transaction() as run:
-            run.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (task.id, task.digest, task.payload))
-            row = run.execute("SELECT payload FROM task WHERE id = ?", (task.id,)).fetchone()
-        if row is None:
-            raise TaskError("digest", f"another task has the digest of {task.id!r}; change a word of its title")
-        payload: bytes = row[0]
-        return payload
+            run.execute("UPDATE identity SET restored = 0")
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
         counted = 0
@@ -110,26 +104,7 @@ class SqliteStore(SqliteReader):
         return CommitOutcome(counted, by_reason, frozenset(changed), refusals)
 
     def _opened(self) -> sqlite3.Connection:
-        connection = _connect(self._path)
-        try:
-            with translated(self._path):
-                prepare(self._path, connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, translated(self._path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:  # a full disk may have rolled back already
-                    self._connection.execute("ROLLBACK")
-                raise
+        return connect(self._path, prepare)
 
 
 def _take_lock(path: Path) -> FileLock:
@@ -145,15 +120,6 @@ def _take_lock(path: Path) -> FileLock:
     if lock is None:
         raise StoreError(f"{path}: another aggregator uses this store; stop it, or give this one a store of its own")
     return lock
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        make_private_file(path)
-        return sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-    except (sqlite3.Error, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StoreError(f"{path}: {reason}; name a file in a writable directory") from error
 
 
 def _insert(run: sqlite3.Connection, reports: Accepted) -> int:

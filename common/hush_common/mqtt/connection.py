@@ -117,8 +117,13 @@ class Connection:
                     self._name, f"the broker refuses the subscription to {topic}; check its access rules"
                 )
 
-    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
-        """Give the payloads of messages that a filter matches to `to`, at once; they are never among the deliveries.
+    @property
+    def resumed(self) -> bool:
+        """Whether the broker had kept a session for this client id, and goes on with it."""
+        return self._client.resumed
+
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object]) -> None:
+        """Give topic and payload of messages that a filter matches to `to`, at once; they are never deliveries.
 
         It must neither block nor raise.
         """

@@ -2,12 +2,13 @@
 
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hush_aggregator.store import Accepted, SqliteStore
+from hush_aggregator.store import Accepted, Origin, SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.refusal import Refusal
@@ -86,6 +87,53 @@ def test_a_store_of_version_1_keeps_its_tallies_and_knows_of_its_former_session(
             assert len(store.identity) == 32
             assert store.has_former_session == has_former
             store.former_session_ended()
+
+
+def test_a_task_of_a_store_from_before_its_origin_was_written_down_stays_counted(path: Path) -> None:
+    with sqlite3.connect(path) as old:
+        old.executescript(VERSION_1)
+        old.execute("INSERT INTO task VALUES (?, ?, ?)", (HEIGHTS.id, HEIGHTS.digest, HEIGHTS.payload))
+    old.close()
+    with SqliteStore(path) as store:
+        assert store.tasks() == [HEIGHTS.payload]
+        row = TaskRow("heights", HEIGHTS.digest, HEIGHTS.payload, Origin.BROKER, State.OPEN, "", 0, "")
+        assert store.task_rows() == [row]
+        store.add_task(HEIGHTS, Origin.FILE)  # and whoever gives it now is written down
+        assert store.task_rows() == [replace(row, origin=Origin.FILE)]
+        store.add_task(HEIGHTS, Origin.BROKER)
+        assert store.task_rows() == [replace(row, origin=Origin.FILE)]
+
+
+def test_the_name_that_estimates_bear_does_not_open_the_session_at_the_broker(tmp_path: Path) -> None:
+    public = []
+    for name in ("a", "a", "b"):
+        with SqliteStore(tmp_path / name) as store, SqliteReader(tmp_path / name) as reader:
+            public.append(store.public_identity)
+            assert reader.public_identity == store.public_identity != store.identity
+    assert public[0] == public[1] != public[2]
+    assert all(len(identity) == 32 for identity in public)
+
+
+def test_a_command_writes_a_store_that_an_aggregator_has_open_and_that_one_notices(path: Path) -> None:
+    with SqliteStore(path) as store:
+        before = store.changes()
+        store.add_task(HEIGHTS)
+        assert store.changes() == before  # its own writing is no news
+        with SqliteEditor(path) as command:
+            command.set_state("heights", State.WITHDRAWN)
+        assert store.changes() != before
+        assert store.task_rows()[0].state is State.WITHDRAWN
+
+
+def test_a_command_makes_no_store_and_brings_none_up_to_date(path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no such file"):
+        SqliteEditor(path)
+    assert not path.exists()
+    with sqlite3.connect(path) as old:
+        old.executescript(VERSION_1)
+    old.close()
+    with pytest.raises(StoreError, match="by an earlier hush"):
+        SqliteEditor(path)
 
 
 @pytest.mark.parametrize(

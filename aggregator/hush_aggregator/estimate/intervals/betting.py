@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.numerics.guard import underflow
 
-__all__ = ["Reports", "betting_interval", "betting_intervals", "betting_limits"]
+__all__ = ["Reports", "betting_interval", "betting_limits"]
 
 _BETS = 5
 _TILT = 0.35  # weights grow as variance^0.35: a wide interval is the one that a shorter one helps most
@@ -70,25 +70,6 @@ def betting_limits(asked: Sequence[tuple[Reports, float]]) -> list[tuple[float, 
     sizes = [[(channel, sum(counts)) for channel, counts in reports] for reports, _ in asked]
     low, high = _limits(positions, counted, (ends[0], ends[1]), _bets(sizes, [one for _, one in asked]))
     return list(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def betting_intervals(
-    channels: Sequence[FiniteChannel], counts: Sequence[_Array], confidence: float
-) -> tuple[_Array, _Array]:
-    """The same for many samples of equal size.
-
-    Args:
-        channels: of the reports.
-        counts: of each channel, how often each output that it uses came, shape (samples, outputs); each sample has as
-            many reports of every channel as the first one.
-        confidence: 1 - alpha.
-    """
-    a, seen = np.concatenate([channel.a for channel in channels]), np.concatenate(counts, axis=1)
-    sizes = [(channel, int(rows[0].sum())) for channel, rows in zip(channels, counts, strict=True)]
-    some, samples = seen.any(axis=0), len(seen)
-    bets = tuple(np.repeat(one, samples, axis=0) for one in _bets([sizes], [confidence]))
-    ends = np.repeat(np.array([_ends(channels)]), samples, axis=0).T
-    return _limits(np.tile(a[some], (samples, 1)), seen[:, some], (ends[0], ends[1]), bets)
 
 
 def _ends(channels: Sequence[FiniteChannel]) -> tuple[float, float]:

@@ -1,0 +1,100 @@
+"""Writing a store in SQLite: what its aggregator and the commands beside it have in common."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hush_aggregator.store.base import Origin, State
+from hush_aggregator.store.reading import SqliteReader, translated
+from hush_aggregator.store.schema import check
+from hush_common.errors import StoreError, TaskError
+from hush_common.private_file import make_private_file
+from hush_common.task import Task
+
+__all__ = ["SqliteEditor", "SqliteWriter", "connect"]
+
+
+class SqliteWriter(SqliteReader):
+    """The tasks of a store can be written. Threads and processes wait for each other's transactions."""
+
+    def add_task(self, task: Task, origin: Origin = Origin.FILE) -> bytes:
+        """See `Store.add_task`."""
+        with self._transaction() as run:
+            run.execute(
+                "INSERT OR IGNORE INTO task (id, digest, payload, origin) VALUES (?, ?, ?, ?)",
+                (task.id, task.digest, task.payload, origin.value),
+            )
+            run.execute(
+                "UPDATE task SET origin = ? WHERE id = ? AND digest = ? AND origin = ?",
+                (origin.value, task.id, task.digest, Origin.BROKER.value),
+            )
+            row = run.execute("SELECT payload FROM task WHERE id = ?", (task.id,)).fetchone()
+        if row is None:
+            raise TaskError("digest", f"another task has the digest of {task.id!r}; change a word of its title")
+        payload: bytes = row[0]
+        return payload
+
+    def set_state(self, task_id: str, state: State) -> None:
+        """Note what is to become of a task."""
+        with self._transaction() as run:
+            run.execute("UPDATE task SET state = ? WHERE id = ?", (state.value, task_id))
+
+    def set_owner(self, task_id: str, owner: str, term: int, taken_from: str = "") -> None:
+        """Note which store publishes the estimate of a task: see `TaskRow`."""
+        with self._transaction() as run:
+            run.execute(
+                "UPDATE task SET owner = ?, term = ?, taken_from = ? WHERE id = ?", (owner, term, taken_from, task_id)
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._turn, translated(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # a full disk may have rolled back already
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+class SqliteEditor(SqliteWriter):
+    """A store for a command, whether an aggregator counts into it meanwhile or not: that one sees what was written.
+
+    Raises:
+        StoreError: there is no such file, it is another program's, or of another version: an aggregator that runs must
+            not find its tables changed.
+    """
+
+    def _opened(self) -> sqlite3.Connection:
+        if not self._path.is_file():
+            raise StoreError(f"{self._path}: there is no such file; name the store of an aggregator")
+        return connect(self._path, check)
+
+
+def connect(path: Path, ready: Callable[[Path, sqlite3.Connection], None]) -> sqlite3.Connection:
+    """Open the file for writing, and make it if it is missing.
+
+    Args:
+        path: the file.
+        ready: sees to its tables.
+
+    Raises:
+        StoreError: it cannot be opened, or `ready` refuses it.
+    """
+    try:
+        make_private_file(path)
+        connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+    except (sqlite3.Error, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"{path}: {reason}; name a file in a writable directory") from error
+    try:
+        with translated(path):
+            ready(path, connection)
+            connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
