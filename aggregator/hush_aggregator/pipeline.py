@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
@@ -15,6 +15,7 @@ from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.pending import PendingReports
+from hush_aggregator.recalls import Recalls
 from hush_aggregator.receive import ReportMessage, TaskMessage, receive
 from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
@@ -87,8 +88,10 @@ class Aggregator:
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
         self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock)
+        self._recalls = Recalls(store, self._tasks, owns=self._tasks.__contains__, work=self._in_worker, clock=clock)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         self._watch.tell(self._refresh)
+        self._watch.tell(self._recalls.refresh)
 
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
@@ -101,6 +104,7 @@ class Aggregator:
         """
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
+        await self._recalls.load()
         self._releases.mark(set(self._tasks))
         try:
             await self._stay_connected()
@@ -145,6 +149,7 @@ class Aggregator:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
                     group.create_task(self._release(session), name="hush-release")
+                    group.create_task(self._recalls.serve(session), name="hush-recalls")
                     group.create_task(self._watch.run(), name="hush-watch")
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
@@ -185,16 +190,16 @@ class Aggregator:
 
     async def _count(self, reports: list[ReportMessage]) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
-        outcome = await self._in_worker(self._commit, reports, self._clock())
+        outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         for report in reports:
             report.ack()
         self._releases.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None:
             self._on_commit(outcome)
 
-    def _commit(self, reports: list[ReportMessage], now: datetime) -> CommitOutcome:
+    def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
-        admitted = admit(decode(reports), self._tasks, now)
+        admitted = admit(decode(reports), self._tasks, now, grace)
         outcome = self._store.commit(admitted.accepted, admitted.refused)
         return replace(outcome, senders=admitted.senders)
 

@@ -29,7 +29,7 @@ _COMMANDS = {
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Of people, epsilon and error, any two give the third."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
-    "broker": _Command("hush_simulations.commands.broker", "Run a small MQTT broker, to try things."),
+    "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),
 }
 
 app: typer.Typer = typer.Typer(

@@ -32,6 +32,7 @@ PUBLIC = {
     *("--epsilon", "--max-epsilon", "--lifetime", "--total", "--shares", "--mechanism", "--people", "--error"),
     *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
+    *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     "--inputs",  # of a function under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it

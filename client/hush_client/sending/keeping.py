@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from hush_common.recall import KEPT_FOR
+from hush_client.limits import DEVICE_BYTES
 
-__all__ = ["DEVICE_BYTES", "GATEWAY_BYTES", "HOUR", "LONGEST_KEEP", "Keeping"]
+__all__ = ["HOUR", "Keeping"]
 
-LONGEST_KEEP = KEPT_FOR.total_seconds()
-DEVICE_BYTES, GATEWAY_BYTES = 4 << 20, 64 << 20
 HOUR = 3600.0
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
-from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
+from hush_common.topics import ALL_RECALLS
 
 __all__ = ["MemoryBroker", "PersistentSession", "matches"]
 
@@ -70,6 +71,15 @@ class MemoryBroker:
         for session in self._sessions.values():
             if any(matches(wanted, topic) for wanted in session.filters):
                 session.put(topic, payload)
+            if session.connection is not None and matches(ALL_RECALLS, topic):
+                session.connection.listen(topic, payload)
+
+    def tell(self, topic: str, payload: bytes) -> None:
+        """Say something about itself to every aggregator, now and whenever one asks."""
+        self.about[topic] = payload
+        for session in self._sessions.values():
+            if session.connection is not None:
+                session.connection.listen(topic, payload)
 
     def retained_under(self, wanted: str) -> list[tuple[str, bytes]]:
         return [(topic, payload) for topic, payload in self.retained.items() if matches(wanted, topic)]
@@ -132,12 +142,13 @@ class _Link:
         self._something = asyncio.Event()
         self._lost = False
 
-    async def publish(self, topic: str, payload: bytes) -> None:
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
         if not self._lost:
             self._broker.deliver(topic, bytes(payload))
             await asyncio.sleep(0)  # an acknowledgement takes a turn: the link may break before it comes
         if self._lost:
             raise self._broker.lost()
+        return Acknowledgement()
 
     async def subscribe(self, topic: str) -> None:
         if self._lost:
@@ -233,6 +244,7 @@ class _Bus:
 class _Session:
     def __init__(self, broker: MemoryBroker, kept: PersistentSession, *, resumed: bool) -> None:
         self.resumed = resumed
+        self.listen: Callable[[str, bytes], object] = lambda *_: None
         self._broker = broker
         self._kept = kept
         self._something = asyncio.Event()
@@ -265,7 +277,8 @@ class _Session:
             self._kept.acknowledge(number)
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
-        for topic, payload in self._broker.about.items():
+        self.listen = listen
+        for topic, payload in [*self._broker.about.items(), *self._broker.retained_under(ALL_RECALLS)]:
             listen(topic, payload)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:

@@ -12,7 +12,7 @@ import pytest
 from virtual_time import VirtualLoop
 
 from hush_client.sending.sender import Sender
-from hush_client.sending.transport import Link
+from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_common.errors import BrokerError
@@ -70,10 +70,11 @@ class PoorLink:
         await asyncio.sleep(self.seconds)
         raise LOST
 
-    async def publish(self, _topic: str, payload: bytes) -> None:
+    async def publish(self, _topic: str, payload: bytes) -> Acknowledgement:
         self.way.published.append(payload)
         if not self.way.acknowledges:
             await asyncio.Event().wait()
+        return Acknowledgement()
 
     async def subscribe(self, topic: str) -> None:
         raise NotImplementedError(topic)
