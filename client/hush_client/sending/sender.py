@@ -249,7 +249,7 @@ class Sender:
             self._settling.recalled(entry.sequence)
             return
         self._schedule.done(entry.sequence)
-        self._settling.acknowledged(entry.sequence)
+        self._settling.acknowledged(entry)
         waiter = self._waiters.pop(entry.sequence, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(True)

@@ -9,7 +9,9 @@ from hush_client.sending.recalls import Recalls
 from hush_client.sending.schedule import Clock, milliseconds
 from hush_client.state import outbox
 from hush_client.state.database import State
+from hush_client.state.outbox import Entry
 from hush_client.state.settle import settle
+from hush_common.codec import DIGEST
 from hush_common.errors import HushError
 
 __all__ = ["Settling"]
@@ -49,9 +51,10 @@ class Settling:
             self._resent[sequence] += 1
         self._attempted.add(sequence)
 
-    def acknowledged(self, sequence: int) -> None:
+    def acknowledged(self, entry: Entry) -> None:
         """Have it written down that the broker has an entry of the outbox."""
-        self._acknowledged.add(sequence)
+        self._recalls.learn(entry.topic, entry.payload[DIGEST])
+        self._acknowledged.add(entry.sequence)
         self._due.set()
 
     def recalled(self, sequence: int, *, gone: bool = False) -> None:
@@ -96,12 +99,12 @@ class Settling:
                 room=self._recalls.room,
             )
             try:
-                settled = await self._state.run(job)
+                grown = await self._state.run(job)
             except HushError as error:
                 _LOG.warning("%s", error)  # they stay in the outbox, and are sent once more after a restart
                 return
             self._acknowledged.difference_update(acknowledged)
             self._attempted.difference_update(acknowledged)
             self._resent -= resent
-            self._recalls.written(news, settled)
+            self._recalls.written(news, grown)
             self._done.set()
