@@ -244,8 +244,8 @@ DAMAGE = [
     "INSERT INTO planned VALUES (1, zeroblob(16), 'soon')",
     "INSERT INTO planned VALUES (99, 'id', 0)",
     "INSERT INTO dropped VALUES ('d0', 'many')",
-    OPEN + "; INSERT INTO planned VALUES (1, zeroblob(16), 9223372036854775807)",
-    OPEN + "; INSERT INTO planned VALUES (1, zeroblob(16), -9223372036854775808)",
+    OPEN + "; INSERT INTO planned VALUES (1, zeroblob(16), 9223372036854775807)",  # noqa: S608 - of this file
+    OPEN + "; INSERT INTO planned VALUES (1, zeroblob(16), -9223372036854775808)",  # noqa: S608 - of this file
 ]
 
 
