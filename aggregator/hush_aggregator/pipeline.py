@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
 from hush_aggregator.bus import Bus, Delivery, Session
+from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.known_tasks import KnownTasks
@@ -89,9 +90,18 @@ class Aggregator:
         )
         self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock)
         self._recalls = Recalls(store, self._tasks, owns=self._tasks.__contains__, work=self._in_worker, clock=clock)
+        self._closings = Closings(
+            store,
+            self._tasks,
+            grace=lambda: self._recalls.grace,
+            work=self._in_worker,
+            clock=clock,
+            changed=self._closed,
+        )
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         self._watch.tell(self._refresh)
         self._watch.tell(self._recalls.refresh)
+        self._watch.tell(self._closings.refresh)
 
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
@@ -105,6 +115,7 @@ class Aggregator:
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
         await self._recalls.load()
+        await self._closings.refresh()
         self._releases.mark(set(self._tasks))
         try:
             await self._stay_connected()
@@ -150,6 +161,7 @@ class Aggregator:
                     group.create_task(self._receive(session), name="hush-receive")
                     group.create_task(self._release(session), name="hush-release")
                     group.create_task(self._recalls.serve(session), name="hush-recalls")
+                    group.create_task(self._closings.serve(), name="hush-closings")
                     group.create_task(self._watch.run(), name="hush-watch")
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
@@ -201,12 +213,17 @@ class Aggregator:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
         admitted = admit(decode(reports), self._tasks, now, grace)
         outcome = self._store.commit(admitted.accepted, admitted.refused)
-        return replace(outcome, senders=admitted.senders)
+        return replace(outcome, senders={**admitted.senders, **outcome.senders})
 
     async def _refresh(self) -> None:
         """A command has written to the store."""
         changed = await self._in_worker(self._tasks.refresh)
         self._releases.mark(changed & self._tasks.keys())
+
+    async def _closed(self, task_ids: set[str]) -> None:
+        """Their estimates say so from now on, and what has ended is not recalled."""
+        self._releases.mark(task_ids & self._tasks.keys())
+        await self._recalls.refresh()
 
     async def _release(self, session: Session) -> NoReturn:
         """Publish the tasks of one's own, then the estimates that change."""

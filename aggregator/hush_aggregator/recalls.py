@@ -8,39 +8,29 @@ stored together, before anybody hears of them: a sign is forgotten only with its
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn
 
 from hush_aggregator.broker_signs import BrokerSigns, Cause
 from hush_aggregator.bus import Publisher, Session
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.lasting import Lasting
 from hush_aggregator.recall_terms import drawn_up, has_ended, is_kept, is_recallable
-from hush_aggregator.store.base import BrokerMemory, RecallRow, Store
+from hush_aggregator.store.base import BrokerMemory, RecallRow, Store, Worker
 from hush_common.recall import encode_recall
 from hush_common.topics import recall_topic, task_of_recall_topic
 
-__all__ = ["Recalls", "Worker"]
+__all__ = ["Recalls"]
 
 _LOG = logging.getLogger("hush.aggregator")
 _SILENT_AFTER_S = 5.0
 _STEP_S = 0.5  # between two looks: whoever writes recalls himself gets one answer in that time
 _LOOK_S = 60.0  # the clock may have been set
 _DOUBTFUL_EVERY_S = 3600
-
-T = TypeVar("T")
-
-
-class Worker(Protocol):
-    """The thread of the store."""
-
-    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
-        """What the function returns."""
-        ...
 
 
 class Recalls:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from hush_client.sending.recalls import Recalls
@@ -58,17 +59,26 @@ class Settling:
         self._due.set()
 
     def recalled(self, sequence: int, *, gone: bool = False) -> None:
-        """Take notice that an entry that a recall has asked for is acknowledged, or gone."""
+        """Take notice that an entry that a recall has asked for is acknowledged, or that one is gone."""
         if self._recalls.done(sequence, acknowledged=not gone):
             self._due.set()
 
-    async def flush(self) -> None:
-        """Return when the outbox is empty."""
+    async def flush(self, waiting: Callable[[], Iterable[int]]) -> bool:
+        """Return once the outbox is empty, or holds nothing but what the broker did not take; whether it is empty.
+
+        Args:
+            waiting: says which entries those are, of what is kept and recalled, too.
+        """
         while True:
             self._done.clear()
-            if not await self._state.run(outbox.count):
-                return
+            left = await self._state.run(outbox.count)
+            if left <= sum(sequence not in self._recalls for sequence in waiting()):
+                return not left
             await self._done.wait()
+
+    def look(self) -> None:
+        """Have whoever flushes look again."""
+        self._done.set()
 
     async def run(self) -> None:
         """Settle until cancelled."""

@@ -26,6 +26,7 @@ def simulate(
     column: str | None = None,
     domain: Mapping[str, object] | Domain | None = None,
     missing: str | None = None,
+    csv: Mapping[str, str] | None = None,
     epsilon: Epsilon | None = None,
     mechanism: str | None = None,
     clients: int | None = None,
@@ -44,12 +45,14 @@ def simulate(
     Args:
         scenario: a name in `hush.SCENARIOS`, the path of a TOML file, or a `hush.Scenario`.
         data: values of your own, one device each: a list, a numpy array, a series or a data frame (pandas, polars,
-            pyarrow), or the path of a Parquet file. With a `domain` they are a question of their own, without one the
-            people of another `scenario`.
-        column: which column of a data frame; a vector takes those that are named as its coordinates.
+            pyarrow), or the path of a CSV or Parquet file, read as the command reads it. With a `domain` they are a
+            question of their own, without one the people of another `scenario`.
+        column: which column of a data frame or a file; a vector takes those that are named as its coordinates.
         domain: the legal values of `data`, as in a task file or as an object, from public knowledge.
         missing: what becomes of rows of `data` without a value (None, NaN): "drop" leaves them out, "replace" asks
             devices without a value; the result counts them. Without it they are refused.
+        csv: of a CSV file what is not certain: "delimiter", "encoding", "header", "decimal"; and for a yes/no question
+            the text that means "yes".
         epsilon: privacy loss over all rounds; smaller is more private.
         mechanism: how a device perturbs, by its name in a task file; "auto" for the best there is.
         clients: how many devices report; with `data`, each row is one, or this many are drawn from the rows, with
@@ -73,6 +76,7 @@ def simulate(
             column=column,
             domain=domain,
             missing=missing,
+            csv=csv,
             epsilon=epsilon,
             mechanism=mechanism,
             clients=clients,
@@ -93,6 +97,7 @@ async def simulate_async(
     column: str | None = None,
     domain: Mapping[str, object] | Domain | None = None,
     missing: str | None = None,
+    csv: Mapping[str, str] | None = None,
     epsilon: Epsilon | None = None,
     mechanism: str | None = None,
     clients: int | None = None,
@@ -110,6 +115,7 @@ async def simulate_async(
         column=column,
         domain=domain,
         missing=missing,
+        csv=csv,
         epsilon=epsilon,
         mechanism=mechanism,
         clients=clients,

@@ -8,14 +8,14 @@ from fractions import Fraction
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.figures import significant
+from hush_common.terminal.screen import show
 from hush_simulations.commands.options import parse_bound, parse_confidence
-from hush_simulations.display.plan_table import print_plan
+from hush_simulations.display.plan_table import blocks
 from hush_simulations.planning.plan import Plan, PlanQuestion
 from hush_simulations.planning.precision import MOST_PEOPLE
 from hush_simulations.planning.solve import solve
@@ -90,7 +90,7 @@ def _print(plan: Plan, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(plan.to_document(), indent=2, ensure_ascii=False))
     else:
-        print_plan(plan, Console(highlight=False))
+        show(blocks(plan))
 
 
 def _not_two(**given: str | None) -> OptionError:

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
+from hush_aggregator.fold import fold
 from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import CategoryDomain, VectorDomain
@@ -15,10 +16,12 @@ from hush_simulations.brokers.choice import is_external
 from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
+from hush_simulations.results.combined import combine
+from hush_simulations.results.instead import Instead, instead
 from hush_simulations.results.score import Covered, Score, score
 from hush_simulations.scenarios.population import Observed
 
-__all__ = ["Round", "Run"]
+__all__ = ["Round", "Run", "Together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,21 @@ class Round:
     received: Received = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """All rounds of a run as one estimate, judged: the truth is the mean over all reports.
+
+    Args:
+        result: with the intervals of `hush_simulations.results.combined`.
+        score: the same beside the truth.
+        rounds: how many there are.
+    """
+
+    result: Result
+    score: Score
+    rounds: int
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A finished simulation. What represents it in text shows no value, no report and no address.
@@ -52,16 +70,19 @@ class Run:
         experiment: what was to be simulated.
         task: as it was published: on a broker of others under an id of its own.
         rounds: one at least, in their order.
+        stopped: whether somebody stopped it before all devices had been asked.
     """
 
     experiment: Experiment
     task: Task
     rounds: tuple[Round, ...]
+    stopped: bool = False
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
         """Judge what came of an experiment."""
-        return cls(experiment, outcome.task, tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds))
+        rounds = tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds)
+        return cls(experiment, outcome.task, rounds, outcome.stopped)
 
     def __repr__(self) -> str:
         rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
@@ -96,6 +117,23 @@ class Run:
     def covered(self) -> Covered:
         """Whether they hold it, by target; of categories and vectors, whether the joint ones of all parts do."""
         return self.score.joint if self.score.parts else self.score.covered
+
+    @property
+    def together(self) -> Together | None:
+        """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
+        task, last = self.task, self.result
+        tallies = [fold(task.randomizer, one.received.bodies) for one in self.rounds]
+        made = combine(task, tallies, last.confidence)
+        if made is None:
+            return None
+        values = [self.experiment.values[device] for one in self.rounds for device in one.reporters]
+        found = score(task.domain, made, values, self.experiment.scenario.population.mean)
+        return Together(replace(last, round=0, estimate=made), found, len(self.rounds))
+
+    @property
+    def instead(self) -> Instead | None:
+        """What the best mechanism would have given, with the reports of the last round."""
+        return instead(self.task, self.result.n, self.result.confidence)
 
     @property
     def clients(self) -> int:
@@ -172,8 +210,8 @@ class Run:
     def to_document(self) -> dict[str, Any]:
         """Everything but the values and the reports.
 
-        With several rounds, `result`, `truth` and `covered` are those of the last one and `rounds` lists all of them;
-        counts and times are totals.
+        With several rounds, `result`, `truth` and `covered` are those of the last one, `rounds` lists all of them and
+        `together` is what they say as one; counts and times are totals.
         """
         document: dict[str, Any] = {
             **_found(self.last),
@@ -198,8 +236,12 @@ class Run:
         }
         if self.experiment.seed is not None:
             document["seed"] = self.experiment.seed
+        document |= {"stopped": True} if self.stopped else {}
+        document |= {"best_mechanism": best.to_document()} if (best := self.instead) else {}
         if len(self.rounds) > 1:
             document["rounds"] = [_round(done) for done in self.rounds]
+            if together := self.together:
+                document["together"] = _together(together)
         return document
 
 
@@ -225,7 +267,14 @@ def _round(done: Round) -> dict[str, Any]:
     }
 
 
-def _found(done: Round) -> dict[str, Any]:
+def _together(done: Together) -> dict[str, Any]:
+    found = _found(done)
+    kept = ("confidence", "n", "mean", "stderr", "intervals", "methods", "categories", "coordinates")
+    found["result"] = {name: found["result"][name] for name in kept if name in found["result"]}
+    return {"rounds": done.rounds, **found}
+
+
+def _found(done: Round | Together) -> dict[str, Any]:
     """What was estimated, and what is true; of categories and vectors a list, each part by its name."""
     found, result = done.score, done.result.to_document()
     match done.result.task.domain:

@@ -56,6 +56,7 @@ def read_column(
     *,
     bits: bool = False,
     labels: Sequence[str] = (),
+    other: str | None = None,
     rules: CsvRules = _AS_FOUND,
     reveal: bool = False,
 ) -> Observed:
@@ -67,6 +68,7 @@ def read_column(
             there is only one.
         bits: whether the cells are answers (yes, no, true, false, 1, 0) instead of numbers.
         labels: if any, what the cells are instead: one of these, letter by letter.
+        other: the label that every other text stands for, if one does.
         rules: what is known about the file.
         reveal: whether messages may show the content of cells.
 
@@ -74,7 +76,7 @@ def read_column(
         OptionError: no such file or column, two ways of reading it, cells without a value (naming their lines), no
             rows, too many.
     """
-    reader: Reader = Labels(labels) if labels else Answers() if bits else Numbers(rules.decimal)
+    reader: Reader = Labels(labels, other) if labels else Answers() if bits else Numbers(rules.decimal)
     return _observed(path, () if column is None else (column,), reader, rules, reveal=reveal)
 
 

@@ -188,7 +188,7 @@ def test_dates_in_a_column_of_numbers_are_no_numbers(data: object) -> None:
         (pandas.DataFrame([[1, 2]], columns=["a", "a"]), NUMBER, "a column name that stands twice"),
         ({"age": [1]}, NUMBER, "is a mapping; pass a list"),
         ({1, 2}, NUMBER, "is of type set; pass a list"),
-        ("172", NUMBER, "names no .parquet file; pass the path"),
+        ("172", NUMBER, "names no .csv or .parquet file; pass the path"),
         (polars.LazyFrame({"age": [1]}), NUMBER, "a lazy one collected"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_parquet_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert "cannot be read (No such file" in complaint(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("age\n170\n", encoding="utf-8")
     assert "is no Parquet file; pass the path" in complaint(tmp_path / "text.parquet")
-    assert "names no .parquet file" in complaint(tmp_path / "people.csv")
+    assert "names no .csv or .parquet file" in complaint(str(tmp_path / "people.ods"))
 
 
 def test_without_pyarrow_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
