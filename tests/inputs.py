@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 from urllib.parse import quote
 
@@ -14,6 +15,8 @@ from commands import Shown, run
 from fake_transport import FakeTransport, make_heights
 
 import hush_client.client
+from hush_aggregator.store import SqliteStore
+from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
 
 __all__ = [
@@ -102,6 +105,17 @@ FILES: dict[str, bytes] = {
 }
 
 
+def _store() -> bytes:
+    """A store that has one task."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "store"
+        with SqliteStore(path) as store:
+            store.add_task(decode_task(FILES["task.json"]))
+        return path.read_bytes()
+
+
+STORE_FILES = FILES | {"store": _store()}
+"""A store in which `way` is counted."""
 BROKER_FILES = FILES | {
     "kept/mosquitto.conf": b"",
     "kept/rules": b"",
@@ -165,7 +179,11 @@ CALLS: tuple[Call, ...] = (
     Call("task check", {"FILE": "task.json", "--json": ""}),
     Call("task publish", {"FILE": "task.toml", **_LOGIN}),
     Call("task publish", {"FILE": "task.json"}, environment={"HUSH_BROKER": _BROKER}),
+    Call("task close", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
+    Call("task close", {"TASK": "way", "--round": "0"}, environment={"HUSH_STORE": "store"}, files=STORE_FILES),
+    Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml"}),
+    Call("serve", {"--broker": _BROKER, "--store": "store", "--quota": "2", "--gateway": "kitchen=50"}),
     Call(
         "serve",
         {**_LOGIN, "--accept-clock": ""},

@@ -24,7 +24,7 @@ _COMMANDS = {
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
-    "task": _Command("hush_aggregator.commands.task", "Check a task file, or publish it to a broker."),
+    "task": _Command("hush_aggregator.commands.task", "Check and publish a task, close it, recall its reports."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),

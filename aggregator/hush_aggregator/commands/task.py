@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hush_aggregator.commands.task_end import close, recall
 from hush_aggregator.explain_task import blocks, meaning, warnings
 from hush_common.errors import BrokerError, TaskError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
@@ -30,8 +31,10 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Check a task file, or publish it to a broker.",
+    help="Check and publish a task, close it, recall its reports.",
 )
+app.command()(close)
+app.command()(recall)
 
 _File = Annotated[Path, typer.Argument(help="The task, as TOML or JSON.", show_default=False)]
 

@@ -85,6 +85,12 @@ class Schedule:
             heapq.heappush(self._heap, (due, sequence))
             self._added.set()
 
+    def postpone(self, sequence: int, due: float) -> None:
+        """Plan an entry anew, whatever was planned for it."""
+        self._due[sequence] = due
+        heapq.heappush(self._heap, (due, sequence))
+        self._added.set()
+
     def done(self, sequence: int) -> None:
         """Forget an entry: the broker has it."""
         self._due.pop(sequence, None)
@@ -97,7 +103,9 @@ class Schedule:
         """At most `limit` entries that are due, in the order of their moments; each is handed out once."""
         now, taken = self.now(), list[int]()
         while len(taken) < limit and self._heap and self._heap[0][0] <= now:
-            taken.append(heapq.heappop(self._heap)[1])
+            due, sequence = heapq.heappop(self._heap)
+            if self._due.get(sequence) == due:  # else it was planned anew, or is done
+                taken.append(sequence)
         return taken
 
     async def wait(self) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from hush_client.sending.schedule import Clock, Schedule, milliseconds
-from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
+from hush_client.sending.verdicts import Verdicts
 from hush_client.state import ledger, outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
@@ -63,7 +64,8 @@ class Sender:
         self._resent: Counter[int] = Counter()
         self._deletable = asyncio.Event()
         self._deleted = asyncio.Event()
-        self._waiters: dict[int, asyncio.Future[bool]] = {}
+        self._verdicts = Verdicts(self._schedule)
+        self._waiters: dict[int, asyncio.Future[Acknowledgement | None]] = {}
         self._progress = False
 
     def want(self, topic: str, *, again: bool = False) -> None:
@@ -93,17 +95,16 @@ class Sender:
         self._waiters[sequence] = asyncio.get_running_loop().create_future()
         self._schedule.add(sequence, due)
 
-    async def acknowledgement(self, sequence: int) -> bool:
-        """Wait until the broker has acknowledged the entry; False if the sender ended before."""
-        waiter = self._waiters.get(sequence)
-        return waiter is None or await waiter
+    def acknowledgement(self, sequence: int | None) -> asyncio.Future[Acknowledgement | None] | None:
+        """What the broker will say first to a new entry; its result is None if the sender ends before."""
+        return None if sequence is None else self._waiters.get(sequence)
 
-    async def flush(self) -> None:
-        """Return when the outbox is empty."""
+    async def flush(self) -> bool:
+        """Return once the outbox is empty, or holds nothing but what the broker did not take; whether it is empty."""
         while True:
             self._deleted.clear()
-            if not await self._state.run(outbox.count):
-                return
+            if (left := await self._state.run(outbox.count)) <= len(self._verdicts):
+                return not left
             await self._deleted.wait()
 
     async def run(self) -> None:
@@ -118,7 +119,7 @@ class Sender:
             finally:
                 for waiter in self._waiters.values():
                     if not waiter.done():
-                        waiter.set_result(False)
+                        waiter.set_result(None)
 
     async def _connect_for_ever(self) -> None:
         backoff, loop = Backoff(), asyncio.get_running_loop()
@@ -132,6 +133,8 @@ class Sender:
                     await cancellable(self._serve(link))
             except HushError as error:
                 self._report_trouble(error)
+                for sequence, answer in self._verdicts.lost(getattr(error, "reason", None)):
+                    self._tell(sequence, answer)
             if self._progress or loop.time() - began > _STEADY:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
@@ -181,6 +184,10 @@ class Sender:
             sequences = self._schedule.take(_PAGE)
             for entry in await self._state.run(partial(outbox.fetch, sequences=sequences)) if sequences else ():
                 await window.acquire()
+                if (answer := self._verdicts.stands(entry.sequence, entry.topic)) is not None:
+                    window.release()
+                    self._tell(entry.sequence, answer)
+                    continue
                 group.create_task(self._publish_one(link, entry, window), name="hush-publish-one")
             await self._schedule.wait()
 
@@ -202,15 +209,21 @@ class Sender:
         if entry.sequence in self._attempted:
             self._resent[entry.sequence] += 1
         self._attempted.add(entry.sequence)
-        await link.publish(entry.topic, entry.payload)
+        answer = await link.publish(entry.topic, entry.payload)
         window.release()
         self._progress = True
-        self._schedule.done(entry.sequence)
-        self._acknowledged.add(entry.sequence)
-        self._deletable.set()
-        waiter = self._waiters.pop(entry.sequence, None)
+        if self._verdicts.heard(entry.sequence, entry.topic, answer):
+            self._schedule.done(entry.sequence)
+            self._acknowledged.add(entry.sequence)
+            self._deletable.set()
+        self._tell(entry.sequence, answer)
+
+    def _tell(self, sequence: int, answer: Acknowledgement) -> None:
+        """Tell whoever waits for it what the broker said to an entry, or to others like it."""
+        waiter = self._waiters.pop(sequence, None)
         if waiter is not None and not waiter.done():
-            waiter.set_result(True)
+            waiter.set_result(answer)
+        self._deleted.set()  # for whoever flushes: it may be the last that was open
 
     async def _delete_for_ever(self) -> None:
         while True:
