@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,17 @@ from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.mechanisms.registry import known
 from hush_simulations.brokers.choice import parse_broker
+from hush_simulations.commands.csv_options import (
+    Column,
+    Csv,
+    Decimal,
+    Delimiter,
+    Encoding,
+    Header,
+    Labels,
+    Missing,
+    Yes,
+)
 from hush_simulations.commands.options import (
     parse_confidence,
     parse_connections,
@@ -77,24 +87,18 @@ class Request:
     workers: Annotated[
         int | None, typer.Option(metavar="N", parser=parse_workers, help="In bulk: how many draw devices at a time.")
     ] = None
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own data: every row is a client.")] = None
-    column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of the file.")] = None
+    csv: Csv = None
+    column: Column = None
     lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value, from public knowledge.")] = None
     upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value, from public knowledge.")] = None
     unit: Annotated[str | None, typer.Option(metavar="TEXT", help="Unit of your own data.")] = None
-    labels: Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")] = None
-    yes: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="For a yes/no question: the text of a cell that means yes.")
-    ] = None
-    missing: Annotated[
-        str | None, typer.Option(metavar="HOW", help="Rows without a value: drop them, or replace as devices do.")
-    ] = None
-    delimiter: Annotated[
-        str | None, typer.Option(metavar="SIGN", help="Of the file: comma, semicolon, tab, pipe or another.")
-    ] = None
-    encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Of the file, as cp1252 or utf-16.")] = None
-    header: Annotated[str | None, typer.Option(metavar="yes|no", help="Whether the first line names columns.")] = None
-    decimal: Annotated[str | None, typer.Option(metavar="SIGN", help="Before decimals in the file: . or ,")] = None
+    labels: Labels = None
+    yes: Yes = None
+    missing: Missing = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    header: Header = None
+    decimal: Decimal = None
     shares: Annotated[
         str | None,
         typer.Option(metavar="S,S,…", help="Shares of devices that take each epsilon on offer; equal if left out."),

@@ -16,7 +16,7 @@ from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.ladder import LADDER, threshold
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import in_words_of
-from hush_aggregator.estimate.worst_case import quantile
+from hush_aggregator.estimate.worst_case import Assumed, Values, quantile
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Laplace
@@ -49,11 +49,15 @@ def in_words(mechanism: Laplace, domain: NumberDomain, bodies: NDArray[np.int64]
     return in_words_of(said(mechanism, domain, bodies, 0))
 
 
-def worst(mechanism: Laplace, people: int, mean: float | None, _: int) -> tuple[float, tuple[int, ...]]:
-    """Values at the bounds, half at either if no mean is given; the winsorised sums as if no report lay outside."""
-    mean = 0.5 if mean is None else mean
-    b2, values = mechanism.worst_variance / 2, mean * (1 - mean)
-    raw = {2: values, 4: values * (1 - 3 * values), 6: values * (1 - 5 * values * (1 - values))}  # about the mean
+def worst(mechanism: Laplace, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
+    """Values at the bounds, half at either if nothing is known; the winsorised sums as if no report lay outside."""
+    if isinstance(assumed, Values):
+        mean, raw = assumed.mean, {order: assumed.moment(order) for order in (2, 4, 6)}
+    else:
+        mean = 0.5 if assumed is None else assumed
+        two = mean * (1 - mean)
+        raw = {2: two, 4: two * (1 - 3 * two), 6: two * (1 - 5 * two * (1 - two))}  # about the mean
+    b2, values = mechanism.worst_variance / 2, raw[2]
     variance = values + 2 * b2
     fourth = raw[4] + 6 * values * 2 * b2 + 24 * b2**2
     sixth = raw[6] + 15 * raw[4] * 2 * b2 + 15 * values * 24 * b2**2 + 720 * b2**3
