@@ -15,6 +15,7 @@ from time import monotonic
 
 from servers import Mosquitto
 
+from hush_aggregator.broker_signs import Cause
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
 from hush_client.state.database import FILE_NAME
@@ -73,6 +74,10 @@ class Serve:
             while self.log.count("connected to") < times:  # noqa: ASYNC110 - a log has no event
                 await asyncio.sleep(0.05)
 
+    def told(self) -> dict[Cause, int]:
+        """How often it recalled, and why."""
+        return {cause: self.log.count(cause.value) for cause in Cause}
+
     def counted(self) -> tuple[int, int]:
         """Rows, and n of the tally, at one moment."""
         if not self.store.exists():
@@ -128,10 +133,10 @@ class Chaos:
                     group.create_task(self._answer(gateway))
             async with asyncio.timeout(patience):
                 await asyncio.gather(*(gateway.flush(timeout=None) for gateway in there))
-            until = monotonic() + patience
             with suppress(TimeoutError):
-                while self.serve.counted()[0] < self.reports and monotonic() < until:
-                    await asyncio.sleep(0.2)
+                async with asyncio.timeout(patience):
+                    while self.serve.counted()[0] < self.reports:  # noqa: ASYNC110 - another process's file
+                        await asyncio.sleep(0.2)
         assert self.serve.end(signal.SIGTERM) == 0
         rows, n = self.serve.counted()
         assert rows == n

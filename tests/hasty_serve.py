@@ -17,4 +17,4 @@ if __name__ == "__main__":
     if not seconds:
         recalls.Recalls._note = lambda *_: None  # type: ignore[method-assign]  # every sign is overlooked
     sys.argv = ["hush", *sys.argv[3:]]
-    sys.exit(main())
+    main()
