@@ -19,7 +19,7 @@ from hush_common.recall import Recall, encode_recall
 from hush_common.task import digest_of
 from hush_common.topics import recall_topic
 
-__all__ = ["START", "Wall", "commits", "in_virtual_time", "kept", "make_recall", "opened", "publish", "recalled"]
+__all__ = ["START", "Wall", "in_virtual_time", "kept", "make_recall", "opened", "publish", "recalled"]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ def in_virtual_time(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def opened(broker: FakeTransport, state: Path, clock: Wall, **options: Any) -> Gateway:  # noqa: ANN401 - of a Gateway
-    return Gateway(broker, name="g", state=state, clock=clock, **{"spread": 0, **options})
+    return Gateway(broker, state=state, clock=clock, **{"name": "g", "spread": 0, **options})
 
 
 def make_recall(number: int, *, over: int = 60, task: str = "heights", payload: bytes = HEIGHTS) -> Recall:
@@ -63,11 +63,6 @@ def publish(broker: FakeTransport, recall: Recall) -> None:
 def recalled(broker: FakeTransport) -> Counter[bytes]:
     """How often each payload arrived beyond the first time."""
     return Counter(payload for _, payload in broker.arrived) - Counter({payload for _, payload in broker.arrived})
-
-
-def commits(state: Path) -> int:
-    """How many pages were ever written to the log: grows with each commit that wrote anything."""
-    return (state / f"{FILE_NAME}-wal").stat().st_size
 
 
 def kept(state: Path, select: str = "SELECT sequence FROM kept ORDER BY sequence") -> list[Any]:

@@ -213,7 +213,7 @@ class Aggregator:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
         admitted = admit(decode(reports), self._tasks, now, grace)
         outcome = self._store.commit(admitted.accepted, admitted.refused)
-        return replace(outcome, senders=admitted.senders)
+        return replace(outcome, senders={**admitted.senders, **outcome.senders})
 
     async def _refresh(self) -> None:
         """A command has written to the store."""

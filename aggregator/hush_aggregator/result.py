@@ -13,10 +13,14 @@ from hush_common.epsilon import decimal_text
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 
-__all__ = ["WHOLE", "Counted", "Result", "encode", "result_of"]
+__all__ = ["MORE_THAN_ENROLLED", "WHOLE", "Counted", "Result", "encode", "result_of"]
 
 WHOLE = "estimate"
 """The name in `failures` of an estimate that failed altogether."""
+
+
+MORE_THAN_ENROLLED = "more_than_enrolled"
+"""The flag of a round with more reports than devices were asked: some sender answers for several, or makes them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,12 @@ class Result:
         return self.estimate.coordinates
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """What cannot be if everybody keeps to the rules; the figures stand as they are."""
+        many = self.task.enrolled is not None and self.n > self.task.enrolled
+        return (MORE_THAN_ENROLLED,) if many else ()
+
+    @property
     def failures(self) -> Mapping[str, str]:
         """What could not be made, and why."""
         return self.estimate.failures
@@ -125,6 +135,8 @@ class Result:
         }
         if task.enrolled is not None:
             document["enrolled"] = task.enrolled
+        if self.flags:
+            document["flags"] = list(self.flags)
         document |= {name: True for name, true in (("closed", self.closed), ("final", self.final)) if true}
         document |= _known(_figures(self.estimate))
         document["updated_at"] = self.updated_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -163,14 +163,13 @@ class Gateway:
         asked = [(replace(question, device=device), reading) for device, reading in readings.items()]
         answers = await desk.store(asked, desk.due(question))  # counted from before the draw
         stored = dict(zip(readings, answers, strict=True))
-        sent = set[int]()
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                for sequence in {sequence for _, sequence in stored.values() if sequence is not None}:
-                    if await desk.sender.acknowledgement(sequence):
-                        sent.add(sequence)
+        told = {sequence: waiter for _, sequence in answers if (waiter := desk.sender.acknowledgement(sequence))}
+        if told:
+            left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0)
+            await asyncio.wait(told.values(), timeout=left)
+        said = {sequence: waiter.result() for sequence, waiter in told.items() if waiter.done()}
         return {
-            device: replace(receipt, status="sent") if sequence in sent else receipt
+            device: receipt if (answer := said.get(sequence)) is None else receipt.acknowledged(answer)
             for device, (receipt, sequence) in stored.items()
         }
 
@@ -275,14 +274,16 @@ class Gateway:
         return await sender.synced(done=done)
 
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
-        """Wait until the broker has acknowledged all that is stored; False if some of it still waits in the end."""
+        """Wait until the broker has all that is stored; False if some of it still waits in the end.
+
+        That is when the time is over, or when nothing is left but what the broker does not take.
+        """
         sender = self._opened().desk.sender
         try:
             async with asyncio.timeout(timeout):
-                await sender.flush()
+                return await sender.flush()
         except TimeoutError:
             return False
-        return True
 
     def _opened(self) -> Session:
         if self._session is None:

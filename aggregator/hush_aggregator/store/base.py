@@ -119,6 +119,7 @@ class Accepted:
         ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
         bodies: their bodies, shape (count, width), in any byte order.
         late: they came after the end of their task, and only count as duplicates, if that is what they are.
+        senders: who sent each, shape (count,), for quotas; None where nobody is charged. Never stored.
     """
 
     task: Task
@@ -126,6 +127,7 @@ class Accepted:
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
     late: bool = False
+    senders: NDArray[np.object_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,8 @@ class Store(StoreReader, Protocol):
 
         Reports whose key (digest, round, id) is new are inserted, and exactly those are folded into the tallies; the
         others are counted as duplicates. Within a batch the first of equal keys is the new one. Of a closed round, and
-        of those that are late, nothing is inserted: what is not a duplicate is counted as `closed`.
+        of those that are late, nothing is inserted: what is not a duplicate is counted as `closed`. Where there are
+        quotas, what is neither a duplicate nor within that of its sender is counted as `quota`.
 
         Args:
             accepted: what admission let through.

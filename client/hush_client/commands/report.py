@@ -228,6 +228,7 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "spent": decimal_text(receipt.spent),
         "cap": decimal_text(receipt.cap),
         "report_id": receipt.report_id,
+        "told": receipt.told,
     }
     return {name: value for name, value in document.items() if value is not None}
 
@@ -238,10 +239,15 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
     where = f"{task.id}, round {receipt.round}"
     match receipt.status:
         case "sent":
-            head = f"{where}: sent, and the broker has it. It cost epsilon {cost}; {budget}."
+            head = f"{where}: sent, and the broker has it ({receipt.caveat}). It cost epsilon {cost}; {budget}."
         case "queued":
             head = (
                 f"{where}: stored but not yet sent: {_cause(order)}. "
+                f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
+            )
+        case "undelivered":
+            head = (
+                f"{where}: stored but not delivered: {receipt.meaning}. "
                 f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
             )
         case "already_answered":

@@ -18,7 +18,6 @@ from hush_client.state import kept, recalls
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
 from hush_client.state.recalls import Obeyed, Row
-from hush_client.state.settle import Settled
 from hush_common.errors import HushError
 from hush_common.recall import Recall, decode_recall
 from hush_common.topics import recall_topic, report_topic, task_of_recall_topic, task_of_report_topic
@@ -111,7 +110,8 @@ class Recalls:
             now, wall = self._schedule.now(), milliseconds(self._clock())
             found = await self._state.run(partial(recalls.resume, place=self.place, now=wall, keep=self._keep))
             self._size = found.size
-            self._learn(found.known)
+            for topic, digest in found.known:
+                self.learn(topic, digest)
             self.earlier = frozenset(map(recall_topic, self._known))
             for row, due in found.rows:
                 self._remember(row.task, row.id)
@@ -123,13 +123,12 @@ class Recalls:
                     self._begin(_Open(row, moments, written=True))
             self._loaded = True
 
-    def _learn(self, known: Iterable[tuple[str, bytes]]) -> None:
-        """Take notice of topics and digests of what is kept, and listen for recalls of those tasks."""
-        for topic, digest in known:
-            task = task_of_report_topic(topic)
-            if task is not None and topic == report_topic(task, self.keeping.sender):
-                self._known.setdefault(task, set()).add(digest)
-                self._want(recall_topic(task))
+    def learn(self, topic: str, digest: bytes) -> None:
+        """Take notice that a report of a task is kept, or about to be, and listen for recalls of that."""
+        task = task_of_report_topic(topic)
+        if self.keeping.keep and task is not None and topic == report_topic(task, self.keeping.sender):
+            self._known.setdefault(task, set()).add(digest)
+            self._want(recall_topic(task))
 
     def receive(self, topic: str, payload: bytes) -> None:
         """Take in a retained message: a recall, the end of one, or anything else."""
@@ -208,10 +207,9 @@ class Recalls:
                 news.append(Obeyed(row, planned, tuple(one.done), Counter(one.resent)))
         return news
 
-    def written(self, news: Iterable[Obeyed], settled: Settled) -> None:
-        """Take notice that it is, and of what else came of the same write."""
-        self._size += settled.grown
-        self._learn(settled.known)
+    def written(self, news: Iterable[Obeyed], grown: int) -> None:
+        """Take notice that it is, and by how many bytes grew what is kept."""
+        self._size += grown
         for each in news:
             one = self._open.get(each.row.task)
             if one is None or one.row.id != each.row.id:

@@ -93,6 +93,13 @@ class Schedule:
             heapq.heappush(self._heap, (due, sequence))
             self._added.set()
 
+    def postpone(self, sequence: int, due: float) -> None:
+        """Plan an entry anew, whatever was planned for it."""
+        self._due[sequence] = due
+        heapq.heappush(self._heap, (due, sequence))
+        self._added.set()
+        self._struck.set()
+
     def done(self, sequence: int) -> None:
         """Forget an entry: the broker has it."""
         self._due.pop(sequence, None)
@@ -117,7 +124,7 @@ class Schedule:
         now, taken = self.now(), list[int]()
         while len(taken) < limit and self._heap and self._heap[0][0] <= now:
             due, sequence = heapq.heappop(self._heap)
-            if self._due.get(sequence) == due:  # else it was brought forward, or is done
+            if self._due.get(sequence) == due:  # else it was planned anew, or is done
                 taken.append(sequence)
         return taken
 

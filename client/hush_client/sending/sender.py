@@ -11,7 +11,8 @@ from hush_client.sending.recalls import Recalls
 from hush_client.sending.schedule import Clock, Schedule, milliseconds
 from hush_client.sending.settling import Settling
 from hush_client.sending.synced import Synced
-from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
+from hush_client.sending.verdicts import Verdicts
 from hush_client.state import kept, outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
@@ -73,7 +74,8 @@ class Sender:
         )
         self._settling = Settling(state, clock, self._recalls)
         self._planned = asyncio.Event()
-        self._waiters: dict[int, asyncio.Future[bool]] = {}
+        self._verdicts = Verdicts(self._schedule)
+        self._waiters: dict[int, asyncio.Future[Acknowledgement | None]] = {}
         self._progress = False
 
     def want(self, topic: str, *, again: bool = False) -> None:
@@ -103,14 +105,13 @@ class Sender:
         self._waiters[sequence] = asyncio.get_running_loop().create_future()
         self._schedule.add(sequence, due)
 
-    async def acknowledgement(self, sequence: int) -> bool:
-        """Wait until the broker has acknowledged the entry; False if the sender ended before."""
-        waiter = self._waiters.get(sequence)
-        return waiter is None or await waiter
+    def acknowledgement(self, sequence: int | None) -> asyncio.Future[Acknowledgement | None] | None:
+        """What the broker will say first to a new entry; its result is None if the sender ends before."""
+        return None if sequence is None else self._waiters.get(sequence)
 
-    async def flush(self) -> None:
-        """Return when the outbox is empty."""
-        await self._settling.flush()
+    async def flush(self) -> bool:
+        """Return once the outbox is empty, or holds nothing but what the broker did not take; whether it is empty."""
+        return await self._settling.flush(self._verdicts.waiting)
 
     async def sync(self) -> None:
         """Hear what is recalled of what earlier runs have kept, and return when nothing is due that is not sent."""
@@ -146,7 +147,7 @@ class Sender:
             finally:
                 for waiter in self._waiters.values():
                     if not waiter.done():
-                        waiter.set_result(False)
+                        waiter.set_result(None)
 
     async def _connect_for_ever(self) -> None:
         backoff, loop = Backoff(), asyncio.get_running_loop()
@@ -160,6 +161,8 @@ class Sender:
                     await cancellable(self._serve(link))
             except HushError as error:
                 self._report_trouble(error)
+                for sequence, answer in self._verdicts.lost(getattr(error, "reason", None)):
+                    self._tell(sequence, answer)
             if self._progress or loop.time() - began > _STEADY:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
@@ -211,6 +214,10 @@ class Sender:
             sequences = self._schedule.take(_PAGE)
             for entry in await self._fetch(sequences) if sequences else ():
                 await window.acquire()
+                if (answer := self._verdicts.stands(entry.sequence, entry.topic)) is not None:
+                    window.release()
+                    self._tell(entry.sequence, answer)
+                    continue
                 group.create_task(self._publish_one(link, entry, window), name="hush-publish-one")
             await self._schedule.wait()
 
@@ -219,7 +226,7 @@ class Sender:
         again = [sequence for sequence in sequences if sequence in self._recalls]
         entries = await self._state.run(partial(_fetch, sequences=sequences, again=again))
         found = {entry.sequence for entry in entries if self._recalls.may_go(entry)}
-        for sequence in again:
+        for sequence in sequences:
             if sequence not in found:
                 self._settling.recalled(sequence, gone=True)
         return [entry for entry in entries if entry.sequence in found]
@@ -242,17 +249,23 @@ class Sender:
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
         again = entry.sequence in self._recalls
         self._settling.sent(entry.sequence)
-        await link.publish(entry.topic, entry.payload)
+        answer = await link.publish(entry.topic, entry.payload)
         window.release()
         self._progress = True
-        if again:
+        taken = self._verdicts.heard(entry.sequence, entry.topic, answer)
+        if taken and again:
             self._settling.recalled(entry.sequence)
-            return
-        self._schedule.done(entry.sequence)
-        self._settling.acknowledged(entry.sequence)
-        waiter = self._waiters.pop(entry.sequence, None)
+        elif taken:
+            self._schedule.done(entry.sequence)
+            self._settling.acknowledged(entry)
+        self._tell(entry.sequence, answer)
+
+    def _tell(self, sequence: int, answer: Acknowledgement) -> None:
+        """Tell whoever waits for it what the broker said to an entry, or to others like it."""
+        waiter = self._waiters.pop(sequence, None)
         if waiter is not None and not waiter.done():
-            waiter.set_result(True)
+            waiter.set_result(answer)
+        self._settling.look()  # whoever flushes: it may be the last that was open
 
 
 def _fetch(connection: sqlite3.Connection, *, sequences: list[int], again: list[int]) -> list[Entry]:

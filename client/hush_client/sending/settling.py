@@ -3,13 +3,16 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from hush_client.sending.recalls import Recalls
 from hush_client.sending.schedule import Clock, milliseconds
 from hush_client.state import outbox
 from hush_client.state.database import State
+from hush_client.state.outbox import Entry
 from hush_client.state.settle import settle
+from hush_common.codec import DIGEST
 from hush_common.errors import HushError
 
 __all__ = ["Settling"]
@@ -49,23 +52,33 @@ class Settling:
             self._resent[sequence] += 1
         self._attempted.add(sequence)
 
-    def acknowledged(self, sequence: int) -> None:
+    def acknowledged(self, entry: Entry) -> None:
         """Have it written down that the broker has an entry of the outbox."""
-        self._acknowledged.add(sequence)
+        self._recalls.learn(entry.topic, entry.payload[DIGEST])
+        self._acknowledged.add(entry.sequence)
         self._due.set()
 
     def recalled(self, sequence: int, *, gone: bool = False) -> None:
-        """Take notice that an entry that a recall has asked for is acknowledged, or gone."""
+        """Take notice that an entry that a recall has asked for is acknowledged, or that one is gone."""
         if self._recalls.done(sequence, acknowledged=not gone):
             self._due.set()
 
-    async def flush(self) -> None:
-        """Return when the outbox is empty."""
+    async def flush(self, waiting: Callable[[], Iterable[int]]) -> bool:
+        """Return once the outbox is empty, or holds nothing but what the broker did not take; whether it is empty.
+
+        Args:
+            waiting: says which entries those are, of what is kept and recalled, too.
+        """
         while True:
             self._done.clear()
-            if not await self._state.run(outbox.count):
-                return
+            left = await self._state.run(outbox.count)
+            if left <= sum(sequence not in self._recalls for sequence in waiting()):
+                return not left
             await self._done.wait()
+
+    def look(self) -> None:
+        """Have whoever flushes look again."""
+        self._done.set()
 
     async def run(self) -> None:
         """Settle until cancelled."""
@@ -96,12 +109,12 @@ class Settling:
                 room=self._recalls.room,
             )
             try:
-                settled = await self._state.run(job)
+                grown = await self._state.run(job)
             except HushError as error:
                 _LOG.warning("%s", error)  # they stay in the outbox, and are sent once more after a restart
                 return
             self._acknowledged.difference_update(acknowledged)
             self._attempted.difference_update(acknowledged)
             self._resent -= resent
-            self._recalls.written(news, settled)
+            self._recalls.written(news, grown)
             self._done.set()

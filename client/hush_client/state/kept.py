@@ -59,32 +59,26 @@ class Term:
     scheduled: Mapping[int, int] = field(default_factory=dict)
 
 
-def keep(
-    connection: sqlite3.Connection, sequences: Iterable[int], place: str, now: int
-) -> tuple[int, set[tuple[str, bytes]]]:
-    """Move what the broker has acknowledged out of the outbox.
+def keep(connection: sqlite3.Connection, sequences: Iterable[int], place: str, now: int) -> int:
+    """Move what the broker has acknowledged out of the outbox; how many bytes it is.
 
     Args:
         connection: inside a transaction.
         sequences: of the outbox; one that is gone is left out.
         place: broker and sender by which it went, and by which alone it may go again.
         now: milliseconds since 1970.
-
-    Returns:
-        How many bytes came in, and under which topics and digests.
     """
-    came, known = 0, set[tuple[str, bytes]]()
+    came = 0
     for sequence in sequences:
-        connection.execute(
+        moved = connection.execute(
             "INSERT OR REPLACE INTO kept SELECT sequence, topic, payload, ?, ?, closes FROM outbox WHERE sequence = ?",
             (place, now, sequence),
         )
-        connection.execute("DELETE FROM outbox WHERE sequence = ?", (sequence,))
-        select = f"SELECT {_SIZE}, topic, {_DIGEST} FROM kept WHERE sequence = ?"  # noqa: S608 - no text of others
-        for length, topic, digest in connection.execute(select, (sequence,)):
-            came += length
-            known.add((topic, digest))
-    return came, known
+        if moved.rowcount:
+            connection.execute("DELETE FROM outbox WHERE sequence = ?", (sequence,))
+            select = f"SELECT {_SIZE} FROM kept WHERE sequence = ?"  # noqa: S608 - no text of others
+            came += connection.execute(select, (sequence,)).fetchone()[0]
+    return came
 
 
 def size(connection: sqlite3.Connection) -> int:

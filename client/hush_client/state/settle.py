@@ -3,25 +3,11 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from hush_client.state import kept, ledger, outbox, recalls
 from hush_client.state.recalls import Obeyed
 
-__all__ = ["Settled", "settle"]
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What changed of what is kept.
-
-    Args:
-        grown: by how many bytes; below 0 where more was dropped than came in.
-        known: topics and digests of what came in.
-    """
-
-    grown: int = 0
-    known: set[tuple[str, bytes]] = field(default_factory=set)
+__all__ = ["settle"]
 
 
 def settle(
@@ -33,7 +19,7 @@ def settle(
     place: str,
     now: int,
     room: int | None,
-) -> Settled:
+) -> int:
     """Keep or delete what is acknowledged, and write down what was sent again and what became of recalls.
 
     Args:
@@ -44,13 +30,16 @@ def settle(
         place: broker and sender.
         now: milliseconds since 1970.
         room: how many more bytes may be kept, below 0 where it is too much already; None keeps nothing.
+
+    Returns:
+        By how many bytes grew what is kept; below 0 where more was dropped than came in.
     """
     recalls.save(connection, place, news)
     ledger.resent(connection, resent)
     if room is None:
         outbox.delete(connection, acknowledged)
-        return Settled()
-    grown, known = kept.keep(connection, acknowledged, place, now)
+        return 0
+    grown = kept.keep(connection, acknowledged, place, now)
     if grown > room:
         grown -= kept.make_room(connection, grown - room)
-    return Settled(grown, known)
+    return grown

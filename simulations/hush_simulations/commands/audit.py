@@ -21,6 +21,7 @@ from hush_simulations.auditing.finding import Finding
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
 from hush_simulations.commands.options import parse_confidence, parse_seed
 from hush_simulations.display.audit_table import blocks
+from hush_simulations.display.ticking import ticking
 from hush_simulations.engines.seeded_rng import SeededRng
 
 __all__ = ["ViolationError", "app"]
@@ -149,6 +150,7 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
     reports: list[object] = []
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    tick = (lambda _: None) if console.is_terminal else ticking(f"reports of {subject.name} drawn", 2 * samples)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(subject.name, total=2 * samples)
         for start in range(0, 2 * samples, _BLOCK):
@@ -158,4 +160,5 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
             reports.extend(map(subject.draw, block))
             sides += block
             progress.advance(bar, count)
+            tick(len(sides))
     return sides, reports

@@ -23,6 +23,12 @@ def remarks(run: Run, together: Together | None) -> Iterator[str]:
         run: the simulation.
         together: its rounds as one estimate, if that is shown.
     """
+    if run.stopped:
+        asked = whole(run.clients * run.task.rounds)
+        yield (
+            f"Stopped with {whole(run.published)} of {asked} answers sent: all of the above is about those. Intervals "
+            f"are for an end that was fixed before; if what you saw made you stop, rely on the confidence sequence."
+        )
     yield from _legend(run, together)
     yield from _outside(run)
     yield from _choice_of_epsilon(run)

@@ -85,10 +85,11 @@ class RoundOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished simulation: the task as it was published, and its rounds."""
+    """A simulation: the task as it was published, its rounds, and whether it was stopped before all had answered."""
 
     task: Task
     rounds: tuple[RoundOutcome, ...]
+    stopped: bool = False
 
 
 def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:

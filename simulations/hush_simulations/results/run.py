@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
@@ -52,7 +52,7 @@ class Together:
     """All rounds of a run as one estimate, judged: the truth is the mean over all reports.
 
     Args:
-        result: with the intervals of `hush_simulations.results.combined`; its round is the first one.
+        result: with the intervals of `hush_simulations.results.combined`.
         score: the same beside the truth.
         rounds: how many there are.
     """
@@ -70,16 +70,19 @@ class Run:
         experiment: what was to be simulated.
         task: as it was published: on a broker of others under an id of its own.
         rounds: one at least, in their order.
+        stopped: whether somebody stopped it before all devices had been asked.
     """
 
     experiment: Experiment
     task: Task
     rounds: tuple[Round, ...]
+    stopped: bool = False
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
         """Judge what came of an experiment."""
-        return cls(experiment, outcome.task, tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds))
+        rounds = tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds)
+        return cls(experiment, outcome.task, rounds, outcome.stopped)
 
     def __repr__(self) -> str:
         rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
@@ -119,13 +122,13 @@ class Run:
     def together(self) -> Together | None:
         """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
         task, last = self.task, self.result
-        made = combine(task, [fold(task.randomizer, one.received.bodies) for one in self.rounds], last.confidence)
+        tallies = [fold(task.randomizer, one.received.bodies) for one in self.rounds]
+        made = combine(task, tallies, last.confidence)
         if made is None:
             return None
         values = [self.experiment.values[device] for one in self.rounds for device in one.reporters]
-        judged_ = score(task.domain, made, values, self.experiment.scenario.population.mean)
-        result = Result(task, self.rounds[0].result.round, made, last.refused, last.confidence, last.updated_at)
-        return Together(result, judged_, len(self.rounds))
+        found = score(task.domain, made, values, self.experiment.scenario.population.mean)
+        return Together(replace(last, round=0, estimate=made), found, len(self.rounds))
 
     @property
     def instead(self) -> Instead | None:
@@ -233,8 +236,8 @@ class Run:
         }
         if self.experiment.seed is not None:
             document["seed"] = self.experiment.seed
-        if best := self.instead:
-            document["best_mechanism"] = best.to_document()
+        document |= {"stopped": True} if self.stopped else {}
+        document |= {"best_mechanism": best.to_document()} if (best := self.instead) else {}
         if len(self.rounds) > 1:
             document["rounds"] = [_round(done) for done in self.rounds]
             if together := self.together:
