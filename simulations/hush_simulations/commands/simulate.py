@@ -17,6 +17,7 @@ from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
 from hush_simulations.commands.record import Record, read_record, write_record
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
 from hush_simulations.display.table import blocks
@@ -45,6 +46,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Repeat the run that --out DIR kept, and name what differs.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    in_full: Annotated[bool, typer.Option("--all", help="Print every figure of --json below the table.")] = False,
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
     record = None if rerun is None else read_record(rerun, request)
@@ -60,7 +62,7 @@ def run(
     if as_json:
         print(to_json(done))
     else:
-        show(blocks(done))
+        show((*blocks(done), *(everything(done.to_document()) if in_full else ())))
     if directory is not None:
         written = write_files(directory, done) + write_record(directory, request, experiment)
         _say("wrote " + ", ".join(map(str, written)))
