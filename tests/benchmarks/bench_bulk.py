@@ -2,9 +2,10 @@
 """How fast the bulk engine draws: `python tests/benchmarks/bench_bulk.py [millions of devices]`, 100 if left out.
 
 Laplace noise, device by device, beside numpy alone drawing the same: values of the same mixture, noise of the same law,
-the index of each value, and the sum. Both in pieces of the size that suits them, in turns; the
-ratio is that of the medians of processor time, so that what else the machine does counts little. hush adds to it
-the squares, the 24 winsorised sums, the clamp and the truth. Then the same with two workers, and the law of the tally for 10^9 devices of each finite mechanism.
+the index of each value, and the sum. Both in pieces of the size that suits them, in turns; the ratio is that of the
+medians of processor time, so that what else the machine does counts little. hush adds to it the squares, the 24
+winsorised sums, the clamp and the truth. Then the same with two workers, and the law of the tally for 10^9 devices of
+each finite mechanism.
 """
 
 import resource
@@ -63,7 +64,7 @@ def middle_of(work: Callable[[], object]) -> tuple[float, float]:
 
 def main(millions: int) -> None:
     devices = millions * 1_000_000 // TURNS
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "numpy": partial(bare, devices),
         "one worker": partial(hushed, devices, 1),
         "two workers": partial(hushed, devices, 2),
@@ -75,7 +76,7 @@ def main(millions: int) -> None:
     wall = {name: statistics.median(one[0] for one in found) for name, found in times.items()}
     spent = {name: statistics.median(one[1] for one in found) for name, found in times.items()}
     for name in works:
-        rates = [f"{devices / found[name] / 1e6:.1f}" for found in (wall, spent)]
+        rates = [f"{devices / middle[name] / 1e6:.1f}" for middle in (wall, spent)]
         print(f"{name}: {rates[0]} million devices a second, {rates[1]} in a second of processor time")
     print(f"rate beside numpy, by processor time: {spent['numpy'] / spent['one worker']:.2f}")
     print(f"two workers beside one, in all: {wall['one worker'] / wall['two workers']:.2f}")
@@ -84,8 +85,8 @@ def main(millions: int) -> None:
         experiment = bulk_experiment(
             hush.SCENARIOS[name].asking(mechanism=mechanism).of_size(10**9), (), 1, confidence=0.95
         )
-        wall, spent = middle_of(partial(simulate_now, experiment))
-        print(f"10^9 devices of {experiment.task.mechanism}: {spent:.2f} s of processor time, {wall:.2f} s in all")
+        elapsed, used = middle_of(partial(simulate_now, experiment))
+        print(f"10^9 devices of {experiment.task.mechanism}: {used:.2f} s of processor time, {elapsed:.2f} s in all")
 
 
 if __name__ == "__main__":
