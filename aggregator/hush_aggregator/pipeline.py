@@ -14,6 +14,7 @@ from hush_aggregator.bus import Bus, Delivery, Session
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
 from hush_aggregator.receive import ReportMessage, TaskMessage, receive
 from hush_aggregator.release import Releases
@@ -26,7 +27,7 @@ from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, TaskError
 from hush_common.exception_groups import leaves
 from hush_common.task import Task
-from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_topic
+from hush_common.topics import ALL_REPORTS, ALL_TASKS
 
 __all__ = ["Aggregator"]
 
@@ -55,6 +56,8 @@ class Aggregator:
         on_commit: called in the event loop after each transaction; must not block.
         settle_s: how long, after connecting, a report may wait for the retained message of its task.
         ready: awaited before reports are counted; until then they are not acknowledged.
+        any_task: whether to count every task that appears at the broker, and not only those of the store.
+        on_estimate: called with each retained estimate that this aggregator did not publish.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Aggregator:
         on_commit: Callable[[CommitOutcome], None] | None = None,
         settle_s: float = 1.0,
         ready: Callable[[], Awaitable[None]] = _at_once,
+        any_task: bool = False,
+        on_estimate: Callable[[bytes], object] = len,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -79,14 +84,29 @@ class Aggregator:
         self._on_commit = on_commit
         self._settle_s = settle_s
         self._ready = ready
-        self._patient = True
+        self._any_task = any_task
+        self._patient = any_task
         self._told = ""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
         self._results = ResultReader(
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
-        self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock)
+        self._ownership = Ownership(
+            self._tasks,
+            StoredBook(store, self._tasks, self._in_worker),
+            settle_s=settle_s / 5,
+            gained=self._gained,
+            on_estimate=on_estimate,
+        )
+        self._releases = Releases(
+            self._counted,
+            estimator,
+            confidence=confidence,
+            clock=clock,
+            fields=self._ownership.fields,
+            publishing=self._ownership.publishing,
+        )
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         self._watch.tell(self._refresh)
 
@@ -101,7 +121,6 @@ class Aggregator:
         """
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
-        self._releases.mark(set(self._tasks))
         try:
             await self._stay_connected()
         finally:
@@ -144,19 +163,20 @@ class Aggregator:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
-                    group.create_task(self._release(session), name="hush-release")
+                    group.create_task(self._ownership.serve(session), name="hush-ownership")
+                    group.create_task(self._releases.serve(session), name="hush-release")
                     group.create_task(self._watch.run(), name="hush-watch")
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
                 raise _worst(errors) from errors
             except asyncio.CancelledError:
-                await self._releases.release_last(session)
+                await self._releases.release_last(session, first=self._ownership.decide)
                 raise
 
     async def _receive(self, session: Session) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
         pending = PendingReports(self._settle_s if self._patient else 0)
-        self._patient = True
+        self._patient = self._any_task
         while True:
             tasks, reports = receive(await _batch(session, until=pending.until))
             known = len(self._tasks)
@@ -173,13 +193,15 @@ class Aggregator:
                 await _to_the_end(self._count(ready))
 
     async def _learn(self, message: TaskMessage) -> None:
-        if not self._tasks.has(message.task_id, message.payload):
+        if not self._any_task:
+            self._strangers.meet(message, self._tasks)
+        elif not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
             except TaskError as error:
                 _LOG.warning("refused the task published as %.80r: %s", message.task_id, error)
             else:
-                self._releases.mark({task.id})
+                await self._refresh()
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
         message.ack()
 
@@ -199,16 +221,12 @@ class Aggregator:
         return replace(outcome, senders=admitted.senders)
 
     async def _refresh(self) -> None:
-        """A command has written to the store."""
-        changed = await self._in_worker(self._tasks.refresh)
-        self._releases.mark(changed & self._tasks.keys())
+        """The store has other tasks, or is to do something else with them."""
+        changed = await self._in_worker(self._tasks.refreshed)
+        self._ownership.look_at(changed)
 
-    async def _release(self, session: Session) -> NoReturn:
-        """Publish the tasks of one's own, then the estimates that change."""
-        for task in self._tasks.own:
-            if not task.legacy:
-                await session.publish(task_topic(task.id), task.payload, retain=True)
-        await self._releases.serve(session)
+    def _gained(self, task_ids: set[str]) -> None:
+        self._releases.mark(task_ids & self._tasks.keys())
 
     async def _counted(self, task_id: str) -> Counted:
         return await self._results.latest(self._tasks[task_id])
