@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -271,6 +271,7 @@ class _Parcel:
 
     messages: Sequence[Delivery]
     name: str = "parcel"
+    resumed: bool = False
 
     @asynccontextmanager
     async def connect(self, _filters: Sequence[str]) -> AsyncIterator[Session]:
@@ -285,6 +286,12 @@ class _Parcel:
         return batch
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        pass
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        listen(topics[-1], b"probe")
+
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         pass
 
 

@@ -155,7 +155,7 @@ CALLS: tuple[Call, ...] = (
     Call("task check", {"FILE": "task.json", "--json": ""}),
     Call("task publish", {"FILE": "task.toml", **_LOGIN}),
     Call("task publish", {"FILE": "task.json"}, environment={"HUSH_BROKER": _BROKER}),
-    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml"}),
+    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml", "--any-task": ""}),
     Call(
         "serve",
         {**_LOGIN, "--accept-clock": ""},

@@ -98,6 +98,13 @@ class Mosquitto:
             self.process.wait(10)
             self.process = None
 
+    def kill(self) -> None:
+        """SIGKILL: what it has not written is gone."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+        self.process = None
+
     def _wait_until_ready(self) -> None:
         ports = [self.port, *self.listeners]
         for _ in range(1000):

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from hush_common.refusal import Refusal
 from hush_common.task import CLOCK_SKEW, Task
 
 __all__ = ["Admitted", "admit"]
+
+_NONE: Mapping[str, timedelta] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +34,16 @@ class Admitted:
     senders: dict[tuple[str, Refusal], str | None] = field(default_factory=dict)
 
 
-def admit(decoded: Decoded, tasks: Mapping[str, Task], now: datetime) -> Admitted:
+def admit(
+    decoded: Decoded, tasks: Mapping[str, Task], now: datetime, grace: Mapping[str, timedelta] = _NONE
+) -> Admitted:
     """Judge every block. The first reason that applies counts, in the order of `_misfit`, then of the bodies.
 
     Args:
         decoded: a batch.
         tasks: the tasks known, by id.
         now: aware; a report may be `CLOCK_SKEW` early or late, because its device has a clock of its own.
+        grace: how late it may be instead, by id of the task: reports that were recalled come later.
     """
     refused: Counter[tuple[str, Refusal]] = Counter()
     senders: dict[tuple[str, Refusal], str | None] = {}
@@ -58,6 +64,11 @@ def admit(decoded: Decoded, tasks: Mapping[str, Task], now: datetime) -> Admitte
         misfit = _misfit(block, task, now)
         if misfit is not None:
             refuse(task.id, misfit, len(block.ids), block.sender)
+            continue
+        if task.closes is not None and now - task.closes > grace.get(task.id, CLOCK_SKEW):
+            # Not refused yet: what was counted in time and comes again is a duplicate, which only the store can tell.
+            accepted.append(Accepted(task, block.round, block.ids, block.bodies, late=True))
+            note(senders, (task.id, Refusal.CLOSED), block.sender)
             continue
         inside = _inside(block, task)
         refuse(task.id, Refusal.OUT_OF_RANGE, len(block.ids) - int(inside.sum()), block.sender)
@@ -81,8 +92,6 @@ def _misfit(block: Block, task: Task, now: datetime) -> Refusal | None:
     opens = task.round_opens(block.round)
     if opens is not None and opens - now > CLOCK_SKEW:
         return Refusal.NOT_OPEN
-    if task.closes is not None and now - task.closes > CLOCK_SKEW:
-        return Refusal.CLOSED
     return None
 
 

@@ -19,7 +19,9 @@ class Book:
         in_worker: runs a call in the store's thread.
     """
 
-    def __init__(self, store: Store, tasks: KnownTasks, in_worker: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+    def __init__(
+        self, store: Store, tasks: KnownTasks, in_worker: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> None:
         self._store = store
         self._tasks = tasks
         self._in_worker = in_worker

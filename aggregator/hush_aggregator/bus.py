@@ -1,19 +1,57 @@
 """The broker as the pipeline sees it: a session that delivers batches of messages, and publishes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from hush_common.delivery import Delivery
 
-__all__ = ["BATCH_LIMIT", "Bus", "Delivery", "Session"]
+__all__ = ["BATCH_LIMIT", "Bus", "Delivery", "Publisher", "Session"]
 
 BATCH_LIMIT = 4096
 """Most messages in one batch."""
 
 
-class Session(Protocol):
+class Publisher(Protocol):
+    """Where something can be published."""
+
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Publish at QoS 1; return once the broker has acknowledged.
+
+        Raises:
+            BrokerError: the connection is lost, or no acknowledgement came in time.
+        """
+        ...
+
+
+class Session(Publisher, Protocol):
     """One connection to a broker."""
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the broker had kept the session of before, with all that waited in it as far as it remembers."""
+        ...
+
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        """Give what the broker says about itself to `listen`, by topic, at once, until the connection ends.
+
+        Its uptime and how many messages it has dropped: where it says so, and lets this user read it.
+
+        Raises:
+            BrokerError: the connection is lost.
+        """
+        ...
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        """Give what is retained and published on topics of tasks and estimates to `listen`, at once, until the end.
+
+        One's own messages come back too, after what was retained before them. Those of tasks are in a `batch` as well.
+        What this user may not read does not come.
+
+        Raises:
+            BrokerError: the connection is lost.
+        """
+        ...
 
     async def batch(self) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, in order (a bounded number).
@@ -22,14 +60,6 @@ class Session(Protocol):
 
         Raises:
             BrokerError: the connection is lost.
-        """
-        ...
-
-    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish at QoS 1; return once the broker has acknowledged.
-
-        Raises:
-            BrokerError: the connection is lost, or no acknowledgement came in time.
         """
         ...
 

@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from hush_aggregator.result import encode
 from hush_aggregator.store.base import TaskRow
 
-__all__ = ["TAKE_OVER", "Claim", "Verdict", "claim_of", "judged", "outranks", "signature", "written"]
+__all__ = ["TAKE_OVER", "Claim", "Verdict", "claim_of", "judged", "outranks", "signature", "signed", "written"]
 
 TAKE_OVER = "?"
 """What stands in `TaskRow.taken_from` once an operator wants it, until the aggregator has seen from whom."""
 
 _STORE = re.compile(r"[0-9a-f]{32}")
+_DIGEST = re.compile(r"[0-9a-f]{16}")
 _HIGHEST = 2**53 - 1  # the last integer that every reader of JSON has
 _MANY = 2**63 - 1
 
@@ -71,15 +73,19 @@ def claim_of(payload: bytes) -> Claim:
         return Claim()
     store, digest = document.get("store"), document.get("digest")
     term, taken_from = _count(document.get("term"), _HIGHEST), document.get("taken_from")
-    named = isinstance(store, str) and _STORE.fullmatch(store) is not None and term is not None
+    named = "" if term is None else _name(store, _STORE)
     return Claim(
-        store if named else "",
+        named,
         (term or 0) if named else 0,
-        taken_from if isinstance(taken_from, str) and _STORE.fullmatch(taken_from) else "",
-        digest if isinstance(digest, str) and re.fullmatch("[0-9a-f]{16}", digest) else "",
+        _name(taken_from, _STORE),
+        _name(digest, _DIGEST),
         _count(document.get("round"), _MANY) or 0,
         _count(document.get("n"), _MANY) or 0,
     )
+
+
+def _name(value: object, legal: re.Pattern[str]) -> str:
+    return value if isinstance(value, str) and legal.fullmatch(value) else ""
 
 
 def _count(value: object, most: int) -> int | None:
@@ -135,6 +141,13 @@ def signature(row: TaskRow, me: str, estimate: Claim | None) -> Claim:
     established = row.owner == me or estimate is not None
     term = max(row.term, there.term, int(established))
     return Claim(me, term, row.taken_from if row.owner == me else "")
+
+
+def signed(estimate: bytes, claim: Claim) -> bytes:
+    """An estimate of this store, with the claim that it makes now."""
+    document = json.loads(estimate)
+    document.pop("taken_from", None)
+    return encode({**document, **written(claim)})
 
 
 def written(claim: Claim) -> Mapping[str, str | int]:

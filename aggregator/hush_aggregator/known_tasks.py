@@ -11,6 +11,7 @@ from hush_common.task_file import decode_task, settled
 
 __all__ = ["KnownTasks", "check_files", "stored_task"]
 
+_FEW = 20
 _LOG = logging.getLogger("hush.aggregator")
 
 
@@ -66,6 +67,7 @@ class KnownTasks(Mapping[str, Task]):
         self.rows: Mapping[str, TaskRow] = {}
         self._tasks: dict[str, Task] = {}
         self._changed: set[str] = set()
+        self._passed: set[str] = set()
 
     def __getitem__(self, task_id: str) -> Task:
         return self._tasks[task_id]
@@ -111,6 +113,18 @@ class KnownTasks(Mapping[str, Task]):
         """Whether exactly this task is known."""
         known = self._tasks.get(task_id)
         return known is not None and known.payload == payload
+
+    def pass_by(self, task_id: str, payload: bytes) -> None:
+        """Say once that what is published under an id is not counted; whoever publishes many of them is told of few."""
+        if not payload or task_id in self.rows or task_id in self._passed or len(self._passed) >= _FEW:
+            return
+        self._passed.add(task_id)
+        _LOG.warning(
+            "a task is published as %.80r, and not counted here: name it with --task, or run hush task publish with "
+            "--store, or start with --any-task to count all%s",
+            task_id,
+            " (others are not told any more)" if len(self._passed) == _FEW else "",
+        )
 
     def learn(self, task_id: str, payload: bytes) -> Task:
         """Take in what is published under an id, and store it.

@@ -7,11 +7,11 @@ from hush_aggregator.bus import BATCH_LIMIT, Session
 from hush_common.broker_url import BrokerUrl
 from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
 from hush_common.delivery import Delivery
-from hush_common.errors import BrokerError
+from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.report import REPORT_ID_BYTES
 from hush_common.tls import tls_context
-from hush_common.topics import ALL_ESTIMATES, ALL_TASKS
+from hush_common.topics import ALL_ESTIMATES, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME
 
 __all__ = ["MqttBus"]
 
@@ -20,10 +20,13 @@ _INBOX_BYTES = 32 * 1024 * 1024
 _LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _WINDOW = 20
 _PATIENCE_SECONDS = 10.0
+_WATCHED = (BROKER_UPTIME, BROKER_DROPPED)
+_TOPICS_AT_ONCE = 100
+_HANG_UPS = 2  # in a row, after which a broker is not asked about itself any more
 
 
-def _ignore(_: bytes) -> None:
-    """What becomes of an estimate unless somebody wants it."""
+def _ignore(_: str, __: bytes) -> None:
+    """What becomes of a message that nobody wants yet."""
 
 
 class MqttBus:
@@ -36,7 +39,6 @@ class MqttBus:
         status: a topic that says `online` or `offline`, retained, the latter as the last will too; None for no such
             topic.
         kept: whether the broker keeps the session while nobody is connected; None keeps it where there is a status.
-        on_estimate: called, in the event loop, with each estimate that is retained when the first connection is made.
 
     Raises:
         BrokerError: a file that `url` names for TLS cannot be read.
@@ -49,12 +51,11 @@ class MqttBus:
         *,
         status: str | None = None,
         kept: bool | None = None,
-        on_estimate: Callable[[bytes], object] | None = None,
     ) -> None:
         tls_context(url)  # a mistake is told at once; each connection reads the files anew
         self._url = url
         self._status = status
-        self._on_estimate = on_estimate
+        self._hang_ups = 0
         self._options = Options(
             identifier=identifier,
             persistent=kept if kept is not None else status is not None,
@@ -73,12 +74,8 @@ class MqttBus:
     @asynccontextmanager
     async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
         async with connect(self._url, self._options) as connection:
-            connection.set_aside(ALL_ESTIMATES, self._on_estimate or _ignore)  # also those of a glance that was cut off
-            session = _MqttSession(connection)
+            session = _MqttSession(connection, self)
             await session.subscribe(filters)
-            if self._on_estimate is not None:
-                self._on_estimate = None  # asked for once: some brokers hang up on whoever may not read them
-                await connection.glance(ALL_ESTIMATES)
             if self._status is not None:
                 await session.publish(self._status, b"online", retain=True)
             try:
@@ -88,12 +85,41 @@ class MqttBus:
                     with suppress(BrokerError):
                         await session.publish(self._status, b"offline", retain=True)
 
+    async def ask(self, connection: Connection, topics: Sequence[str]) -> None:
+        """Subscribe to what may be forbidden; some brokers hang up on whoever may not read a topic."""
+        if self._hang_ups == _HANG_UPS:
+            return
+        self._hang_ups += 1
+        for start in range(0, len(topics), _TOPICS_AT_ONCE):
+            with suppress(SubscriptionRefusedError):  # of one of them; at QoS 1 they would wait in the session
+                await connection.subscribe(*topics[start : start + _TOPICS_AT_ONCE], qos=0)
+        self._hang_ups = 0
+
 
 class _MqttSession:
     """A `Session` on one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, bus: MqttBus) -> None:
         self._connection = connection
+        self._bus = bus
+        # What is left of an earlier connection's subscriptions comes before anybody listens.
+        for topic in (ALL_ESTIMATES, *_WATCHED):
+            connection.set_aside(topic, _ignore)
+
+    @property
+    def resumed(self) -> bool:
+        return self._connection.resumed
+
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        for topic in _WATCHED:
+            self._connection.set_aside(topic, listen)
+        await self._bus.ask(self._connection, _WATCHED)
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        self._connection.set_aside(ALL_ESTIMATES, listen)
+        self._connection.set_aside(ALL_TASKS, listen, copy=True)
+        await self._bus.ask(self._connection, topics)
+        await self._bus.ask(self._connection, topics[-1:])  # answered after what is retained under the first
 
     async def subscribe(self, filters: Sequence[str]) -> None:
         if ALL_TASKS in filters:

@@ -8,63 +8,24 @@ another has overwritten, less and less often if that goes on, and yields to a cl
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from typing import NoReturn, Protocol
+from dataclasses import replace
+from typing import NoReturn
 
+from hush_aggregator.book import Book
 from hush_aggregator.bus import Session
-from hush_aggregator.claims import TAKE_OVER, Claim, Verdict, claim_of, judged, outranks, signature, written
+from hush_aggregator.claims import TAKE_OVER, Claim, Verdict, claim_of, judged, outranks, signature, signed, written
 from hush_aggregator.known_tasks import KnownTasks
-from hush_aggregator.store.base import Origin, State, TaskRow
+from hush_aggregator.result import encode
+from hush_aggregator.standing import Standing
+from hush_aggregator.store.base import State, TaskRow
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, task_of_estimate_topic, task_of_task_topic, task_topic
 
-__all__ = ["Book", "Ownership"]
+__all__ = ["Ownership"]
 
 _LOG = logging.getLogger("hush.aggregator")
 _ECHO_S = 3.0
-_SHORTEST_S, _LONGEST_S, _QUIET_S = 1.0, 60.0, 600.0
-
-
-class Book(Protocol):
-    """The store, as far as ownership goes; awaited in its thread."""
-
-    async def me(self) -> str:
-        """The identity of the store that estimates bear."""
-        ...
-
-    async def counted(self, digest: bytes, round_: int) -> int:
-        """Reports counted of a round."""
-        ...
-
-    async def note(self, task_id: str, claim: Claim) -> None:
-        """Keep who owns a task, and since which term."""
-        ...
-
-
-@dataclass(slots=True)
-class _Standing:
-    """What is known of a task on this connection.
-
-    Attributes:
-        task: digest of what is retained on the topic of the task; None for nothing.
-        estimate: what is retained on that of the estimate; None for nothing.
-        mine: what this store claims, if it is the owner; None if it is not, or that is not known yet.
-        forged: whether the estimate there is not one that this store published on this connection.
-        last: the estimate published last, and digests of the last few, for these come back.
-    """
-
-    task: bytes | None = None
-    estimate: Claim | None = None
-    mine: Claim | None = None
-    forged: bool = False
-    last: bytes = b""
-    sent: deque[bytes] = field(default_factory=lambda: deque(maxlen=16))
-    told: str = ""
-    again_at: float = 0.0
-    again_after: float = 0.0
 
 
 class Ownership:
@@ -93,7 +54,7 @@ class Ownership:
         self._gained = gained
         self._on_estimate = on_estimate
         self._me = ""
-        self._standings: dict[str, _Standing] = {}
+        self._standings: dict[str, Standing] = {}
         self._new: set[str] = set()
         self._due: set[str] = set()
         self._wake = asyncio.Event()
@@ -111,10 +72,7 @@ class Ownership:
 
     def publishing(self, task_id: str, payload: bytes) -> None:
         """An estimate is about to be published."""
-        standing = self._standings[task_id]
-        standing.last = payload
-        standing.forged = False
-        standing.sent.append(_fingerprint(payload))
+        self._standings[task_id].sending(payload)
         self._expect(estimate_topic(task_id))
 
     def retained(self, task_id: str) -> Claim | None:
@@ -144,7 +102,7 @@ class Ownership:
         """A new connection: whatever was retained before may be another thing by now."""
         self.unconfirmed.clear()
         kept = {task_id: standing.last for task_id, standing in self._standings.items()}
-        self._standings = {task_id: _Standing(last=last) for task_id, last in kept.items()}
+        self._standings = {task_id: Standing(last=last) for task_id, last in kept.items()}
         self.look_at(self._tasks)
 
     async def decide(self, session: Session) -> None:
@@ -153,29 +111,38 @@ class Ownership:
             new, self._new = self._new, set()
             here = [task_id for task_id in sorted(new) if task_id in self._tasks]
             for task_id in here:
-                self._standings.setdefault(task_id, _Standing())
+                self._standings.setdefault(task_id, Standing())
             if not here:
                 continue
             self._me = self._me or await self._book.me()
-            seen = await self._look(session, here)
-            for task_id in here:
-                await self._decide(session, task_id, seen=seen)
+            try:
+                seen = await self._look(session, here)
+                for task_id in here:
+                    await self._decide(session, task_id, seen=seen)
+            except BaseException:
+                self._new |= new
+                raise
 
     async def _look(self, session: Session, task_ids: list[str]) -> bool:
         """See what is retained of these; return whether it could be seen, for which a message of one's own must."""
+        topics = [topic for task_id in task_ids for topic in (task_topic(task_id), estimate_topic(task_id))]
+        await session.look(topics, self._saw)
+        await asyncio.sleep(self._settle_s)
+        if not any(
+            self._standings[task_id].estimate is None and not self._tasks.rows[task_id].owner for task_id in task_ids
+        ):
+            return True  # there is no need to know: something is there, or was
         self._echoed.clear()
         self._probe = f"probe-{secrets.token_hex(8)}"
         probe = estimate_topic(self._probe)
-        topics = [topic for task_id in task_ids for topic in (task_topic(task_id), estimate_topic(task_id))]
-        await session.look([*topics, probe], self._saw)
+        await session.look([probe], self._saw)
         self._expect(probe)
-        await session.publish(probe, b"probe")
+        await session.publish(probe, encode({"v": 1, "task": self._probe, "probe": True}))
         try:
             async with asyncio.timeout(_ECHO_S):
                 await self._echoed.wait()
         except TimeoutError:
             return False
-        await asyncio.sleep(self._settle_s)
         return True
 
     def _saw(self, topic: str, payload: bytes) -> None:
@@ -189,7 +156,7 @@ class Ownership:
                 self._echoed.set()
                 return
             if (standing := self._standings.get(task_id)) is not None:
-                own = _fingerprint(payload) in standing.sent
+                own = standing.has_sent(payload)
                 if not own and payload:
                     self._on_estimate(payload)
                 standing.estimate = claim_of(payload) if payload else None
@@ -216,6 +183,7 @@ class Ownership:
         self._due.discard(task_id)
         await self._put_task(session, row, standing)
         if standing.last:
+            standing.last = signed(standing.last, standing.mine)
             await self._put_estimate(session, task_id, standing)
         self._gained({task_id})
 
@@ -232,17 +200,14 @@ class Ownership:
             self._tell(row, standing, Verdict.OTHERS_ESTIMATE)
             return
         estimate = bool(standing.last) and standing.forged
-        if not estimate and not self._task_wrong(row, standing):
+        if not estimate and not standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
             return
-        now = asyncio.get_running_loop().time()
-        if now < standing.again_at:
-            asyncio.get_running_loop().call_at(standing.again_at, self._come_back, task_id)
+        loop = asyncio.get_running_loop()
+        if loop.time() < standing.again_at:
+            loop.call_at(standing.again_at, self._come_back, task_id)
             return
-        quiet = now > standing.again_at + _QUIET_S
-        standing.again_after = _SHORTEST_S if quiet else min(2 * standing.again_after, _LONGEST_S)
-        standing.again_at = now + standing.again_after
-        if quiet or standing.again_after == _LONGEST_S:
-            whose = f" by store {there.store}" if there is not None and there.store else ""
+        if standing.overwritten(loop.time()):
+            whose = f" by store {there.store}" if there is not None and there.store not in ("", self._me) else ""
             _LOG.warning(
                 "task %s: what is published of it was overwritten%s: published again; stop whoever does that, or have "
                 "that store take it over (hush task take-over)",
@@ -257,20 +222,14 @@ class Ownership:
         self._due.add(task_id)
         self._wake.set()
 
-    def _task_wrong(self, row: TaskRow, standing: _Standing) -> bool:
-        """Whether what is retained on the topic of the task is not what its owner wants there."""
-        if row.origin is Origin.BROKER or self._tasks[row.id].legacy:
-            return False  # whoever published it sees to it; and nobody answers 'refuse' any more
-        return standing.task != row.digest if row.state is State.OPEN else standing.task == row.digest
-
-    async def _put_task(self, session: Session, row: TaskRow, standing: _Standing) -> None:
-        if self._task_wrong(row, standing):
+    async def _put_task(self, session: Session, row: TaskRow, standing: Standing) -> None:
+        if standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
             wanted = row.state is State.OPEN
             standing.task = row.digest if wanted else None
             self._expect(task_topic(row.id))
             await session.publish(task_topic(row.id), row.payload if wanted else b"", retain=True)
 
-    async def _put_estimate(self, session: Session, task_id: str, standing: _Standing) -> None:
+    async def _put_estimate(self, session: Session, task_id: str, standing: Standing) -> None:
         self.publishing(task_id, standing.last)
         await session.publish(estimate_topic(task_id), standing.last, retain=True)
 
@@ -288,7 +247,7 @@ class Ownership:
             self._told.add(topic)
             _LOG.error(
                 "a message to %s was acknowledged, and did not come back: allow this user to write and to read it",
-                topic if self._probe not in topic else "hush/v1/estimates/+",
+                "hush/v1/estimates/+" if "/probe-" in topic else topic,
             )
 
     async def _note(self, row: TaskRow, claim: Claim | None) -> None:
@@ -297,7 +256,7 @@ class Ownership:
             mine = claim.store == self._me
             await self._book.note(row.id, claim if mine else replace(claim, taken_from=""))
 
-    def _tell(self, row: TaskRow, standing: _Standing, verdict: Verdict) -> None:
+    def _tell(self, row: TaskRow, standing: Standing, verdict: Verdict) -> None:
         """One line for each reason while the service runs."""
         there = standing.estimate.store if standing.estimate is not None else row.owner
         task = "" if standing.task is None else standing.task.hex()
@@ -305,14 +264,12 @@ class Ownership:
         if told == standing.told:
             return
         standing.told = told
-        remedy = "" if verdict is Verdict.UNSEEN else (
-            "; stop this aggregator if that is a mistake, give the task another id, or, if this store is to publish "
-            f"from now on, run: hush task take-over {row.id} --store …"
+        remedy = (
+            ""
+            if verdict is Verdict.UNSEEN
+            else (
+                "; stop this aggregator if that is a mistake, give the task another id, or, if this store is to "
+                f"publish it from now on, run: hush task take-over {row.id} --store …"
+            )
         )
         _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, told, remedy)
-
-
-def _fingerprint(payload: bytes) -> bytes:
-    return sha256(payload).digest()[:16]
-
-

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
+from hush_aggregator.book import Book
 from hush_aggregator.bus import Bus, Delivery, Session
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
@@ -94,7 +95,7 @@ class Aggregator:
         )
         self._ownership = Ownership(
             self._tasks,
-            StoredBook(store, self._tasks, self._in_worker),
+            Book(store, self._tasks, self._in_worker),
             settle_s=settle_s / 5,
             gained=self._gained,
             on_estimate=on_estimate,
@@ -170,7 +171,7 @@ class Aggregator:
             except BaseExceptionGroup as errors:
                 raise _worst(errors) from errors
             except asyncio.CancelledError:
-                await self._releases.release_last(session, first=self._ownership.decide)
+                await self._releases.release_last(session, first=partial(self._ownership.decide, session))
                 raise
 
     async def _receive(self, session: Session) -> NoReturn:
@@ -194,7 +195,7 @@ class Aggregator:
 
     async def _learn(self, message: TaskMessage) -> None:
         if not self._any_task:
-            self._strangers.meet(message, self._tasks)
+            self._tasks.pass_by(message.task_id, message.payload)
         elif not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)

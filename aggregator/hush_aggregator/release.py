@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import NoReturn
 
-from hush_aggregator.bus import Session
+from hush_aggregator.bus import Publisher
 from hush_aggregator.estimating import Estimator
 from hush_aggregator.lanes import Lanes, Made
 from hush_aggregator.result import Counted, encode, result_of
@@ -32,7 +32,7 @@ def _nothing(_: str) -> Mapping[str, str | int]:
     return {}
 
 
-async def _at_once(_: Session) -> None:
+async def _at_once() -> None:
     pass
 
 
@@ -78,14 +78,14 @@ class Releases:
         if self._due:
             self._changed.set()
 
-    async def serve(self, session: Session) -> NoReturn:
+    async def serve(self, session: Publisher) -> NoReturn:
         """Release what changes, until cancelled or the connection is lost."""
         while True:
             await self._changed.wait()
             await self._release_due(session)
             await asyncio.sleep(_EVERY_S)
 
-    async def release_last(self, session: Session, *, first: Callable[[Session], Awaitable[None]] = _at_once) -> None:
+    async def release_last(self, session: Publisher, *, first: Callable[[], Awaitable[None]] = _at_once) -> None:
         """Release what is due before the service stops; what takes too long is left to the next start.
 
         Args:
@@ -94,7 +94,7 @@ class Releases:
         """
         try:
             async with asyncio.timeout(_LAST_S):
-                await first(session)
+                await first()
                 while self._due:
                     await self._release_due(session)
         except (BrokerError, TimeoutError) as error:
@@ -104,7 +104,7 @@ class Releases:
         """Give up what is still being made."""
         await self._lanes.close()
 
-    async def _release_due(self, session: Session) -> None:
+    async def _release_due(self, session: Publisher) -> None:
         """One round of releases."""
         self._changed.clear()
         clock = asyncio.get_running_loop().time
@@ -120,7 +120,7 @@ class Releases:
         if self._due:
             self._changed.set()
 
-    async def _release(self, session: Session, task_id: str) -> None:
+    async def _release(self, session: Publisher, task_id: str) -> None:
         self._due.discard(task_id)  # first, so that a commit in between marks it again
         if self._fields(task_id) is None:
             return
@@ -142,4 +142,4 @@ class Releases:
 
     def _encoded(self, made: Made, fields: Mapping[str, str | int]) -> bytes:
         result = result_of(made.counted, made.estimate, self._confidence, self._clock())
-        return encode(result.to_document() | fields)
+        return encode({**result.to_document(), **fields})

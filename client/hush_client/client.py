@@ -1,24 +1,26 @@
 """Client: one device with its own connection and state."""
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
-from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from hush_client.asking import Source
-from hush_client.gateway import Gateway
-from hush_client.policy import Policy
-from hush_client.receipt import Receipt
-from hush_client.sending.transport import Transport
-from hush_client.source import Absent, Told
-from hush_client.statement import Statement
-from hush_client.terms import CAPACITY, not_a_sender
+from hush_client.limits import CAPACITY, not_a_sender
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
-from hush_common.task import Task
 from hush_common.topics import is_sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+    from types import TracebackType
+
+    from hush_client.asking import Source
+    from hush_client.policy import Policy
+    from hush_client.receipt import Receipt
+    from hush_client.sending.transport import Transport
+    from hush_client.source import Absent, Told
+    from hush_client.statement import Statement
+    from hush_common.task import Task
 
 __all__ = ["Client"]
 
@@ -51,16 +53,18 @@ class Client:
         *,
         device: str,
         state: Path | str,
-        policy: Policy | None = None,
+        policy: "Policy | None" = None,
         spread: float = 1.0,
         capacity: int = CAPACITY,
-        transport: Transport | None = None,
+        transport: "Transport | None" = None,
     ) -> None:
         address = BrokerUrl.parse(url) if isinstance(url, str) else url
         if address.user is not None and not is_sender(address.user):
             raise BrokerError(str(address), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
         if address.user is None and not is_sender(device):
             raise not_a_sender("device", device)
+        from hush_client.gateway import Gateway  # noqa: PLC0415 - most of the start, for programs that make a client
+
         self._device = device
         self._gateway = Gateway(
             transport or _mqtt(address, device),
@@ -76,37 +80,37 @@ class Client:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: "TracebackType | None"
     ) -> None:
         await self._gateway.__aexit__(kind, error, traceback)
 
     async def report(
-        self, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: Fraction | None = None
-    ) -> Receipt:
+        self, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: "Fraction | None" = None
+    ) -> "Receipt":
         """Answer the current round of a task, at most once; see `Gateway.report`."""
         return await self._gateway.report(self._device, task_id, value, timeout=timeout, epsilon=epsilon)
 
     def answer(
         self,
         task_id: str,
-        source: Source,
+        source: "Source",
         *,
         source_timeout: float = 10.0,
-        absent: Absent = "answer",
-        told: Told | None = None,
+        absent: "Absent" = "answer",
+        told: "Told | None" = None,
     ) -> None:
         """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
         self._gateway.answer(self._device, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
 
-    def on_task(self, callback: Callable[[Task], object]) -> None:
+    def on_task(self, callback: "Callable[[Task], object]") -> None:
         """Call `callback` with every task that is new or changed; see `Gateway.on_task`."""
         self._gateway.on_task(callback)
 
-    def tasks(self) -> dict[str, Task]:
+    def tasks(self) -> "dict[str, Task]":
         """The tasks known now, by id; see `Gateway.tasks`."""
         return self._gateway.tasks()
 
-    async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
+    async def task(self, task_id: str, *, timeout: float | None = 30.0) -> "Task":
         """The task published under an id; see `Gateway.task`."""
         return await self._gateway.task(task_id, timeout=timeout)
 
@@ -114,12 +118,12 @@ class Client:
         """Wait until everything stored is sent; see `Gateway.flush`."""
         return await self._gateway.flush(timeout=timeout)
 
-    async def ledger(self) -> Statement:
+    async def ledger(self) -> "Statement":
         """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""
         return await self._gateway.ledger(self._device)
 
 
-def _mqtt(address: BrokerUrl, device: str) -> Transport:
+def _mqtt(address: BrokerUrl, device: str) -> "Transport":
     from hush_client.sending.mqtt import MqttTransport  # noqa: PLC0415 - a third of the start, for those who need it
 
     return MqttTransport(address, device)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from hush_client.asking import Source, read_all
+from hush_client.limits import CAPACITY
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import LONGEST_SPREAD, Clock, utc_now
@@ -19,7 +20,7 @@ from hush_client.sending.transport import Transport
 from hush_client.session import Session, open_session
 from hush_client.source import Absent, Answering, Told
 from hush_client.statement import Statement, read_statement
-from hush_client.terms import CAPACITY, Terms, check_names
+from hush_client.terms import Terms, check_names
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task
 from hush_common.topics import ALL_TASKS

@@ -5,22 +5,25 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from hush_client.asking import Source
 from hush_client.client import Client
-from hush_client.policy import Policy
-from hush_client.receipt import Receipt
-from hush_client.sending.transport import Transport
-from hush_client.source import Absent, Told
-from hush_client.statement import Statement
-from hush_client.terms import CAPACITY
+from hush_client.limits import CAPACITY
 from hush_common.broker_url import BrokerUrl
-from hush_common.task import Task
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+    from types import TracebackType
+
+    from hush_client.asking import Source
+    from hush_client.policy import Policy
+    from hush_client.receipt import Receipt
+    from hush_client.sending.transport import Transport
+    from hush_client.source import Absent, Told
+    from hush_client.statement import Statement
+    from hush_common.task import Task
 
 __all__ = ["SyncClient"]
 
@@ -42,10 +45,10 @@ class SyncClient:
         *,
         device: str,
         state: Path | str,
-        policy: Policy | None = None,
+        policy: "Policy | None" = None,
         spread: float = 1.0,
         capacity: int = CAPACITY,
-        transport: Transport | None = None,
+        transport: "Transport | None" = None,
     ) -> None:
         self._client = Client(
             url, device=device, state=state, policy=policy, spread=spread, capacity=capacity, transport=transport
@@ -68,7 +71,7 @@ class SyncClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: "TracebackType | None"
     ) -> None:
         try:
             self._call(self._client.__aexit__(kind, error, traceback))
@@ -76,19 +79,19 @@ class SyncClient:
             self._stop()
 
     def report(
-        self, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: Fraction | None = None
-    ) -> Receipt:
+        self, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: "Fraction | None" = None
+    ) -> "Receipt":
         """Answer the current round of a task, at most once; see `Gateway.report`."""
         return self._call(self._client.report(task_id, value, timeout=timeout, epsilon=epsilon))
 
     def answer(
         self,
         task_id: str,
-        source: Source,
+        source: "Source",
         *,
         source_timeout: float = 10.0,
-        absent: Absent = "answer",
-        told: Told | None = None,
+        absent: "Absent" = "answer",
+        told: "Told | None" = None,
     ) -> None:
         """Answer a task from a source of values while the client is open; see `Gateway.answer`."""
         self._call(
@@ -97,15 +100,15 @@ class SyncClient:
             )
         )
 
-    def on_task(self, callback: Callable[[Task], object]) -> None:
+    def on_task(self, callback: "Callable[[Task], object]") -> None:
         """Call `callback`, in the client's thread, with every task that is new or changed; see `Gateway.on_task`."""
         self._call(_soon(self._client.on_task, callback))
 
-    def tasks(self) -> dict[str, Task]:
+    def tasks(self) -> "dict[str, Task]":
         """The tasks known now, by id; see `Gateway.tasks`."""
         return self._call(_soon(self._client.tasks))
 
-    def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
+    def task(self, task_id: str, *, timeout: float | None = 30.0) -> "Task":
         """The task published under an id; see `Gateway.task`."""
         return self._call(self._client.task(task_id, timeout=timeout))
 
@@ -113,7 +116,7 @@ class SyncClient:
         """Wait until everything stored is sent; see `Gateway.flush`."""
         return self._call(self._client.flush(timeout=timeout))
 
-    def ledger(self) -> Statement:
+    def ledger(self) -> "Statement":
         """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""
         return self._call(self._client.ledger())
 

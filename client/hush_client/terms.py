@@ -6,15 +6,14 @@ from datetime import timedelta
 from fractions import Fraction
 
 from hush_client.answer import Question
+from hush_client.limits import not_a_sender
 from hush_client.policy import Policy
 from hush_client.sending.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender, report_topic, task_topic
 
-__all__ = ["CAPACITY", "Terms", "check_names", "not_a_sender", "topic_of"]
-
-CAPACITY = 10_000
+__all__ = ["Terms", "check_names", "topic_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,6 @@ class Terms:
             delay=delay,
             capacity=self.capacity,
         )
-
-
-def not_a_sender(option: str, name: object) -> OptionError:
-    """What to raise where something cannot be the sender of a report."""
-    shown = repr(name)[:80]
-    return OptionError(option, f"{shown} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")
 
 
 def check_names(devices: Iterable[str]) -> None:

@@ -14,6 +14,8 @@ __all__ = [
     "ALL_RECALLS",
     "ALL_REPORTS",
     "ALL_TASKS",
+    "BROKER_DROPPED",
+    "BROKER_UPTIME",
     "estimate_topic",
     "is_sender",
     "recall_topic",
@@ -30,6 +32,10 @@ _ROOT = "hush/v1"
 ALL_TASKS = f"{_ROOT}/tasks/+"
 ALL_REPORTS = f"{_ROOT}/reports/+/+"
 ALL_ESTIMATES = f"{_ROOT}/estimates/+"
+BROKER_UPTIME = "$SYS/broker/uptime"
+"""Of mosquitto, retained: `123 seconds`, now and every few seconds."""
+BROKER_DROPPED = "$SYS/broker/publish/messages/dropped"
+"""Of mosquitto, retained: messages that fitted into no queue since it started."""
 ALL_RECALLS = f"{_ROOT}/recalls/+"
 
 _SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")

@@ -50,6 +50,7 @@ class Settings(BaseModel):
         tasks: task files to publish and to count.
         name: names this aggregator at the broker: one name, one store.
         confidence: nominal coverage of the intervals, inside (0, 1).
+        any_task: whether to count every task that appears at the broker.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -59,6 +60,7 @@ class Settings(BaseModel):
     tasks: tuple[Path, ...] = ()
     name: Annotated[str, AfterValidator(_name)] = "aggregator"
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.95
+    any_task: bool = False
 
     @classmethod
     def read(cls, values: Mapping[str, object]) -> "Settings":

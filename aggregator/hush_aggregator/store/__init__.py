@@ -3,8 +3,10 @@
 from hush_aggregator.store.base import (
     UNKNOWN,
     Accepted,
+    BrokerMemory,
     CommitOutcome,
     Origin,
+    RecallRow,
     State,
     Store,
     StoreReader,
@@ -17,8 +19,10 @@ from hush_aggregator.store.writing import SqliteEditor
 __all__ = [
     "UNKNOWN",
     "Accepted",
+    "BrokerMemory",
     "CommitOutcome",
     "Origin",
+    "RecallRow",
     "SqliteEditor",
     "SqliteReader",
     "SqliteStore",

@@ -9,11 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.tally import Tally
+from hush_common.recall import Recall
 from hush_common.refusal import Refusal
 from hush_common.report import Report
 from hush_common.task import Task
 
-__all__ = ["UNKNOWN", "Accepted", "CommitOutcome", "Origin", "State", "Store", "StoreReader", "TaskRow"]
+__all__ = [
+    "UNKNOWN",
+    "Accepted",
+    "BrokerMemory",
+    "CommitOutcome",
+    "Origin",
+    "RecallRow",
+    "State",
+    "Store",
+    "StoreReader",
+    "TaskRow",
+]
 
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
@@ -63,6 +75,38 @@ class TaskRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RecallRow:
+    """A recall as a store keeps it.
+
+    Args:
+        recall: what devices are asked.
+        made: when it was made, in seconds since 1970.
+        ended: whether it has ended, and is only to be cleared at the broker.
+    """
+
+    recall: Recall
+    made: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMemory:
+    """What a store knows of its broker, by which it notices that the broker has forgotten something.
+
+    Args:
+        session: whether a session was left there.
+        started: when the broker started, by its own word, in seconds since 1970; None if it never said.
+        alive: when it was last heard to be that broker, likewise.
+        dropped: how many messages it said it had dropped since it started; None if it never said.
+    """
+
+    session: bool = False
+    started: int | None = None
+    alive: int | None = None
+    dropped: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """Reports of one round that admission let through. Whether their ids are new is the store's business.
 
@@ -71,12 +115,14 @@ class Accepted:
         round: the round they answer.
         ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
         bodies: their bodies, shape (count, width), in any byte order.
+        late: they came after the end of their task, and only count as duplicates, if that is what they are.
     """
 
     task: Task
     round: int
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +146,11 @@ class CommitOutcome:
 
 class StoreReader(Protocol):
     """What can be read of a durable memory, by several threads at once."""
+
+    @property
+    def public_identity(self) -> str:
+        """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
+        ...
 
     def task(self, task_id: str) -> bytes | None:
         """The payload of the task kept under an id; None if there is none."""
@@ -129,6 +180,22 @@ class StoreReader(Protocol):
         """Reports refused under the name of a task, by reason, without zeros."""
         ...
 
+    def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
+        """Whether nothing counts any more in a round, or in a whole task."""
+        ...
+
+    def counted_since(self, digest: bytes, round_: int) -> int:
+        """How many reports are counted in this round and all later ones."""
+        ...
+
+    def recalls(self) -> list[RecallRow]:
+        """The last recall of each task."""
+        ...
+
+    def broker(self) -> BrokerMemory:
+        """What is known of the broker."""
+        ...
+
     def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
         """The counted reports of a round, in the order of their random ids, which says nothing about the devices.
 
@@ -150,14 +217,31 @@ class Store(StoreReader, Protocol):
         """
         ...
 
+    def set_owner(self, task_id: str, owner: str, term: int, taken_from: str = "") -> None:
+        """Keep which store publishes the estimate of a task: see `TaskRow`."""
+        ...
+
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
         """Count a batch.
 
         Reports whose key (digest, round, id) is new are inserted, and exactly those are folded into the tallies; the
-        others are counted as duplicates. Within a batch the first of equal keys is the new one.
+        others are counted as duplicates. Within a batch the first of equal keys is the new one. Of a closed round, and
+        of those that are late, nothing is inserted: what is not a duplicate is counted as `closed`.
 
         Args:
             accepted: what admission let through.
             refused: what it did not, by (task id or `UNKNOWN`, reason).
         """
+        ...
+
+    def close_task(self, task_id: str, round_: int | None = None) -> None:
+        """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good."""
+        ...
+
+    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
+        """Keep recalls, each in place of an earlier one of its task, and what is known of the broker from then on."""
+        ...
+
+    def end_recall(self, recall: Recall) -> None:
+        """Forget a recall that is cleared at the broker, unless a later one of its task is there."""
         ...

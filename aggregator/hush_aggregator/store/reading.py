@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_aggregator.store.base import Origin, State, TaskRow
+from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskRow
+from hush_aggregator.store.recalling import read_broker, read_recalls
 from hush_aggregator.store.schema import check, damaged, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
@@ -18,7 +19,10 @@ from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES, Report
 from hush_common.task import digest_of
 
-__all__ = ["SqliteReader", "read_tally", "translated"]
+__all__ = ["WHOLE_TASK", "SqliteReader", "is_closed", "read_tally", "translated"]
+
+WHOLE_TASK = -1
+"""The round of a mark that closes a whole task."""
 
 _REASONS = frozenset(reason.value for reason in Refusal)
 _PORTION = 4096  # reports read at a time: a writer of the same process waits no longer
@@ -133,6 +137,23 @@ class SqliteReader:
                 return
             last = rows[-1][0]
 
+    def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
+        with self._reading() as run:
+            return is_closed(run, digest, WHOLE_TASK if round_ is None else round_)
+
+    def counted_since(self, digest: bytes, round_: int) -> int:
+        with self._reading() as run:
+            query = "SELECT coalesce(sum(n), 0) FROM tally WHERE digest = ? AND round >= ?"
+            return int(run.execute(query, (digest, round_)).fetchone()[0])
+
+    def recalls(self) -> list[RecallRow]:
+        with self._reading() as run:
+            return read_recalls(run)
+
+    def broker(self) -> BrokerMemory:
+        with self._reading() as run:
+            return read_broker(run)
+
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._turn, translated(self._path):
@@ -148,6 +169,12 @@ def read_tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
     if sealed != seal(digest, round_, n, moments_):
         raise damaged("a tally")
     return Tally(n, tuple(json.loads(moments_)))
+
+
+def is_closed(run: sqlite3.Connection, digest: bytes, round_: int) -> bool:
+    """Whether a mark closes a round, by itself or with the whole task."""
+    query = "SELECT 1 FROM closed WHERE digest = ? AND round IN (?, ?)"
+    return run.execute(query, (digest, round_, WHOLE_TASK)).fetchone() is not None
 
 
 @contextmanager

@@ -54,7 +54,23 @@ ALTER TABLE task ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 ALTER TABLE task ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE task ADD COLUMN taken_from TEXT NOT NULL DEFAULT '';
 """
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+# closed: nothing counts there any more, whatever the clock says; round -1 is the whole task. recall: the last of each
+# task; made: seconds since 1970; ended: to be cleared at the broker, then deleted. broker: one row, see `BrokerMemory`.
+_VERSION_5 = """
+CREATE TABLE closed (
+    digest BLOB NOT NULL, round INTEGER NOT NULL, PRIMARY KEY (digest, round)
+) WITHOUT ROWID, STRICT;
+INSERT INTO closed SELECT digest, -1 FROM task WHERE state = 'closed';
+CREATE TABLE recall (
+    task TEXT PRIMARY KEY, digest BLOB NOT NULL, id BLOB NOT NULL, over INTEGER NOT NULL, made INTEGER NOT NULL,
+    ended INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
+CREATE TABLE broker (
+    one INTEGER PRIMARY KEY CHECK (one = 1), session INTEGER NOT NULL, started INTEGER, alive INTEGER, dropped INTEGER
+) STRICT;
+INSERT INTO broker SELECT 1, former = 0 AND EXISTS (SELECT 1 FROM tally), NULL, NULL, NULL FROM identity;
+"""
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 
 
 def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:
@@ -119,7 +135,7 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
 
 def _check_tables(connection: sqlite3.Connection) -> None:
     """Whatever an estimate is made of is as it was written; reports are many, and each has been counted."""
-    for table in ("task", "tally", "refusal", "identity"):
+    for table in ("task", "tally", "refusal", "identity", "closed", "recall", "broker"):
         (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
         if verdict != "ok":
             raise damaged(f"the table {table}")

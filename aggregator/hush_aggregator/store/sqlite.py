@@ -11,7 +11,7 @@ import numpy as np
 
 from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
-from hush_aggregator.store.reading import read_tally
+from hush_aggregator.store.reading import is_closed, read_tally
 from hush_aggregator.store.schema import damaged, prepare, seal
 from hush_aggregator.store.writing import SqliteWriter, connect
 from hush_common.errors import StoreError
@@ -21,6 +21,7 @@ from hush_common.refusal import Refusal
 __all__ = ["SqliteStore"]
 
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
+_FIND = "SELECT 1 FROM report WHERE digest = ? AND round = ? AND id = ?"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
@@ -92,9 +93,15 @@ class SqliteStore(SqliteWriter):
         refusals = Counter(refused)
         with self._transaction() as run:
             for reports in accepted:
-                new = _insert(run, reports)
-                counted += new
-                refusals[reports.task.id, Refusal.DUPLICATE] += len(reports.ids) - new
+                # The mark is read here, where nobody can set it between: a clock that goes back opens nothing again.
+                if reports.late or is_closed(run, reports.task.digest, reports.round):
+                    again = _known(run, reports)
+                    refusals[reports.task.id, Refusal.CLOSED] += len(reports.ids) - again
+                else:
+                    new = _insert(run, reports)
+                    counted += new
+                    again = len(reports.ids) - new
+                refusals[reports.task.id, Refusal.DUPLICATE] += again
             refusals = +refusals
             run.executemany(_ADD_REFUSAL, [(task, reason.value, count) for (task, reason), count in refusals.items()])
         by_reason: Counter[Refusal] = Counter()
@@ -120,6 +127,12 @@ def _take_lock(path: Path) -> FileLock:
     if lock is None:
         raise StoreError(f"{path}: another aggregator uses this store; stop it, or give this one a store of its own")
     return lock
+
+
+def _known(run: sqlite3.Connection, reports: Accepted) -> int:
+    """How many of these are counted already; after the end of a round only those can be told from others."""
+    key = reports.task.digest, reports.round
+    return sum(run.execute(_FIND, (*key, report_id)).fetchone() is not None for report_id in reports.ids.tolist())
 
 
 def _insert(run: sqlite3.Connection, reports: Accepted) -> int:

@@ -1,15 +1,17 @@
 """Writing a store in SQLite: what its aggregator and the commands beside it have in common."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hush_aggregator.store.base import Origin, State
-from hush_aggregator.store.reading import SqliteReader, translated
+from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State
+from hush_aggregator.store.reading import WHOLE_TASK, SqliteReader, translated
+from hush_aggregator.store.recalling import delete_recall, end_recalls, write_broker, write_recalls
 from hush_aggregator.store.schema import check
 from hush_common.errors import StoreError, TaskError
 from hush_common.private_file import make_private_file
+from hush_common.recall import Recall
 from hush_common.task import Task
 
 __all__ = ["SqliteEditor", "SqliteWriter", "connect"]
@@ -46,6 +48,28 @@ class SqliteWriter(SqliteReader):
             run.execute(
                 "UPDATE task SET owner = ?, term = ?, taken_from = ? WHERE id = ?", (owner, term, taken_from, task_id)
             )
+
+    def close_task(self, task_id: str, round_: int | None = None) -> None:
+        """See `Store.close_task`."""
+        with self._transaction() as run:
+            (digest,) = run.execute("SELECT digest FROM task WHERE id = ?", (task_id,)).fetchone()
+            mark = WHOLE_TASK if round_ is None else round_
+            run.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (digest, mark))
+            if round_ is None:
+                run.execute("UPDATE task SET state = ? WHERE id = ?", (State.CLOSED.value, task_id))
+                end_recalls(run, digest)
+
+    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
+        """See `Store.recall`."""
+        with self._transaction() as run:
+            write_recalls(run, rows)
+            if memory is not None:
+                write_broker(run, memory)
+
+    def end_recall(self, recall: Recall) -> None:
+        """See `Store.end_recall`."""
+        with self._transaction() as run:
+            delete_recall(run, recall)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import MQTTMessage, topic_matches_sub
+from paho.mqtt.client import ConnectFlags, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -38,7 +38,8 @@ class Client(aiomqtt.Client):
         self._client.manual_ack_set(True)
         self._inbox = inbox
         self._wake = asyncio.Event()
-        self._aside: dict[str, Callable[[bytes], object]] = {}
+        self._aside: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
+        self.resumed = False
         self._unacknowledged: dict[int, asyncio.Future[int]] = {}
         self._bounded = False
         self._paused = False
@@ -47,9 +48,9 @@ class Client(aiomqtt.Client):
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
         limit_packets(self._client, most, name)
 
-    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
-        """Give the payloads of messages that a filter matches to somebody at once: they never reach the inbox."""
-        self._aside[wanted] = to
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
+        """Give topic and payload of messages that a filter matches to somebody at once; `copy`: to the inbox too."""
+        self._aside[wanted] = to, copy
 
     @property
     def lost(self) -> bool:
@@ -144,6 +145,12 @@ class Client(aiomqtt.Client):
             if not acknowledged.done():
                 acknowledged.set_exception(aiomqtt.MqttError("the connection is lost"))
 
+    def _on_connect(self, client: Any, userdata: Any, flags: ConnectFlags, *rest: Any) -> None:  # noqa: ANN401 - paho's
+        """As inherited, and keep whether the broker had kept a session for this client id."""
+        if not self._connected.done():
+            self.resumed = flags.session_present
+        super()._on_connect(client, userdata, flags, *rest)
+
     def _on_disconnect(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
         self._loop.call_soon_threadsafe(
             self._give_up, "it closed the connection before accepting or refusing the login"
@@ -159,9 +166,11 @@ class Client(aiomqtt.Client):
     def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
         topic, payload = _topic(message), bytes(message.payload)
         ack = partial(self._client.ack, message.mid, message.qos)  # which does nothing at QoS 0
-        for wanted, to in self._aside.items():
+        for wanted, (to, copy) in self._aside.items():
             if topic and topic_matches_sub(wanted, topic):
-                to(payload)
+                to(topic, payload)
+                if copy:
+                    break
                 ack()
                 return
         self._inbox.put(Delivery(topic, payload, ack))

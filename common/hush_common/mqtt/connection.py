@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiomqtt
@@ -117,18 +117,20 @@ class Connection:
                     self._name, f"the broker refuses the subscription to {topic}; check its access rules"
                 )
 
-    def set_aside(self, wanted: str, to: Callable[[bytes], object]) -> None:
-        """Give the payloads of messages that a filter matches to `to`, at once; they are never among the deliveries.
+    @property
+    def resumed(self) -> bool:
+        """Whether the broker had kept a session for this client id, and goes on with it."""
+        return self._client.resumed
 
-        It must neither block nor raise.
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool = False) -> None:
+        """Give topic and payload of messages that a filter matches to `to`, at once.
+
+        Args:
+            wanted: the filter.
+            to: must neither block nor raise.
+            copy: whether they are deliveries all the same.
         """
-        self._client.set_aside(wanted, to)
-
-    async def glance(self, wanted: str) -> None:
-        """Ask for what is retained under a filter, and for nothing that comes later; nothing at all if that fails."""
-        with suppress(BrokerError, aiomqtt.MqttError):
-            await self.subscribe(wanted, qos=0)
-            await cancellable(self._client.unsubscribe(wanted))
+        self._client.set_aside(wanted, to, copy=copy)
 
     async def deliveries(self, most: int) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, in order, at most so many.

@@ -6,7 +6,7 @@ forgets everything when it ends; the session of an aggregator keeps what nobody 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ class MemoryBroker:
         reachable: whether connections succeed; a test may set it to False and call `drop`.
         retained: the message that a new subscriber of a topic gets first, by topic.
         forbidden: what no device may subscribe to.
+        about: what it says about itself to an aggregator that asks, by topic; a real one has an uptime there.
     """
 
     def __init__(self, name: str = "memory", *, window: int | None = None) -> None:
@@ -37,6 +38,7 @@ class MemoryBroker:
         self.reachable = True
         self.retained: dict[str, bytes] = {}
         self.forbidden: set[str] = set()
+        self.about: dict[str, bytes] = {}
         self._links: list[_Link] = []
         self._sessions: dict[str, PersistentSession] = {}
 
@@ -68,6 +70,13 @@ class MemoryBroker:
         for session in self._sessions.values():
             if any(matches(wanted, topic) for wanted in session.filters):
                 session.put(topic, payload)
+        self.show(topic, payload)
+
+    def show(self, topic: str, payload: bytes) -> None:
+        """Let every aggregator see what is published that looks at the topic."""
+        for session in self._sessions.values():
+            if session.connection is not None and topic in session.connection.looks:
+                session.connection.looks[topic](topic, payload)
 
     def retained_under(self, wanted: str) -> list[tuple[str, bytes]]:
         return [(topic, payload) for topic, payload in self.retained.items() if matches(wanted, topic)]
@@ -169,6 +178,7 @@ class PersistentSession:
 
     Args:
         filters: topic filters subscribed to.
+        known: whether somebody has connected to it.
         waiting: messages not handed over on the connection of now, in order.
         unacknowledged: messages handed over, by number, in order.
         acknowledged: how many messages were acknowledged.
@@ -176,6 +186,7 @@ class PersistentSession:
     """
 
     filters: list[str] = field(default_factory=list)
+    known: bool = False
     waiting: deque[tuple[str, bytes]] = field(default_factory=deque)
     unacknowledged: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     acknowledged: int = 0
@@ -214,7 +225,8 @@ class _Bus:
         if session.connection is not None:
             session.connection.lose()  # as a broker does when a client id connects twice
         session.restore()
-        session.connection = connection = _Session(self._broker, session)
+        session.connection = connection = _Session(self._broker, session, resumed=session.known)
+        session.known = True
         session.filters = list(filters)
         for wanted in filters:
             for topic, payload in self._broker.retained_under(wanted):
@@ -226,12 +238,14 @@ class _Bus:
 
 
 class _Session:
-    def __init__(self, broker: MemoryBroker, kept: PersistentSession) -> None:
+    def __init__(self, broker: MemoryBroker, kept: PersistentSession, *, resumed: bool) -> None:
+        self.resumed = resumed
         self._broker = broker
         self._kept = kept
         self._something = asyncio.Event()
         self._number = 0
         self._lost = False
+        self.looks: dict[str, Callable[[str, bytes], object]] = {}
 
     async def batch(self) -> list[Delivery]:
         await asyncio.sleep(0)  # let the devices that are ready send first, as a socket's buffer would
@@ -257,6 +271,15 @@ class _Session:
     def _acknowledge(self, number: int) -> None:
         if not self._lost:
             self._kept.acknowledge(number)
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        self.looks.update(dict.fromkeys(topics, listen))
+        for topic in filter(self._broker.retained.__contains__, topics):
+            listen(topic, self._broker.retained[topic])
+
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        for topic, payload in self._broker.about.items():
+            listen(topic, payload)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         if not self._lost:

@@ -1,7 +1,4 @@
-"""The picture of a simulation: the true values, the noisy reports on their own scale, and the estimate.
-
-matplotlib without pyplot: figures are objects, drawn by Agg, so that no display and no global state is involved.
-"""
+"""The picture of a simulation: the true values, the noisy reports on their own scale, and the estimate."""
 
 from math import isqrt
 from pathlib import Path
@@ -15,20 +12,18 @@ from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.figures import exact, whole
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.parts_figure import FAINT, INK, NOISY, TRUE, draw_parts
+from hush_simulations.display.parts_figure import draw_parts
+from hush_simulations.display.style import FAINT, INK, NOISY, TRUE, canvas, styled
 from hush_simulations.engines.reports import decoded, offers_of
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
 from hush_simulations.results.run import Run
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["draw", "figure_of"]
 
-_DPI = 160
 _BARS = {
     REPORTERS: "of the reporters",
     POPULATION: "of the population",
@@ -49,38 +44,13 @@ def figure_of(run: Run) -> "Figure":
 
     The true values are drawn as a histogram, or as one bar for yes and one for no; of several rounds the last is drawn.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - matplotlib takes a second to import
-    from matplotlib.figure import Figure  # noqa: PLC0415
-    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - matplotlib takes a second to import
 
-    with _style():
-        layout = ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1)
-        figure = Figure(figsize=(9, 8), dpi=_DPI, layout=layout)
-        FigureCanvasAgg(figure)
+    with styled():
+        figure = canvas(9, 8, ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, 0.885), h_pad=0.1))
         _compose(figure, run)
         figure.draw_without_rendering()  # ticks take their style when they are first drawn
     return figure
-
-
-def _style() -> "AbstractContextManager[None]":
-    from matplotlib import rc_context  # noqa: PLC0415
-
-    return rc_context(
-        {
-            "font.size": 11.5,
-            "text.color": INK,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": FAINT,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlesize": 12,
-            "axes.titlelocation": "left",
-            "axes.titleweight": "bold",
-            "axes.titlepad": 8,
-            "xtick.color": INK,
-            "ytick.color": INK,
-        }
-    )
 
 
 def _compose(figure: "Figure", run: Run) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS
 from hush_common.domain import CategoryDomain, Coordinate, VectorDomain
+from hush_simulations.display.style import INK, NOISY, TRUE
 from hush_simulations.engines.reports import said
 from hush_simulations.results.run import Run
 
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FAINT", "INK", "NOISY", "TRUE", "draw_parts"]
+__all__ = ["draw_parts"]
 
-TRUE, NOISY, INK, FAINT = "#2f7fb8", "#e08a3c", "#22303c", "#7c8a96"
 _Rows = NDArray[np.int64]
 _MOST_ROWS = 30
 _LONGEST_NAME = 22

@@ -53,6 +53,13 @@ def refusals(where: str, payload: bytes, now: datetime = OPENS + DAY) -> dict[tu
     return dict(admitted.refused)
 
 
+def closed(where: str, payload: bytes, now: datetime) -> bool:
+    """Whether it goes to the store only to be looked up there, and its sender is known for the log."""
+    admitted = judge(where, payload, now)
+    (accepted,) = admitted.accepted
+    return accepted.late and not admitted.refused and admitted.senders == {(accepted.task.id, Refusal.CLOSED): "device"}
+
+
 def test_a_fitting_report_is_accepted() -> None:
     admitted = judge(topic("daily"), encode_frame([report(DAILY, 1, (7,))]))
     (accepted,) = admitted.accepted
@@ -101,8 +108,15 @@ def test_a_task_closes_with_the_tolerance_of_the_clocks_and_earlier_rounds_are_w
     frame = encode_frame([report(DAILY, 0)])
     latest = OPENS + 4 * DAY + CLOCK_SKEW
     assert judge(topic("daily"), frame, latest).accepted
-    late = refusals(topic("daily"), frame, latest + timedelta(microseconds=1))
-    assert late == {("daily", Refusal.CLOSED): 1}
+    assert closed(topic("daily"), frame, latest + timedelta(microseconds=1))
+
+
+def test_reports_of_an_open_recall_are_welcome_for_longer() -> None:
+    decoded = decode(receive([Delivery(topic("daily"), encode_frame([report(DAILY, 0)]))]).reports)
+    grace = {"daily": timedelta(hours=1)}
+    for late, now in ((False, OPENS + 4 * DAY + grace["daily"]), (True, OPENS + 4 * DAY + timedelta(seconds=3601))):
+        (accepted,) = admit(decoded, TASKS, now, grace).accepted
+        assert accepted.late == late
 
 
 def test_a_task_that_closes_at_the_end_of_time_is_no_overflow() -> None:
@@ -114,7 +128,7 @@ def test_a_task_that_closes_at_the_end_of_time_is_no_overflow() -> None:
 
 def test_a_closed_task_refuses_an_impossible_body_as_closed() -> None:
     frame = encode_frame([report(DAILY, 0, (2**63 - 1,))])
-    assert refusals(topic("daily"), frame, OPENS + 9 * DAY) == {("daily", Refusal.CLOSED): 1}
+    assert closed(topic("daily"), frame, OPENS + 9 * DAY)
 
 
 @pytest.mark.parametrize("body", [(2,), (-1,), (2**63 - 1,), (-(2**63),), (0, 1)])

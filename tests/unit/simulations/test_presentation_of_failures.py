@@ -57,7 +57,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
         )
 
     monkeypatch.setattr(estimating, "estimate", planted)
-    monkeypatch.setattr("hush_simulations.display.figure._DPI", 20)
+    monkeypatch.setattr("hush_simulations.display.style.DPI", 20)
 
 
 async def run(name: str, rounds: int) -> Run:

@@ -10,14 +10,12 @@ positions, the least weight m of each output, and the rows. A row is the first o
 from there on how much less than floor(e^epsilon·m), or -1 for m itself.
 """
 
-import gzip
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from importlib.resources import files
 from math import floor
 
 from hush_common.epsilon import certified_exp, decimal_text
@@ -114,6 +112,9 @@ def shipped(name: str) -> Table:
 
 @lru_cache(maxsize=1)
 def _lines() -> list[str]:
+    import gzip  # noqa: PLC0415 - with the next a twelfth of a device's start, and a device reads none of this
+    from importlib.resources import files  # noqa: PLC0415
+
     packed = files(__package__).joinpath("grid.jsonl.gz").read_bytes()
     return gzip.decompress(packed).decode("ascii").splitlines()
 

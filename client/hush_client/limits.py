@@ -1,0 +1,14 @@
+"""What the arguments of a client may be. A program names its client before anything that answers is loaded."""
+
+from hush_common.errors import OptionError
+
+__all__ = ["CAPACITY", "not_a_sender"]
+
+CAPACITY = 10_000
+"""Most payloads that may wait for the broker, where nobody says otherwise."""
+
+
+def not_a_sender(option: str, name: object) -> OptionError:
+    """What to raise where something cannot be the sender of a report."""
+    shown = repr(name)[:80]
+    return OptionError(option, f"{shown} cannot be part of a topic; use letters, digits and . _ @ : - (at most 128)")

@@ -1,0 +1,144 @@
+"""What is closed stays closed, whatever the clock says later; and what was counted in time is never told as late."""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hush_aggregator.store import Accepted, BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State
+from hush_common.errors import StoreError
+from hush_common.recall import Recall
+from hush_common.refusal import Refusal
+from hush_common.task import Task
+from hush_common.task_file import make_task
+
+NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
+DAILY = make_task(
+    {
+        "id": "daily",
+        "epsilon": "3",
+        "domain": NUMBER,
+        "rounds": 3,
+        "round_every": "1d",
+        "opens": "2026-01-01T00:00:00Z",
+    }
+)
+OTHER = make_task({"id": "other", "epsilon": "1", "domain": NUMBER})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "hush.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore(path) as store:
+        for task in (DAILY, OTHER):
+            store.add_task(task)
+        yield store
+
+
+def reports(*numbers: int, task: Task = DAILY, round_: int = 0, late: bool = False) -> Accepted:
+    ids = np.frombuffer(b"".join(number.to_bytes(16, "big") for number in numbers), dtype="V16")
+    return Accepted(task, round_, ids, np.ones((len(numbers), 1), dtype=np.int64), late=late)
+
+
+def commit(store: SqliteStore, *accepted: Accepted) -> tuple[int, dict[Refusal, int]]:
+    outcome = store.commit(accepted, {})
+    return outcome.accepted, dict(outcome.refused)
+
+
+def test_late_reports_are_closed_and_those_counted_in_time_are_duplicates(store: SqliteStore) -> None:
+    commit(store, reports(1, 2))
+    assert commit(store, reports(1, 3, 4, late=True)) == (0, {Refusal.CLOSED: 2, Refusal.DUPLICATE: 1})
+    assert commit(store, reports(1, 3)) == (1, {Refusal.DUPLICATE: 1})  # lateness alone leaves no mark
+    assert store.tally(DAILY.digest, 0).n == 3
+
+
+def test_a_closed_round_counts_nothing_more_and_the_other_rounds_go_on(store: SqliteStore) -> None:
+    commit(store, reports(1, round_=1))
+    store.close_task("daily", 1)
+    assert commit(store, reports(1, 2, round_=1)) == (0, {Refusal.CLOSED: 1, Refusal.DUPLICATE: 1})
+    assert commit(store, reports(3, round_=0), reports(4, round_=2), reports(5, task=OTHER))[0] == 3
+    closed = [store.is_closed(DAILY.digest, round_) for round_ in range(3)]
+    assert (closed, store.is_closed(DAILY.digest)) == ([False, True, False], False)
+    assert {row.id: row.state for row in store.task_rows()} == {"daily": State.OPEN, "other": State.OPEN}
+
+
+def test_a_closed_task_counts_nothing_more_in_any_round_even_once_its_ids_are_gone(
+    store: SqliteStore, path: Path
+) -> None:
+    commit(store, reports(1))
+    with SqliteEditor(path) as command:
+        command.close_task("daily")
+    assert commit(store, reports(1), reports(2, round_=2)) == (0, {Refusal.CLOSED: 1, Refusal.DUPLICATE: 1})
+    store._connection.execute("DELETE FROM report")
+    assert commit(store, reports(1), reports(1, late=True)) == (0, {Refusal.CLOSED: 2})
+    assert {row.id: row.state for row in store.task_rows()} == {"daily": State.CLOSED, "other": State.OPEN}
+    store.close()
+    with SqliteStore(path) as again:
+        assert commit(again, reports(1)) == (0, {Refusal.CLOSED: 1})
+
+
+def test_a_round_is_closed_twice_as_well_as_once(store: SqliteStore) -> None:
+    for _ in range(2):
+        store.close_task("daily", 1)
+        store.close_task("daily")
+    assert store.is_closed(DAILY.digest)
+
+
+def recall(task: Task, number: int = 0, made: int = 5) -> RecallRow:
+    return RecallRow(Recall(task.id, task.digest, bytes([number]) * 16, 60), made)
+
+
+def test_a_recall_and_what_is_known_of_the_broker_are_kept_together(store: SqliteStore, path: Path) -> None:
+    assert (store.recalls(), store.broker()) == ([], BrokerMemory())
+    memory = BrokerMemory(session=True, started=17, alive=18, dropped=0)
+    store.recall([recall(DAILY), recall(OTHER)], memory)
+    store.recall([recall(DAILY, 1, made=6)])
+    store.close()
+    with SqliteStore(path) as again:
+        assert again.recalls() == [recall(DAILY, 1, made=6), recall(OTHER)]
+        assert again.broker() == memory
+
+
+def test_a_recall_ends_with_its_task_and_is_deleted_unless_a_later_one_came(store: SqliteStore) -> None:
+    store.recall([recall(DAILY), recall(OTHER)])
+    store.close_task("daily", 1)
+    assert not any(row.ended for row in store.recalls())
+    store.close_task("daily")
+    assert store.recalls() == [replace(recall(DAILY), ended=True), recall(OTHER)]
+    store.end_recall(recall(OTHER, 9).recall)
+    store.end_recall(recall(DAILY).recall)
+    assert store.recalls() == [recall(OTHER)]
+
+
+@pytest.mark.parametrize("damage", ["over = -1", "id = x'00'", "task = 'A'", "digest = x''"])
+def test_a_damaged_recall_is_told(store: SqliteStore, path: Path, damage: str) -> None:
+    store.recall([recall(DAILY)])
+    store.close()
+    with sqlite3.connect(path) as writer:
+        writer.execute(f"UPDATE recall SET {damage}")  # noqa: S608 - our own text
+    writer.close()
+    with SqliteStore(path) as again, pytest.raises(StoreError, match="a recall is not what was written"):
+        again.recalls()
+
+
+def test_a_store_from_before_there_were_recalls_misses_its_session_only_if_it_had_one(path: Path) -> None:
+    seen = []
+    for counted in (False, True):
+        with SqliteStore(path) as store:
+            if counted:
+                store.add_task(OTHER)
+                commit(store, reports(1, task=OTHER))
+            run = store._connection
+            for table in ("closed", "recall", "broker"):
+                run.execute(f"DROP TABLE {table}")
+            run.execute("PRAGMA user_version = 4")
+        with SqliteStore(path) as store:
+            seen.append(store.broker().session)
+    assert seen == [False, True]
