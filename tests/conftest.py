@@ -1,5 +1,6 @@
 """Fixtures that need the outside world."""
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -13,6 +14,10 @@ from servers import Mosquitto, need
 
 # A run that was started in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What commands print must not depend on the terminal of who tests, nor on the width that a test runner assumes.
+for _variable in ("COLUMNS", "NO_COLOR"):
+    os.environ.pop(_variable, None)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 from hush_client import Gateway, Receipt
 from hush_client.sending.mqtt import MqttTransport
-from hush_client.sending.transport import Link, Transport
+from hush_client.sending.transport import Acknowledgement, Link, Transport
 from hush_client.state.database import FILE_NAME
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
@@ -179,7 +179,7 @@ class _WatchedLink:
         self.subscribe = inner.subscribe
         self.receive = inner.receive
 
-    async def publish(self, topic: str, payload: bytes) -> None:
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
         fuse, job = self._transport.fuse, self._transport.job
         if self._transport.cut and fuse.armed:
             self._transport.cut = False
@@ -188,8 +188,9 @@ class _WatchedLink:
             payload = payload[:-1] + os.urandom(1)
         if job.planted == "forget":
             await asyncio.to_thread(_empty_outbox, Path(job.state))
-        await self._inner.publish(topic, payload)
+        answer = await self._inner.publish(topic, payload)
         fuse.reach("acknowledge-after")
+        return answer
 
 
 def _empty_outbox(state: Path) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from hush_client.sending.transport import Link
+from hush_client.sending.transport import Acknowledgement, Link
 from hush_common.errors import BrokerError
 from hush_common.rng import SystemRng
 from hush_common.task_file import make_task
@@ -55,6 +55,7 @@ class FakeTransport:
 
     Attributes:
         faults: what happens to the next publications, one each; acknowledged at once when there are none left.
+        answers: what is said to the next ones that are acknowledged, one each; that all is well when none is left.
         attempts: every publication, whether it arrived or not.
         arrived: those that did.
     """
@@ -72,6 +73,7 @@ class FakeTransport:
         broker.forbidden |= forbidden
         self.name = broker.name
         self.faults: deque[Fate] = deque()
+        self.answers: deque[Acknowledgement] = deque()
         self.refusals = deque[str]() if refusals is None else refusals
         self.attempts: list[tuple[str, bytes]] = []
         self.arrived = broker.arrived
@@ -110,12 +112,26 @@ class FakeTransport:
             raise BrokerError(self.name, self.refusals.popleft())
         self.connections += 1
         async with self._way.connect() as link:
-            yield link
+            yield _Answering(link, self.answers)
 
     def _fate(self, topic: str, payload: bytes) -> Fate:
         self.attempts.append((topic, payload))
         self.on_publish()
         return self.faults.popleft() if self.faults else Fate.GOOD
+
+
+class _Answering:
+    """A link of a broker that says what it is told to."""
+
+    def __init__(self, inner: Link, answers: deque[Acknowledgement]) -> None:
+        self._inner = inner
+        self._answers = answers
+        self.subscribe = inner.subscribe
+        self.receive = inner.receive
+
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
+        answer = await self._inner.publish(topic, payload)
+        return self._answers.popleft() if self._answers else answer
 
 
 class _Broker(MemoryBroker):

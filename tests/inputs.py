@@ -1,11 +1,13 @@
 """Legal inputs of every command: arguments, environment, files and standard input, with secrets where they belong."""
 
 import base64
+import getpass
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 from urllib.parse import quote
 
@@ -13,6 +15,8 @@ from commands import Shown, run
 from fake_transport import FakeTransport, make_heights
 
 import hush_client.client
+from hush_aggregator.store import SqliteStore
+from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
 
 __all__ = [
@@ -101,6 +105,26 @@ FILES: dict[str, bytes] = {
 }
 
 
+def _store() -> bytes:
+    """A store that has one task."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "store"
+        with SqliteStore(path) as store:
+            store.add_task(decode_task(FILES["task.json"]))
+        return path.read_bytes()
+
+
+STORE_FILES = FILES | {"store": _store()}
+"""A store in which `way` is counted."""
+BROKER_FILES = FILES | {
+    "kept/mosquitto.conf": b"",
+    "kept/rules": b"",
+    "kept/passwords": b"dave:$7$101$" + base64.b64encode(bytes(12)) + b"$" + base64.b64encode(bytes(64)) + b"\n",
+    "kept/credentials/dave": f"{SECRET}\n".encode(),
+}
+"""The directory of a broker, with one user."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A command with all that it reads.
@@ -155,7 +179,11 @@ CALLS: tuple[Call, ...] = (
     Call("task check", {"FILE": "task.json", "--json": ""}),
     Call("task publish", {"FILE": "task.toml", **_LOGIN}),
     Call("task publish", {"FILE": "task.json"}, environment={"HUSH_BROKER": _BROKER}),
+    Call("task close", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
+    Call("task close", {"TASK": "way", "--round": "0"}, environment={"HUSH_STORE": "store"}, files=STORE_FILES),
+    Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml", "--any-task": ""}),
+    Call("serve", {"--broker": _BROKER, "--store": "store", "--quota": "2", "--gateway": "kitchen=50"}),
     Call(
         "serve",
         {**_LOGIN, "--accept-clock": ""},
@@ -188,6 +216,14 @@ CALLS: tuple[Call, ...] = (
     Call("audit", {"--task": "task.toml", "--samples": "100", "--confidence": "0.9", "--json": ""}),
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),
     Call("audit", {"MECHANISM": "vector", "--coordinates": "2", "--samples": "100"}),
+    Call(
+        "broker config",
+        {"DIRECTORY": "broker", "--host": "127.0.0.1", "--port": "8883", "--listen": "127.0.0.1", "--queue": "7"}
+        | {"--run-as": getpass.getuser(), "--mosquitto": "2.0"},
+    ),
+    Call("broker add", {"NAME": "alice", "--role": "publisher", "--config": "kept"}, files=BROKER_FILES),
+    Call("broker add", {"NAME": "carol", "--password-file": "password", "--config": "kept"}, files=BROKER_FILES),
+    Call("broker remove", {"NAME": "dave"}, environment={"HUSH_BROKER_CONFIG": "kept"}, files=BROKER_FILES),
     Call("broker run", {"--port": "0", "--host": "127.0.0.1"}),
     Call("broker run", {}),
 )
@@ -211,7 +247,7 @@ def call(one: Call, directory: Path, *, arguments: Sequence[str] | None = None, 
         stored: whether tasks are at hand, so that reports are stored.
     """
     for name, content in one.files.items():
-        (directory / name).parent.mkdir(mode=0o700, exist_ok=True)
+        (directory / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
     words = one.arguments() if arguments is None else arguments
     with ExitStack() as stack:

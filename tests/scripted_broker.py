@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
 
@@ -24,7 +24,9 @@ __all__ = [
     "twice",
 ]
 
-_CONNACK, _SUBACK, _PUBACK = b"\x20\x02\x00", b"\x90\x03", b"\x40\x02"
+_FIVE = 5
+_LOGINS = {0: 0, 1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
+"""The return codes of MQTT 3.1.1 as reason codes of MQTT 5."""
 
 
 class Packet(IntEnum):
@@ -79,14 +81,30 @@ class ScriptedBroker:
 
     Args:
         faults: each happens once, in order, at the next packet of its kind.
-        login: the return code of its welcome.
+        login: the return code of its welcome, of MQTT 3.1.1 (that of MQTT 5 means the same) or of MQTT 5 alone.
         grant: the return code of a subscription.
         task: the payload of its one retained task.
+        old: what it does with MQTT 5, where that is more than a broker of 3.1.1 knows; its reply is its refusal.
+        limits: the properties of its welcome, under MQTT 5.
+        reasons: what it says to the next publications, under MQTT 5: what follows the number of a PUBACK.
     """
 
-    def __init__(self, *faults: tuple[Packet, Action], login: int = 0, grant: int = 1, task: bytes = HEIGHTS) -> None:
+    def __init__(
+        self,
+        *faults: tuple[Packet, Action],
+        login: int = 0,
+        grant: int = 1,
+        task: bytes = HEIGHTS,
+        old: Action | None = None,
+        limits: bytes = b"",
+        reasons: Sequence[bytes] = (),
+    ) -> None:
         self.published: list[bytes] = []
         self.connections = 0
+        self.versions: list[int] = []
+        self._old = old
+        self._limits = limits
+        self._reasons = list(reasons)
         self.url = ""
         self.faults = list(faults)
         self._login = login
@@ -105,22 +123,34 @@ class ScriptedBroker:
         try:
             if self._fault(Packet.NOTHING):
                 writer.close()
+            five = False
             while not writer.is_closing():
                 kind, body = await _read_packet(reader)
-                await self._answer(kind, body, writer)
+                if kind == Packet.CONNECT:
+                    five = body[6] == _FIVE
+                    self.versions.append(body[6])
+                    if five and self._old is not None:
+                        await self._old(writer, b"\x20\x02\x00\x01")
+                        continue
+                await self._answer(kind, body, writer, five=five)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    async def _answer(self, kind: int, body: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, kind: int, body: bytes, writer: asyncio.StreamWriter, *, five: bool) -> None:
+        none = b"\x00" if five else b""
         match kind:
             case Packet.CONNECT:
-                reply = _CONNACK + bytes([self._login])
+                login = _LOGINS.get(self._login, self._login) if five else self._login
+                limits = bytes((len(self._limits),)) + self._limits if five else b""
+                reply = _packet(0x20, bytes((0, login)) + limits)
             case Packet.SUBSCRIBE:
-                reply = _SUBACK + body[:2] + bytes([self._grant]) + message(task_topic("heights"), self._task)
+                reply = _packet(0x90, body[:2] + none + bytes([self._grant]))
+                reply += message(task_topic("heights"), self._task, properties=none)
             case Packet.PUBLISH:
                 (length,) = struct.unpack_from(">H", body)
-                self.published.append(body[2 + length + 2 :])
-                reply = _PUBACK + body[2 + length : 4 + length]
+                self.published.append(body[2 + length + 2 + len(none) :])
+                said = self._reasons.pop(0) if five and self._reasons else b""
+                reply = _packet(0x40, body[2 + length : 4 + length] + said)
             case _:
                 return
         action = self._fault(Packet(kind))
@@ -156,7 +186,10 @@ def header(first: int, length: int) -> bytes:
     return bytes((*encoded, length))
 
 
-def message(topic: str, payload: bytes) -> bytes:
-    """A retained message of QoS 0."""
-    body = struct.pack(">H", len(topic)) + topic.encode() + payload
-    return header(0x31, len(body)) + body
+def _packet(first: int, body: bytes) -> bytes:
+    return header(first, len(body)) + body
+
+
+def message(topic: str, payload: bytes, *, properties: bytes = b"") -> bytes:
+    """A retained message of QoS 0; under MQTT 5 with its properties, their length first."""
+    return _packet(0x31, struct.pack(">H", len(topic)) + topic.encode() + properties + payload)

@@ -73,7 +73,8 @@ def admit(
         inside = _inside(block, task)
         refuse(task.id, Refusal.OUT_OF_RANGE, len(block.ids) - int(inside.sum()), block.sender)
         if inside.any():
-            accepted.append(Accepted(task, block.round, block.ids[inside], block.bodies[inside]))
+            each = block.sender_of_each[inside]
+            accepted.append(Accepted(task, block.round, block.ids[inside], block.bodies[inside], senders=each))
     return Admitted(accepted, refused, senders)
 
 

@@ -33,9 +33,9 @@ class Session(Publisher, Protocol):
         ...
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
-        """Give what the broker says about itself to `listen`, by topic, at once, until the connection ends.
+        """Give what the broker says about itself, and recalls, to `listen`, by topic, at once, while it is connected.
 
-        Its uptime and how many messages it has dropped: where it says so, and lets this user read it.
+        Its uptime and how many messages it has dropped, where it says so; and all of it where this user may read it.
 
         Raises:
             BrokerError: the connection is lost.

@@ -36,6 +36,7 @@ class Block:
         ids: report ids, shape (count,), dtype `V16`.
         bodies: shape (count, width), in the byte order in which they came.
         sender: who sent all of them, as their topics say; None for several senders.
+        senders: who sent each, shape (count,); None for one sender of all.
     """
 
     topic_task: str | None
@@ -45,6 +46,12 @@ class Block:
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
     sender: str | None = None
+    senders: NDArray[np.object_] | None = None
+
+    @property
+    def sender_of_each(self) -> NDArray[np.object_]:
+        """Shape (count,)."""
+        return np.full(len(self.ids), self.sender, dtype=np.object_) if self.senders is None else self.senders
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ def decode(messages: Iterable[ReportMessage]) -> Decoded:
     """Read every payload of a batch of messages on report topics."""
     refused: Counter[tuple[str | None, Refusal]] = Counter()
     senders: dict[tuple[str | None, Refusal], str | None] = {}
-    frames: defaultdict[tuple[str | None, bytes], list[bytes]] = defaultdict(list)
+    frames: defaultdict[tuple[str | None, bytes], list[ReportMessage]] = defaultdict(list)
     framers: dict[tuple[str | None, bytes], str | None] = {}
     blocks: list[Block] = []
     for message in messages:
@@ -80,18 +87,18 @@ def decode(messages: Iterable[ReportMessage]) -> Decoded:
                 note(senders, (task_id, read), message.sender)
         else:
             key = task_id, payload[: HEADER.size]
-            frames[key].append(payload)
+            frames[key].append(message)
             note(framers, key, message.sender)
-    for (task_id, header), payloads in frames.items():
+    for (task_id, header), framed in frames.items():
         width = width_of(header)
         sender = framers[task_id, header]
         if isinstance(width, Refusal):
-            refused[task_id, width] += len(payloads)
+            refused[task_id, width] += len(framed)
             note(senders, (task_id, width), sender)
             continue
-        whole = [payload for payload in payloads if count_of(len(payload), width)]
-        if len(whole) < len(payloads):
-            refused[task_id, Refusal.MALFORMED] += len(payloads) - len(whole)
+        whole = [message for message in framed if count_of(len(message.payload), width)]
+        if len(whole) < len(framed):
+            refused[task_id, Refusal.MALFORMED] += len(framed) - len(whole)
             note(senders, (task_id, Refusal.MALFORMED), sender)
         if whole:
             blocks.append(_block((task_id, sender), header, width, whole))
@@ -113,11 +120,15 @@ def _json(message: ReportMessage) -> Block | Refusal:
     return Block(message.task_id, frame.task, frame.digest, frame.round, ids, bodies, message.sender)
 
 
-def _block(source: tuple[str | None, str | None], header: bytes, width: int, payloads: list[bytes]) -> Block:
+def _block(source: tuple[str | None, str | None], header: bytes, width: int, messages: list[ReportMessage]) -> Block:
     rows = np.frombuffer(
-        b"".join([payload[HEADER.size :] for payload in payloads]),
+        b"".join([message.payload[HEADER.size :] for message in messages]),
         dtype=[("id", f"V{REPORT_ID_BYTES}"), ("body", ">i8", (width,))],
     )
     _, _, _, digest, round_ = HEADER.unpack(header)
     task_id, sender = source
-    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"], sender)
+    senders = None
+    if sender is None:
+        names = np.array([message.sender for message in messages], dtype=np.object_)
+        senders = np.repeat(names, [count_of(len(message.payload), width) for message in messages])
+    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"], sender, senders)

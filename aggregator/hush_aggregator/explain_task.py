@@ -10,17 +10,20 @@ from typing import Any
 
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEAK_ABOVE, at_most_sure, decimal_text, posterior
-from hush_common.figures import exact, percent_at_most, significant, whole
+from hush_common.figures import duration, exact, percent_at_most, significant, whole
 from hush_common.mechanisms import Offers
 from hush_common.mechanisms.build import best
 from hush_common.mechanisms.registry import fitting
 from hush_common.task import Task
+from hush_common.terminal.facts import Fact, Facts
+from hush_common.terminal.screen import Block
+from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal.words import Sentence
 
-__all__ = ["alternatives", "expected_error", "meaning", "text", "warnings"]
+__all__ = ["alternatives", "blocks", "expected_error", "meaning", "warnings"]
 
 _CONFIDENCE = 0.95
 _PEOPLE = (100, 1_000, 10_000)
-_SHOWN = 8
 
 
 def warnings(task: Task, now: datetime) -> Iterator[str]:
@@ -80,13 +83,14 @@ def meaning(task: Task) -> dict[str, Any]:
     return dict(facts)
 
 
-def text(task: Task) -> str:
+def blocks(task: Task) -> Iterator[Block]:
     """The facts for a person."""
     rows = [
         ("task", task.id),
         ("title", task.title),
         ("purpose", task.purpose),
         ("asks for", _question(task)),
+        ("grid step", _step(task)),
         ("mechanism", task.mechanism),
         ("alternatives", _alternatives(task)),
         ("epsilon", _price(task)),
@@ -96,19 +100,23 @@ def text(task: Task) -> str:
         ("closes", "never" if task.closes is None else task.closes.isoformat()),
         ("digest", task.digest.hex()),
     ]
-    lines = [f"{label:<12} {text}" for label, text in rows if text]
-    lines += ["", "error to expect in the mean (95 %, one round; noise alone, normal approximation):"]
-    lines += [f"{whole(people):>12} people  ± {_amount(task, expected_error(task, people))}" for people in _PEOPLE]
-    return "\n".join(lines)
+    yield Facts([Fact(label, words) for label, words in rows if words])
+    yield Sentence("")
+    confidence = f"{exact(_CONFIDENCE, scale=100)} %"
+    yield Sentence(f"Error to expect in the mean ({confidence}, one round; noise alone, normal approximation):")
+    amounts = [(people, *_amount(task, expected_error(task, people))) for people in _PEOPLE]
+    columns = [Column("people", right=True), Column("error", right=True)]
+    columns += [Column("of the range", right=True)] if amounts[0][2] else []
+    yield Table(columns, [Row([whole(people), *filter(None, words)]) for people, *words in amounts])
 
 
 def _question(task: Task) -> str:
     match task.domain:
         case CategoryDomain(labels=labels, other=other):
             rest = "" if other is None else f"; anything else counts as {other}"
-            return f"one of {len(labels)}: {_shortened(labels)}{rest}"
+            return f"one of {len(labels)}: {_listed(labels)}{rest}"
         case VectorDomain(coordinates=coordinates):
-            return f"{len(coordinates)} numbers: {_shortened([coordinate.name for coordinate in coordinates])}"
+            return f"{len(coordinates)} numbers: {_listed([coordinate.name for coordinate in coordinates])}"
         case NumberDomain() as domain:
             pass
         case _:
@@ -122,9 +130,8 @@ def _alternatives(task: Task) -> str:
     return f"{', '.join(needs)} for the same error" if needs else ""
 
 
-def _shortened(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)
 
 
 def _price(task: Task) -> str:
@@ -161,16 +168,19 @@ def _sure(epsilon: Fraction) -> str:
 def _rounds(task: Task) -> str:
     if task.round_every is None or task.rounds == 1:
         return str(task.rounds)
-    return f"{task.rounds}, one every {task.round_every}"
+    return f"{whole(task.rounds)}, one every {duration(task.round_every)}"
 
 
-def _amount(task: Task, error: float) -> str:
+def _step(task: Task) -> str:
+    domain = task.domain
+    return f"{significant(domain.step)} {domain.unit}".rstrip() if isinstance(domain, NumberDomain) else ""
+
+
+def _amount(task: Task, error: float) -> tuple[str, str]:
+    """An error, and of a number also as a share of its range."""
     if isinstance(task.domain, NumberDomain):
         share = error / (task.domain.upper - task.domain.lower)
-        return (
-            f"{significant(error)} {task.domain.unit}".rstrip()
-            + f"  ({significant(share, 2, scale=100)} % of the range)"
-        )
+        return f"± {significant(error)} {task.domain.unit}".rstrip(), f"{significant(share, scale=100)} %"
     if isinstance(task.domain, VectorDomain):
-        return f"{significant(error, 2, scale=100)} % of the range of each number"
-    return f"{significant(error, 2, scale=100)} percentage points"
+        return f"± {significant(error, scale=100)} % of the range of each number", ""
+    return f"± {significant(error, scale=100)} points", ""

@@ -40,13 +40,15 @@ class Made:
 class _Trouble:
     """The last attempt failed (`failure`) or was slow (None)."""
 
-    round: int
-    n: int
+    counted: Counted
     failure: Failure | None
 
     def lasts(self, counted: Counted) -> bool:
-        """Whether it is too early to try again."""
-        return counted.round == self.round and counted.tally.n < max(2 * self.n, self.n + 1)
+        """Whether it is too early to try again. The last word of a round is tried once, however few reports came."""
+        before = self.counted
+        if (counted.round, counted.final) != (before.round, before.final):
+            return False
+        return counted.tally.n < max(2 * before.tally.n, before.tally.n + 1)
 
 
 class Lanes:
@@ -151,7 +153,7 @@ class Lanes:
         failure = result if isinstance(result, Failure) else None
         self._trouble.pop(task_id, None)
         if slow or failure is not None:
-            self._trouble[task_id] = _Trouble(counted.round, counted.tally.n, failure)
+            self._trouble[task_id] = _Trouble(counted, failure)
         if failure is not None:
             self._tell(counted, f"no estimate, {failure.reason} ({failure.cause}): it is released without figures")
         elif left_out := _left_out(result):

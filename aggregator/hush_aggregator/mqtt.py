@@ -11,7 +11,7 @@ from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.report import REPORT_ID_BYTES
 from hush_common.tls import tls_context
-from hush_common.topics import ALL_ESTIMATES, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME
+from hush_common.topics import ALL_ESTIMATES, ALL_RECALLS, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME
 
 __all__ = ["MqttBus"]
 
@@ -20,7 +20,7 @@ _INBOX_BYTES = 32 * 1024 * 1024
 _LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _WINDOW = 20
 _PATIENCE_SECONDS = 10.0
-_WATCHED = (BROKER_UPTIME, BROKER_DROPPED)
+_WATCHED = (BROKER_UPTIME, BROKER_DROPPED, ALL_RECALLS)
 _TOPICS_AT_ONCE = 100
 _HANG_UPS = 2  # in a row, after which a broker is not asked about itself any more
 

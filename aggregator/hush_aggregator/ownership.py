@@ -35,7 +35,7 @@ class Ownership:
         tasks: those counted.
         book: the store.
         settle_s: seconds to wait for retained messages of a broker that sends them apart from the others.
-        gained: called with the ids of tasks whose estimates are to be published from now on.
+        gained: called with a task whose estimate is to be published from now on, and with what is retained there.
         on_estimate: called with each estimate that comes from elsewhere.
     """
 
@@ -45,7 +45,7 @@ class Ownership:
         book: Book,
         *,
         settle_s: float,
-        gained: Callable[[set[str]], object],
+        gained: Callable[[str, Claim | None], object],
         on_estimate: Callable[[bytes], object],
     ) -> None:
         self._tasks = tasks
@@ -70,15 +70,14 @@ class Ownership:
         standing = self._standings.get(task_id)
         return None if standing is None or standing.mine is None else written(standing.mine)
 
+    def owns(self, task_id: str) -> bool:
+        """Whether this store publishes of a task, as far as that is decided on this connection."""
+        return self.fields(task_id) is not None
+
     def publishing(self, task_id: str, payload: bytes) -> None:
         """An estimate is about to be published."""
         self._standings[task_id].sending(payload)
         self._expect(estimate_topic(task_id))
-
-    def retained(self, task_id: str) -> Claim | None:
-        """The estimate that the broker keeps of a task, as far as was seen."""
-        standing = self._standings.get(task_id)
-        return None if standing is None else standing.estimate
 
     # While there is a connection
 
@@ -185,7 +184,7 @@ class Ownership:
         if standing.last:
             standing.last = signed(standing.last, standing.mine)
             await self._put_estimate(session, task_id, standing)
-        self._gained({task_id})
+        self._gained(task_id, there)
 
     # What was overwritten
 

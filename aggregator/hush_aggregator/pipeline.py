@@ -2,21 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
 from hush_aggregator.book import Book
 from hush_aggregator.bus import Bus, Delivery, Session
+from hush_aggregator.claims import Claim
+from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
+from hush_aggregator.recalls import Recalls
 from hush_aggregator.receive import ReportMessage, TaskMessage, receive
 from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
@@ -108,8 +111,19 @@ class Aggregator:
             fields=self._ownership.fields,
             publishing=self._ownership.publishing,
         )
+        self._recalls = Recalls(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
+        self._closings = Closings(
+            store,
+            self._tasks,
+            grace=lambda: self._recalls.grace,
+            work=self._in_worker,
+            clock=clock,
+            changed=self._closed,
+        )
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         self._watch.tell(self._refresh)
+        self._watch.tell(self._recalls.refresh)
+        self._watch.tell(self._closings.refresh)
 
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
@@ -122,6 +136,8 @@ class Aggregator:
         """
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
+        await self._recalls.load()
+        await self._closings.refresh()
         try:
             await self._stay_connected()
         finally:
@@ -166,6 +182,8 @@ class Aggregator:
                     group.create_task(self._receive(session), name="hush-receive")
                     group.create_task(self._ownership.serve(session), name="hush-ownership")
                     group.create_task(self._releases.serve(session), name="hush-release")
+                    group.create_task(self._recalls.serve(session), name="hush-recalls")
+                    group.create_task(self._closings.serve(), name="hush-closings")
                     group.create_task(self._watch.run(), name="hush-watch")
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
@@ -208,26 +226,36 @@ class Aggregator:
 
     async def _count(self, reports: list[ReportMessage]) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
-        outcome = await self._in_worker(self._commit, reports, self._clock())
+        outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         for report in reports:
             report.ack()
         self._releases.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None:
             self._on_commit(outcome)
 
-    def _commit(self, reports: list[ReportMessage], now: datetime) -> CommitOutcome:
+    def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
-        admitted = admit(decode(reports), self._tasks, now)
+        admitted = admit(decode(reports), self._tasks, now, grace)
         outcome = self._store.commit(admitted.accepted, admitted.refused)
-        return replace(outcome, senders=admitted.senders)
+        return replace(outcome, senders={**admitted.senders, **outcome.senders})
 
     async def _refresh(self) -> None:
         """The store has other tasks, or is to do something else with them."""
         changed = await self._in_worker(self._tasks.refreshed)
         self._ownership.look_at(changed)
 
-    def _gained(self, task_ids: set[str]) -> None:
+    def _gained(self, task_id: str, there: Claim | None) -> None:
+        """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
+        self._releases.mark({task_id} & self._tasks.keys())
+        self._recalls.gained({task_id})
+        if there is not None:
+            self._recalls.look_at(task_id, there.round, there.n)
+
+    async def _closed(self, task_ids: set[str]) -> None:
+        """Their estimates say so from now on, and what has ended is neither asked nor recalled."""
         self._releases.mark(task_ids & self._tasks.keys())
+        self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
+        await self._recalls.refresh()
 
     async def _counted(self, task_id: str) -> Counted:
         return await self._results.latest(self._tasks[task_id])

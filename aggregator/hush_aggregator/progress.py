@@ -8,13 +8,10 @@ total, when the service stops.
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from hush_aggregator.decode import note
 from hush_aggregator.store.base import CommitOutcome
-
-if TYPE_CHECKING:
-    from hush_common.refusal import Refusal
+from hush_common.refusal import Refusal
 
 __all__ = ["Progress"]
 
@@ -59,6 +56,10 @@ class Progress:
             _LOG.info("accepted %d since the start", self._total)
 
     def _tell_refused(self) -> None:
+        again = {key[0]: self._refused.pop(key) for key in list(self._refused) if key[1] is Refusal.DUPLICATE}
+        if again:  # nobody's fault: devices send until they are sure, and once more when they are asked to
+            which = next(iter(again)) if len(again) == 1 else f"{len(again)} tasks"
+            _LOG.info("%s: %d reports came again, and count once", which, sum(again.values()))
         for (task, reason), count in self._refused.most_common(_LINES):
             sender = self._senders.get((task, reason))
             source = "" if sender is None else f" from {sender[:80]!r}"

@@ -13,10 +13,14 @@ from hush_common.epsilon import decimal_text
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 
-__all__ = ["WHOLE", "Counted", "Result", "encode", "result_of"]
+__all__ = ["MORE_THAN_ENROLLED", "WHOLE", "Counted", "Result", "encode", "result_of"]
 
 WHOLE = "estimate"
 """The name in `failures` of an estimate that failed altogether."""
+
+
+MORE_THAN_ENROLLED = "more_than_enrolled"
+"""The flag of a round with more reports than devices were asked: some sender answers for several, or makes them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +32,16 @@ class Counted:
         round: the round, counted from 0.
         tally: its reports.
         refused: reports refused under the name of the task (all rounds), by reason.
+        closed: whether no device answers it any more.
+        final: whether nothing counts any more.
     """
 
     task: Task
     round: int
     tally: Tally
     refused: Mapping[Refusal, int]
+    closed: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,8 @@ class Result:
         refused: reports refused under the name of the task (all rounds), by reason.
         confidence: nominal coverage of the intervals.
         updated_at: aware time of the estimate.
+        closed: whether no device answers it any more; what is under way still counts.
+        final: whether nothing counts any more: this is the last word.
     """
 
     task: Task
@@ -55,6 +65,8 @@ class Result:
     refused: Mapping[Refusal, int]
     confidence: float
     updated_at: datetime
+    closed: bool = False
+    final: bool = False
 
     @property
     def n(self) -> int:
@@ -87,6 +99,12 @@ class Result:
         return self.estimate.coordinates
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """What cannot be if everybody keeps to the rules; the figures stand as they are."""
+        many = self.task.enrolled is not None and self.n > self.task.enrolled
+        return (MORE_THAN_ENROLLED,) if many else ()
+
+    @property
     def failures(self) -> Mapping[str, str]:
         """What could not be made, and why."""
         return self.estimate.failures
@@ -117,6 +135,9 @@ class Result:
         }
         if task.enrolled is not None:
             document["enrolled"] = task.enrolled
+        if self.flags:
+            document["flags"] = list(self.flags)
+        document |= {name: True for name, true in (("closed", self.closed), ("final", self.final)) if true}
         document |= _known(_figures(self.estimate))
         document["updated_at"] = self.updated_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return document
@@ -125,7 +146,16 @@ class Result:
 def result_of(counted: Counted, made: Estimate | Failure, confidence: float, updated_at: datetime) -> Result:
     """The result that has this estimate; of one that failed altogether the reports and the reason."""
     estimate = Estimate(counted.tally.n, failures={WHOLE: made.reason}) if isinstance(made, Failure) else made
-    return Result(counted.task, counted.round, estimate, counted.refused, confidence, updated_at)
+    return Result(
+        counted.task,
+        counted.round,
+        estimate,
+        counted.refused,
+        confidence,
+        updated_at,
+        closed=counted.closed,
+        final=counted.final,
+    )
 
 
 def encode(document: Mapping[str, Any]) -> bytes:

@@ -85,7 +85,10 @@ class ResultReader:
     def _read(self, task: Task, round_: int | None) -> Counted:
         if round_ is None:
             round_ = self._store.latest_round(task.digest)
-        return Counted(task, round_, self._store.tally(task.digest, round_), self._store.refusals(task.id))
+        final = self._store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally
+        tally, refused = self._store.tally(task.digest, round_), self._store.refusals(task.id)
+        closed = final or (task.closes is not None and self._clock() >= task.closes)
+        return Counted(task, round_, tally, refused, closed=closed, final=final)
 
     async def _run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hush_client.sending.transport import Transport
     from hush_client.statement import Statement
     from hush_client.sync import SyncClient
+    from hush_client.undelivered import Undelivered
 
 __all__ = [
     "Client",
@@ -29,6 +30,7 @@ __all__ = [
     "Statement",
     "SyncClient",
     "Transport",
+    "Undelivered",
 ]
 
 _HOMES = {
@@ -41,6 +43,7 @@ _HOMES = {
     "Statement": "hush_client.statement",
     "SyncClient": "hush_client.sync",
     "Transport": "hush_client.sending.transport",
+    "Undelivered": "hush_client.undelivered",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module

@@ -6,11 +6,13 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
 
+from hush_client.undelivered import Undelivered
+from hush_common.delivery import Acknowledgement
 from hush_common.reading import Became
 
-__all__ = ["Reason", "Receipt", "Status"]
+__all__ = ["Reason", "Receipt", "Status", "Undelivered"]
 
-Status = Literal["sent", "queued", "already_answered", "refused"]
+Status = Literal["sent", "queued", "undelivered", "already_answered", "refused"]
 
 
 class Reason(StrEnum):
@@ -43,15 +45,21 @@ _MEANING = {
 }
 
 
+_CAVEAT = "somebody has subscribed to such reports; the broker does not say whether that is the aggregator"
+_CAVEAT_OLD = "over MQTT 3.1.1 a broker acknowledges what its rules forbid, and what nobody receives, all the same"
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """Receipt: what became of an answer, and why.
 
     Args:
-        status: `"sent"`: the broker has acknowledged it. `"queued"`: it is charged and stored, and will be sent (also
-            after a restart). `"already_answered"`: the round has its answer; this is about that one, nothing new was
-            drawn or spent. `"refused"`: nothing was drawn, spent or sent.
-        reason: why it was refused, else None.
+        status: `"sent"`: the broker has acknowledged it; what that leaves open says `caveat`. `"queued"`: it is charged
+            and stored, and will be sent (also after a restart). `"undelivered"`: it is charged and stored, and was
+            sent, but the broker does not have it; it is sent again, at least every hour. `"already_answered"`: the
+            round has its answer; this is about that one, nothing new was drawn or spent. `"refused"`: nothing was
+            drawn, spent or sent.
+        reason: why it was refused, or is undelivered; else None.
         task: id of the task.
         round: the round that was answered; None where none is open.
         epsilon: what the answer costs; of a refused one, what the cheapest offer would have cost.
@@ -62,10 +70,12 @@ class Receipt:
             draw, since it was none (`hush_common.reading`). None where nothing was answered now. It stands here alone:
             it is neither stored, sent, logged nor shown, and do not do that either, because it tells of the value.
         moment: when the task opens, of one that has not; when it closed, of one that is (aware); else None.
+        told: of one that the broker has acknowledged, whether it can have said that it does not have it (MQTT 5); else
+            None.
     """
 
     status: Status
-    reason: Reason | None
+    reason: Reason | Undelivered | None
     task: str
     round: int | None
     epsilon: Fraction
@@ -74,10 +84,11 @@ class Receipt:
     report_id: str | None = None
     value: Became | None = field(default=None, repr=False)
     moment: datetime | None = None
+    told: bool | None = None
 
     @property
     def meaning(self) -> str:
-        """Why it was refused, in one line for a person; nothing if it was not."""
+        """Why it was refused or is undelivered, in one line for a person; nothing if it is neither."""
         if self.reason is None or self.moment is None:
             return "" if self.reason is None else self.reason.meaning
         when = f"{self.moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -91,3 +102,18 @@ class Receipt:
 
     def queued(self) -> "Receipt":
         return replace(self, status="queued")
+
+    def acknowledged(self, answer: Acknowledgement) -> "Receipt":
+        """After what the broker said."""
+        why = Undelivered.of(answer)
+        return replace(self, status="sent" if why is None else "undelivered", reason=why, told=answer.told)
+
+    @property
+    def caveat(self) -> str:
+        """What the broker's acknowledgement leaves open, in one line for a person; nothing without one.
+
+        Nobody tells a device whether its report was counted: whoever could ask would learn which one is whose.
+        """
+        if self.status != "sent":
+            return ""
+        return _CAVEAT if self.told else _CAVEAT_OLD

@@ -24,12 +24,12 @@ _COMMANDS = {
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
-    "task": _Command("hush_aggregator.commands.task", "Check a task file, or publish it to a broker."),
+    "task": _Command("hush_aggregator.commands.task", "Check and publish a task, close it, recall its reports."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
-    "plan": _Command("hush_simulations.commands.plan", "Of people, epsilon and error, any two give the third."),
+    "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
-    "broker": _Command("hush_simulations.commands.broker", "Run a small MQTT broker, to try things."),
+    "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),
 }
 
 app: typer.Typer = typer.Typer(

@@ -10,22 +10,28 @@ _STEPS = 1000
 
 
 class Backoff:
-    """From 0.1 s the delay doubles up to 30 s; each is cut short by up to half, so that not all come back at once."""
+    """The first delay doubles up to the longest; each is cut short by up to half, so that not all come back at once.
 
-    def __init__(self) -> None:
-        self._delay = _FIRST_SECONDS
+    Args:
+        first: seconds.
+        longest: seconds.
+    """
+
+    def __init__(self, first: float = _FIRST_SECONDS, longest: float = _LONGEST_SECONDS) -> None:
+        self._first, self._longest = first, longest
+        self._delay = first
 
     @property
     def longest(self) -> bool:
         """Whether attempts have become as rare as they get."""
-        return self._delay >= _LONGEST_SECONDS
+        return self._delay >= self._longest
 
     def reset(self) -> None:
         """Begin anew: the last attempt was none that failed."""
-        self._delay = _FIRST_SECONDS
+        self._delay = self._first
 
     def next(self) -> float:
         """Seconds to wait before the next attempt."""
         delay = self._delay * (1 + SystemRng().randbelow(_STEPS) / _STEPS) / 2
-        self._delay = min(2 * self._delay, _LONGEST_SECONDS)
+        self._delay = min(2 * self._delay, self._longest)
         return delay

@@ -1,9 +1,9 @@
-"""A message as it came from a broker."""
+"""What comes from a broker: a message, and what it says to one of ours."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Delivery"]
+__all__ = ["Acknowledgement", "Delivery"]
 
 
 def _nothing() -> None:
@@ -24,3 +24,16 @@ class Delivery:
     topic: str
     payload: bytes
     ack: Callable[[], object] = field(default=_nothing, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """What the broker said to a publication.
+
+    Args:
+        reason: the reason code. MQTT 3.1.1 has none: then it is 0, success.
+        told: whether it could have been another: MQTT 5.
+    """
+
+    reason: int = 0
+    told: bool = False

@@ -6,8 +6,10 @@
     ├── OptionError          a setting, an option or an argument that cannot be used
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
+    ├── SetupError           the files of a broker cannot be made or changed
     ├── BrokerError          the broker is not there, refuses, or vanished
-    │   └── SubscriptionRefusedError   it keeps a topic to itself
+    │   ├── SubscriptionRefusedError   it keeps a topic to itself
+    │   └── ProtocolRefusedError       it does not speak this version of MQTT
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
 Each message is one line that says what was wrong and what to do, whatever stands in the names that it repeats. There is
@@ -22,6 +24,8 @@ __all__ = [
     "HushError",
     "MissingExtraError",
     "OptionError",
+    "ProtocolRefusedError",
+    "SetupError",
     "StateError",
     "StoreError",
     "SubscriptionRefusedError",
@@ -74,6 +78,10 @@ class StoreError(HushError):
     """The durable store of an aggregator cannot be opened, read or written."""
 
 
+class SetupError(HushError):
+    """The files of a broker cannot be made or changed."""
+
+
 class OptionError(HushError):
     """A setting, an option of the command line or an argument of a function that cannot be used.
 
@@ -95,15 +103,31 @@ class BrokerError(HushError):
 
     Attributes:
         url: the address of the broker, without its password.
+        message: what is wrong with it.
+        reason: the reason code of MQTT 5 with which it ended the connection; None where it gave none.
     """
 
-    def __init__(self, url: str, message: str) -> None:
+    def __init__(self, url: str, message: str, *, reason: int | None = None) -> None:
         super().__init__(f"{url}: {message}")
         self.url = url
+        self.message = message
+        self.reason = reason
 
 
 class SubscriptionRefusedError(BrokerError):
     """The broker does not let this user read a topic. The connection lives on."""
+
+
+class ProtocolRefusedError(BrokerError):
+    """The broker does not speak the version of MQTT that it was asked for, or hung up where it should have said so.
+
+    Attributes:
+        said: whether it said so.
+    """
+
+    def __init__(self, url: str, message: str, *, said: bool) -> None:
+        super().__init__(url, message)
+        self.said = said
 
 
 class MissingExtraError(HushError, ImportError):

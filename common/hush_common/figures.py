@@ -7,11 +7,24 @@ one direction only, for bounds and promises: what is read back is never better t
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
-__all__ = ["Figure", "at_least", "at_most", "exact", "fixed", "percent_at_most", "ratio", "significant", "whole"]
+__all__ = [
+    "Figure",
+    "at_least",
+    "at_most",
+    "duration",
+    "exact",
+    "fixed",
+    "percent_at_most",
+    "ratio",
+    "significant",
+    "typed",
+    "whole",
+]
 
 Figure: TypeAlias = int | float | Fraction | Decimal
 _Quotient: TypeAlias = tuple[int, int]
@@ -47,11 +60,11 @@ def significant(value: Figure, digits: int = 3, *, scale: int = 1) -> str:
 
 
 def fixed(value: Figure, places: int, *, scale: int = 1, sign: bool = False) -> str:
-    """`value`·`scale` with so many digits after the point; with `sign`, a + before what is not negative."""
+    """`value`·`scale` with so many digits after the point; with `sign`, a + before what is positive as it is shown."""
     if _is_endless(value):
         return str(value)
-    text = _pointed(_rounded(_scaled(value, scale), places), places)
-    return f"+{text}" if sign and not text.startswith("-") else text
+    units = _rounded(_scaled(value, scale), places)
+    return ("+" if sign and units > 0 else "") + _pointed(units, places)
 
 
 def whole(value: Figure) -> str:
@@ -68,6 +81,28 @@ def ratio(value: Figure) -> str:
 
 def exact(value: float, *, scale: int = 1) -> str:
     """The shortest text that reads back as `value`, times `scale`: for what a person typed, as a bound."""
+    text = typed(value, scale=scale)
+    if "e" in text or not text.lstrip("-").replace(".", "").isdecimal():
+        return text
+    before, point, after = text.partition(".")
+    minus, digits = before[: before.startswith("-")], before.lstrip("-")
+    return f"{minus}{int(digits):,}".replace(",", " ") + point + after
+
+
+def duration(time: timedelta) -> str:
+    """A length of time in its usual units: `"1 day"`, `"1 h 30 min"`, `"20 s"`."""
+    minutes, seconds = divmod(Fraction(time // timedelta(microseconds=1), 10**6), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [f"{whole(days)} {'day' if days == 1 else 'days'}"] if days else []
+    parts += [f"{hours} h"] if hours else []
+    parts += [f"{minutes} min"] if minutes else []
+    parts += [f"{exact(float(seconds))} s"] if seconds or not parts else []
+    return " ".join(parts)
+
+
+def typed(value: float, *, scale: int = 1) -> str:
+    """The same as a program reads it: thousands are not grouped."""
     if isinstance(value, int):
         return str(value * scale)
     if _is_endless(value):

@@ -7,7 +7,7 @@ from pathlib import Path
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError
 
-__all__ = ["LOGIN_FILE_HELP", "USER_HELP", "address"]
+__all__ = ["LOGIN_FILE_HELP", "USER_HELP", "address", "password_in"]
 
 USER_HELP = "User name at the broker, if the address has none."
 LOGIN_FILE_HELP = "File whose first line is the password, so that no process list shows it."
@@ -27,13 +27,22 @@ def address(text: str, given: Mapping[str, str], password_file: Path | None) -> 
     """
     parts = {name: value for name, value in given.items() if value}
     if password_file is not None:
-        try:
-            parts["password"] = password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise OptionError("--password-file", f"{password_file} cannot be read ({reason}); name a file") from error
+        parts["password"] = password_in(password_file)
     parsed = BrokerUrl.parse(text)
     try:
         return replace(parsed, **parts)  # type: ignore[arg-type]  # the names above are all of texts
     except ValueError as error:
         raise OptionError("--broker", f"{parsed}: {error}") from None
+
+
+def password_in(file: Path) -> str:
+    """The first line of a file.
+
+    Raises:
+        OptionError: the file cannot be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise OptionError("--password-file", f"{file} cannot be read ({reason}); name a file") from error

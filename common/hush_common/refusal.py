@@ -18,6 +18,7 @@ class Refusal(StrEnum):
     CLOSED = "closed"
     OUT_OF_RANGE = "out_of_range"
     DUPLICATE = "duplicate"
+    QUOTA = "quota"
 
     @property
     def meaning(self) -> str:
@@ -36,4 +37,5 @@ _MEANING = {
     Refusal.CLOSED: "the task is closed",
     Refusal.OUT_OF_RANGE: "no device that follows the mechanism can produce this body",
     Refusal.DUPLICATE: "a report of this id is counted already",
+    Refusal.QUOTA: "its sender has had as many reports counted in this round as one sender may",
 }

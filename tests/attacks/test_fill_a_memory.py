@@ -87,7 +87,8 @@ async def test_by_messages_that_are_never_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, limited: bool
 ) -> None:
     if not limited:
-        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: None)
+        for guard in ("limit_packets", "read_incoming"):
+            monkeypatch.setattr(f"hush_common.mqtt.client.{guard}", lambda *_: None)
     async with ScriptedBroker((Packet.SUBSCRIBE, send_qos_2)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             with measured() as peak:
@@ -102,7 +103,7 @@ async def test_by_a_thousand_tasks_of_58_kb(tmp_path: Path) -> None:
     labels = [f"{number:04d}" + "x" * 90 for number in range(590)]
     large = make_task({"id": "t0000", "epsilon": "1", "domain": {"kind": "category", "labels": labels}}).payload
     flood = b"".join(
-        message(task_topic(f"t{number:04d}"), large.replace(b"t0000", f"t{number:04d}".encode()))
+        message(task_topic(f"t{number:04d}"), large.replace(b"t0000", b"t%04d" % number), properties=b"\x00")
         for number in range(1000)
     )
 

@@ -28,10 +28,23 @@ PUBLIC = {
     *("SCENARIO", "FILE", "MECHANISM", "TASK"),  # names of what is asked, and of files
     *("--csv", "--column", "--task", "--store", "--state", "--out", "--password-file", "--ca", "--cert", "--key"),
     *("--name", "--device", "--user", "--forget", "--host", "--port", "--engine"),
-    *("--clients", "--rounds", "--connections", "--seed", "--samples", "--confidence", "--timeout", "--spread"),
+    *(
+        "--clients",
+        "--rounds",
+        "--round",
+        "--connections",
+        "--seed",
+        "--samples",
+        "--confidence",
+        "--timeout",
+        "--spread",
+    ),
     *("--epsilon", "--max-epsilon", "--lifetime", "--total", "--shares", "--mechanism", "--people", "--error"),
     *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
+    *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
+    *("--quota", "--gateway"),
+    *("--draw", "--workers"),  # of the bulk engine
     "--inputs",  # of a function under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it

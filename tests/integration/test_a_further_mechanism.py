@@ -6,7 +6,6 @@ file of hush. What registers nothing answers nothing.
 
 import ast
 import csv
-import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +18,18 @@ import numpy as np
 import pytest
 from fake_transport import FakeTransport
 from judge import verdict
-from rich.console import Console
+from rendered import rendered, squeezed
 from toy import coarse_analysis, kary_analysis
 from toy.coarse import Coarse
 from toy.kary import KaryResponse
 
+from hush_aggregator import explain_task
 from hush_aggregator.admission import admit
 from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate import mechanisms as analyses
-from hush_aggregator.explain_task import alternatives, text
+from hush_aggregator.explain_task import alternatives
 from hush_aggregator.receive import receive
 from hush_aggregator.tally import Tally
 from hush_client import Gateway
@@ -46,7 +46,7 @@ from hush_common.topics import task_topic
 from hush_simulations.auditing.bound import audit
 from hush_simulations.auditing.subjects import mechanism_subject
 from hush_simulations.display.files import write_files
-from hush_simulations.display.table import print_table
+from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.engines.seeded_rng import SeededRng
@@ -108,10 +108,9 @@ async def test_it_goes_from_the_device_to_table_picture_and_files(
         assert (result["mechanism"], result["n"], result["refused"]) == (toy.kind.name, 90, {})
         for part in result.get("categories", [result]):
             assert {"reporters", "population", "anytime"} <= part["intervals"].keys()
-        stream = io.StringIO()
-        print_table(run, Console(file=stream, width=100))
-        assert f"90 devices, {toy.kind.name}, epsilon" in stream.getvalue()
-        assert ("%" if toy.kind.is_share else "kg") in stream.getvalue()
+        shown = rendered(blocks(run))
+        assert f"90 devices, {toy.kind.name}, epsilon" in shown
+        assert ("%" if toy.kind.is_share else "kg") in shown
         _, reports, picture = write_files(tmp_path, run)
     assert picture.read_bytes().startswith(b"\x89PNG")
     words = {row["decoded"] for row in csv.DictReader(reports.read_text(encoding="utf-8").splitlines())}
@@ -168,7 +167,7 @@ def test_it_is_explained_beside_the_others(toy: Toy) -> None:
         default = make_task({"id": "t", "epsilon": "1", "domain": toy.domain})
         assert default.mechanism != toy.kind.name
         assert alternatives(default)[toy.kind.name] > 0
-        assert f"mechanism    {toy.kind.name}" in text(toy.task())
+        assert f"mechanism {toy.kind.name}" in squeezed(rendered(explain_task.blocks(toy.task())))
 
 
 def test_it_is_judged_and_audited(toy: Toy) -> None:

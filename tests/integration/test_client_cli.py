@@ -20,7 +20,7 @@ from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.state.lock import Lock
 from hush_common.task_file import make_task
-from hush_common.topics import task_topic
+from hush_common.topics import ALL_REPORTS, task_topic
 
 HUSH = Path(sys.executable).with_name("hush")
 
@@ -41,7 +41,9 @@ async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
     habit = {"id": "habit", "epsilon": "1", "purpose": "habits", "domain": {"kind": "bit"}} | daily
     scale = {"kind": "number", "lower": -0.5, "upper": 1500, "unit": "kg"}
     weight = {"id": "weight", "epsilon": "1", "purpose": "health", "domain": scale}
-    async with aiomqtt.Client("127.0.0.1", mosquitto.port) as administrator:
+    kept = aiomqtt.Client("127.0.0.1", mosquitto.port, identifier="aggregator", clean_session=False)
+    async with kept as administrator:
+        await administrator.subscribe(ALL_REPORTS, qos=1)
         await administrator.publish(task_topic("heights"), make_heights(), qos=1, retain=True)
         for document in (smoker, choice, colour, move, habit, weight):
             task = make_task(document)
@@ -170,6 +172,7 @@ def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
         "epsilon": "1",
         "spent": "1",
         "cap": "4",
+        "told": True,
     }
     refused = hush("report", "smoker", "yes", "--lifetime", "0.5", "--json")
     assert refused.returncode == 1
@@ -181,7 +184,7 @@ def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> Non
     hush("report", "smoker", "yes", "--device", "d")
     text = hush("ledger").stdout
     assert "d, for workplaces: epsilon 1 of 4" in text
-    assert "smoker, round 0: epsilon 1 (randomized_response)" in text
+    assert "smoker 0 1 randomized_response never" in " ".join(text.split())
     assert "at most 88.1 % sure" in text  # epsilon 2 in total
     document = json.loads(hush("ledger", "--json").stdout)
     assert document["waiting"] == 0

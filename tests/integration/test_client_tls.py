@@ -175,6 +175,8 @@ async def test_an_aggregator_comes_in_every_way_as_well(secured: Secured, way: s
 def test_the_command_takes_user_password_and_files_as_options(secured: Secured, tmp_path: Path) -> None:
     publish = [need("mosquitto_pub"), "-h", HOST, "-p", str(secured.broker.port), "-q", "1", "-r", "-s"]
     subprocess.run([*publish, "-t", task_topic("heights")], input=HEIGHTS, check=True)
+    listen = [need("mosquitto_sub"), "-h", HOST, "-p", str(secured.broker.port), "-q", "1", "-c", "-i", "aggregator"]
+    subprocess.run([*listen, "-E", "-t", ALL_REPORTS], check=True)
     password = tmp_path / "password"
     password.write_text("p@ss/word\n", encoding="utf-8")
     url = secured.urls["certificate"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,9 +66,7 @@ def own(tmp_path: Path) -> Path:
 def test_a_plan_names_what_auto_picks_and_what_the_others_cost() -> None:
     ended = hush("plan", "--epsilon", "0.5", "--error", "5", "--lower", "0", "--upper", "100", "--unit", "cm")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert (
-        "How many people?  the mean of a number from 0 to 100 cm; epsilon 0.5, an error of 5 cm (5 %)" in ended.stdout
-    )
+    assert "How many people? the mean of a number from 0 to 100 cm; epsilon 0.5, an error of 5 cm (5 %)" in ended.stdout
     assert "table (auto)" in ended.stdout
     assert "12 294" in ended.stdout
     assert "6 484" in ended.stdout
@@ -169,10 +168,13 @@ def test_every_mechanism_of_hush_is_audited_and_found_consistent() -> None:
 def test_one_mechanism_by_name_prints_why() -> None:
     ended = hush("audit", "randomized_response", "--epsilon", "2", "--samples", "20000", "--seed", "1")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "claimed     epsilon 2\n  measured    epsilon ≥ 1.9" in ended.stdout
-    assert "verdict     consistent" in ended.stdout
-    assert "because     guess no if the report is 0\n              guess yes if the report is 1\n" in ended.stdout
-    assert "guesses on 30 000 reports are right; epsilon 2 allows 88.0797 %" in ended.stdout
+    assert (
+        "claimed    epsilon 2: no observer is right more often than 88.1 %\n  measured   epsilon ≥ 1.9" in ended.stdout
+    )
+    assert "verdict    consistent" in ended.stdout
+    assert "observer   guesses no if the report is 0\n             guesses yes if the report is 1\n" in ended.stdout
+    assert re.search(r"guesses were right \(8\d\.\d\d %\), on 30 000 reports\n", ended.stdout)
+    assert "Consistent is not a proof" in ended.stdout
 
 
 def test_a_task_file_is_audited_as_its_devices_would_answer_it(tmp_path: Path) -> None:
@@ -187,8 +189,9 @@ def test_a_task_file_is_audited_as_its_devices_would_answer_it(tmp_path: Path) -
 def test_a_function_of_ones_own_that_gives_away_more_than_it_declares_ends_in_exit_1(own: Path) -> None:
     ended = hush("audit", "mine:coins", "--inputs", "true", "false", "--epsilon", "0.9", cwd=own)
     assert ended.returncode == 1
-    assert "verdict     VIOLATION" in ended.stdout
+    assert "verdict    VIOLATION" in ended.stdout
     assert ended.stderr == "hush: VIOLATION: the claimed epsilon is exceeded by mine:coins\n"
+    assert "Consistent" not in ended.stdout
 
 
 def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own: Path) -> None:

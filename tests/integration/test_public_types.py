@@ -31,7 +31,7 @@ def completeness(package: str, place: Path) -> dict[str, Any]:
 def test_every_public_name_has_a_type(package: str) -> None:
     found = completeness(Path(package).name, ROOT / Path(package).parent)
     guessed = [
-        f"{symbol['fullName']}: {problem['message']}"
+        f"{symbol['name']}: {problem['message']}"
         for symbol in found["symbols"]
         for problem in symbol["diagnostics"]
         if not symbol["isTypeKnown"] and symbol["isExported"]

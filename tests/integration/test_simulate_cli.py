@@ -174,14 +174,14 @@ def test_a_broker_that_is_not_there_is_one_line_and_exit_code_1() -> None:
     assert "secret" not in ended.stderr
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("broker", ["embedded", "mosquitto"])
-def test_a_stopped_simulation_ends_with_one_word_and_leaves_no_broker(
-    broker: str, sent: signal.Signals, status: int, tmp_path: Path
+def test_a_stopped_simulation_leaves_no_broker_and_after_ctrl_c_shows_what_is_there(
+    broker: str, sent: signal.Signals, tmp_path: Path
 ) -> None:
     if broker == "mosquitto":
         need("mosquitto")
-    command = [*HUSH, "simulate", "--clients", "200000", "--broker", broker]
+    command = [*HUSH, "simulate", "--clients", "200000", "--broker", broker, "--json"]
     environment = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/usr/sbin"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -192,13 +192,34 @@ def test_a_stopped_simulation_ends_with_one_word_and_leaves_no_broker(
         time.sleep(0.5)
         process.send_signal(sent)
         out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (status, "", "hush: stopped\n")
+    if sent == signal.SIGTERM:
+        assert (process.returncode, out, err) == (143, "", "hush: stopped\n")
+    else:
+        assert process.returncode == 130
+        assert err.startswith("hush: stopping; what was sent is counted.")
+        assert err.endswith("hush: interrupted\n")
+        found = json.loads(out)
+        assert found["stopped"] is True
+        assert 0 < found["result"]["n"] == found["published"] < 200_000
+        assert found["lost"] == 0
+        assert found["covered"].keys() >= {"reporters", "anytime"}
     assert list(tmp_path.iterdir()) == []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             assert str(tmp_path).encode() not in path.read_bytes()
         except OSError:
             continue
+
+
+def test_a_second_ctrl_c_stops_at_once_and_shows_nothing() -> None:
+    command = [*HUSH, "simulate", "--clients", "200000", "--engine", "memory"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "reports counted" in line_of(process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert "Ctrl-C again stops at once" in line_of(process.stderr)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "hush: stopped\n")
 
 
 def test_the_embedded_broker_serves_until_ctrl_c() -> None:

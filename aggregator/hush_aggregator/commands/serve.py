@@ -6,7 +6,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -20,6 +20,7 @@ from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
 from hush_aggregator.store import SqliteStore
+from hush_common.errors import OptionError, StoreError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
 from hush_common.task_file import read_task
@@ -28,6 +29,7 @@ from hush_common.topics import status_topic
 __all__ = ["app"]
 
 _LOG = logging.getLogger("hush.aggregator")
+_FORGET_S = 60.0
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -53,6 +55,13 @@ def serve(
     any_task: Annotated[
         bool, typer.Option("--any-task", help="Count every task that is published at the broker, not only those given.")
     ] = False,
+    quota: Annotated[
+        int | None, typer.Option(envvar="HUSH_QUOTA", help="Most reports of a round that count from one sender.")
+    ] = None,
+    gateway: Annotated[
+        list[str] | None,
+        typer.Option(envvar="HUSH_GATEWAY", help="NAME=M: M reports from this sender instead; may be repeated."),
+    ] = None,
     accept_clock: Annotated[
         bool, typer.Option("--accept-clock", help="Trust the clock, even if this store has seen a later day.")
     ] = False,
@@ -65,19 +74,15 @@ def serve(
     """
     where = address(broker, {"user": user}, password_file)
     settings = Settings.read(
-        {
-            "broker": where,
-            "store": store,
-            "tasks": tuple(task or ()),
-            "name": name,
-            "confidence": confidence,
-            "any_task": any_task,
-        }
+        {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
+        | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task}
     )
+    if settings.gateways and settings.quota is None:
+        raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
     tasks = {path: read_task(path, legacy=True) for path in settings.tasks}
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
-    with SqliteStore(settings.store) as opened, InProcesses() as estimator:
+    with SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
         check_files(opened, tasks)
         clock = CheckedClock(opened, accept=accept_clock)
         bus = _bus(settings, opened)
@@ -100,6 +105,16 @@ def _bus(settings: Settings, store: SqliteStore) -> Bus:
         status=status,
         ended=store.former_session_ended,
     )
+
+
+async def _forget(store: SqliteStore) -> NoReturn:
+    """Delete what the quotas know of rounds that have closed."""
+    while True:
+        await asyncio.sleep(_FORGET_S)
+        try:
+            await asyncio.to_thread(store.forget_senders)
+        except StoreError as error:
+            _LOG.warning("%s", error)
 
 
 async def _serve(
@@ -128,7 +143,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, running.cancel)
-    beside = [asyncio.create_task(work, name="hush-beside") for work in (progress.run(), clock.run())]
+    beside = [asyncio.create_task(work, name="hush-beside") for work in (progress.run(), clock.run(), _forget(store))]
     try:
         with suppress(asyncio.CancelledError):
             await running

@@ -6,11 +6,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 
+from hush_aggregator.store import Limits
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError
 from hush_common.topics import is_sender
 
 __all__ = ["Settings"]
+
+_DIGITS = 12
 
 
 def _broker(value: object) -> object:
@@ -20,6 +23,27 @@ def _broker(value: object) -> object:
 def _name(value: str) -> str:
     if not is_sender(value):
         raise ValueError("a name is part of a topic; use letters, digits and . _ @ : - (at most 128)")
+    return value
+
+
+def _gateways(value: object) -> object:
+    """`NAME=M`, for each gateway: how many reports of a round may come from it."""
+    if not isinstance(value, tuple):
+        return value
+    found: dict[str, int] = {}
+    for text in value:
+        name, equals, number = text.partition("=")
+        if not equals or not is_sender(name) or not number.isascii() or not number.isdecimal() or len(number) > _DIGITS:
+            raise ValueError("a gateway is given as NAME=M, its MQTT user and a whole number, as in kitchen=500")
+        if name in found:
+            raise ValueError("a gateway stands there twice; leave one out")
+        found[name] = int(number)
+    return found
+
+
+def _quota(value: int) -> int:
+    if value < 1:
+        raise ValueError("a quota is at least 1; leave it out to count any number of reports of one sender")
     return value
 
 
@@ -51,6 +75,8 @@ class Settings(BaseModel):
         name: names this aggregator at the broker: one name, one store.
         confidence: nominal coverage of the intervals, inside (0, 1).
         any_task: whether to count every task that appears at the broker.
+        quota: how many reports of a round one sender may have counted; None for any number.
+        gateways: how many instead, by the names of senders that speak for many devices; text is parsed.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -61,6 +87,13 @@ class Settings(BaseModel):
     name: Annotated[str, AfterValidator(_name)] = "aggregator"
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.95
     any_task: bool = False
+    quota: Annotated[int, AfterValidator(_quota)] | None = None
+    gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}
+
+    @property
+    def limits(self) -> Limits | None:
+        """What a store enforces."""
+        return None if self.quota is None else Limits(self.quota, self.gateways)
 
     @classmethod
     def read(cls, values: Mapping[str, object]) -> "Settings":

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.explain_task import meaning, text, warnings
+from hush_aggregator.commands.task_end import close, recall
+from hush_aggregator.explain_task import blocks, meaning, warnings
 from hush_common.errors import BrokerError, TaskError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
 from hush_common.task_file import read_task, settled
+from hush_common.terminal.screen import show
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
@@ -29,8 +31,10 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Check a task file, or publish it to a broker.",
+    help="Check and publish a task, close it, recall its reports.",
 )
+app.command()(close)
+app.command()(recall)
 
 _File = Annotated[Path, typer.Argument(help="The task, as TOML or JSON.", show_default=False)]
 
@@ -41,7 +45,10 @@ def check(
 ) -> None:
     """Say what a task costs those who answer it, and what can be learned from them."""
     task = read_task(file)
-    print(json.dumps(meaning(task), indent=2, ensure_ascii=False) if as_json else text(task))
+    if as_json:
+        print(json.dumps(meaning(task), indent=2, ensure_ascii=False))
+    else:
+        show(blocks(task))
     _warn(task)
 
 

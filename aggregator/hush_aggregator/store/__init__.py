@@ -12,6 +12,7 @@ from hush_aggregator.store.base import (
     StoreReader,
     TaskRow,
 )
+from hush_aggregator.store.quotas import Limits, quota_file
 from hush_aggregator.store.reading import SqliteReader
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_aggregator.store.writing import SqliteEditor
@@ -21,6 +22,7 @@ __all__ = [
     "Accepted",
     "BrokerMemory",
     "CommitOutcome",
+    "Limits",
     "Origin",
     "RecallRow",
     "SqliteEditor",
@@ -30,4 +32,5 @@ __all__ = [
     "Store",
     "StoreReader",
     "TaskRow",
+    "quota_file",
 ]

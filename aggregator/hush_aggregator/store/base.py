@@ -1,9 +1,9 @@
 """What an aggregator asks of its store. Every method blocks; the pipeline calls them in one worker thread."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,10 @@ __all__ = [
     "Store",
     "StoreReader",
     "TaskRow",
+    "Worker",
 ]
+
+T = TypeVar("T")
 
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
@@ -116,6 +119,7 @@ class Accepted:
         ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
         bodies: their bodies, shape (count, width), in any byte order.
         late: they came after the end of their task, and only count as duplicates, if that is what they are.
+        senders: who sent each, shape (count,), for quotas; None where nobody is charged. Never stored.
     """
 
     task: Task
@@ -123,6 +127,7 @@ class Accepted:
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
     late: bool = False
+    senders: NDArray[np.object_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,14 @@ class CommitOutcome:
     changed: frozenset[str]
     details: Mapping[tuple[str, Refusal], int] = field(default_factory=dict)
     senders: Mapping[tuple[str, Refusal], str | None] = field(default_factory=dict)
+
+
+class Worker(Protocol):
+    """The thread of a store."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """What the function returns."""
+        ...
 
 
 class StoreReader(Protocol):
@@ -180,8 +193,17 @@ class StoreReader(Protocol):
         """Reports refused under the name of a task, by reason, without zeros."""
         ...
 
+    @property
+    def restored(self) -> bool:
+        """Whether it was put back from a backup, and the aggregator has not reacted yet."""
+        ...
+
     def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
         """Whether nothing counts any more in a round, or in a whole task."""
+        ...
+
+    def marks(self) -> frozenset[tuple[bytes, int]]:
+        """What is closed: digests and rounds; round -1 is the whole task."""
         ...
 
     def counted_since(self, digest: bytes, round_: int) -> int:
@@ -226,7 +248,8 @@ class Store(StoreReader, Protocol):
 
         Reports whose key (digest, round, id) is new are inserted, and exactly those are folded into the tallies; the
         others are counted as duplicates. Within a batch the first of equal keys is the new one. Of a closed round, and
-        of those that are late, nothing is inserted: what is not a duplicate is counted as `closed`.
+        of those that are late, nothing is inserted: what is not a duplicate is counted as `closed`. Where there are
+        quotas, what is neither a duplicate nor within that of its sender is counted as `quota`.
 
         Args:
             accepted: what admission let through.
@@ -235,7 +258,11 @@ class Store(StoreReader, Protocol):
         ...
 
     def close_task(self, task_id: str, round_: int | None = None) -> None:
-        """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good."""
+        """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good.
+
+        Raises:
+            TaskError: there is no such task.
+        """
         ...
 
     def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
@@ -244,4 +271,8 @@ class Store(StoreReader, Protocol):
 
     def end_recall(self, recall: Recall) -> None:
         """Forget a recall that is cleared at the broker, unless a later one of its task is there."""
+        ...
+
+    def reacted_to_restoring(self) -> None:
+        """Note that nothing is left to do because it was put back from a backup."""
         ...

@@ -141,6 +141,10 @@ class SqliteReader:
         with self._reading() as run:
             return is_closed(run, digest, WHOLE_TASK if round_ is None else round_)
 
+    def marks(self) -> frozenset[tuple[bytes, int]]:
+        with self._reading() as run:
+            return frozenset(run.execute("SELECT digest, round FROM closed").fetchall())
+
     def counted_since(self, digest: bytes, round_: int) -> int:
         with self._reading() as run:
             query = "SELECT coalesce(sum(n), 0) FROM tally WHERE digest = ? AND round >= ?"

@@ -70,7 +70,9 @@ CREATE TABLE broker (
 ) STRICT;
 INSERT INTO broker SELECT 1, former = 0 AND EXISTS (SELECT 1 FROM tally), NULL, NULL, NULL FROM identity;
 """
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+# charged: the token of the last batch whose senders were charged: see `quotas`. It is random, and names nobody.
+_VERSION_6 = "ALTER TABLE identity ADD COLUMN charged BLOB NOT NULL DEFAULT x'';"
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 
 
 def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:

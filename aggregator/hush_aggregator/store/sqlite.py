@@ -4,13 +4,18 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_aggregator.fold import fold
 from hush_aggregator.store.base import Accepted, CommitOutcome
+from hush_aggregator.store.quotas import Charging, Limits, Quotas, quota_file
 from hush_aggregator.store.reading import is_closed, read_tally
 from hush_aggregator.store.schema import damaged, prepare, seal
 from hush_aggregator.store.writing import SqliteWriter, connect
@@ -22,6 +27,7 @@ __all__ = ["SqliteStore"]
 
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
 _FIND = "SELECT 1 FROM report WHERE digest = ? AND round = ? AND id = ?"
+_DELETE = "DELETE FROM report WHERE digest = ? AND round = ? AND id = ?"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
@@ -34,22 +40,38 @@ class SqliteStore(SqliteWriter):
     Threads wait for each other's transactions. A side file `path` + `.lock` keeps a second aggregator out; the
     operating system drops that lock with the process, however the process ends.
 
+    Args:
+        path: of the file.
+        limits: how many reports of a round one sender may have counted; None for any number.
+
     Raises:
         StoreError: the file cannot be opened or created, is another program's, of a later version, or in use.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self._lock = _take_lock(path)
+        self._quotas: Quotas | None = None
         try:
             super().__init__(path)
+            if limits is not None:
+                self._quotas = Quotas(quota_file(path), limits)
+                self.forget_senders()
         except BaseException:
             self._lock.release()
             raise
 
     def close(self) -> None:
         """Close the file and let go of the lock; calling it again does nothing."""
+        if self._quotas is not None:
+            self._quotas.close()
         super().close()
         self._lock.release()
+
+    def forget_senders(self) -> None:
+        """Delete what the quotas know of rounds that are closed, or open for too long."""
+        if self._quotas is not None:
+            with self._transaction() as run:
+                self._quotas.forget(run)
 
     @property
     def identity(self) -> str:
@@ -91,24 +113,32 @@ class SqliteStore(SqliteWriter):
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
         counted = 0
         refusals = Counter(refused)
-        with self._transaction() as run:
+        senders: dict[tuple[str, Refusal], str | None] = {}
+        with self._transaction() as run, self._charging(run) as charging:
             for reports in accepted:
+                task_id = reports.task.id
                 # The mark is read here, where nobody can set it between: a clock that goes back opens nothing again.
                 if reports.late or is_closed(run, reports.task.digest, reports.round):
                     again = _known(run, reports)
-                    refusals[reports.task.id, Refusal.CLOSED] += len(reports.ids) - again
+                    refusals[task_id, Refusal.CLOSED] += len(reports.ids) - again
                 else:
-                    new = _insert(run, reports)
-                    counted += new
-                    again = len(reports.ids) - new
-                refusals[reports.task.id, Refusal.DUPLICATE] += again
+                    done = _count(run, reports, charging)
+                    counted += done.new
+                    again = done.again
+                    if done.over:
+                        refusals[task_id, Refusal.QUOTA] += done.over
+                        senders[task_id, Refusal.QUOTA] = done.sender
+                refusals[task_id, Refusal.DUPLICATE] += again
             refusals = +refusals
             run.executemany(_ADD_REFUSAL, [(task, reason.value, count) for (task, reason), count in refusals.items()])
         by_reason: Counter[Refusal] = Counter()
         for (_, reason), count in refusals.items():
             by_reason[reason] += count
         changed = {reports.task.id for reports in accepted} | {task for task, _ in refusals}
-        return CommitOutcome(counted, by_reason, frozenset(changed), refusals)
+        return CommitOutcome(counted, by_reason, frozenset(changed), refusals, senders)
+
+    def _charging(self, run: sqlite3.Connection) -> AbstractContextManager[Charging | None]:
+        return nullcontext() if self._quotas is None else self._quotas.charging(run)
 
     def _opened(self) -> sqlite3.Connection:
         return connect(self._path, prepare)
@@ -135,12 +165,49 @@ def _known(run: sqlite3.Connection, reports: Accepted) -> int:
     return sum(run.execute(_FIND, (*key, report_id)).fetchone() is not None for report_id in reports.ids.tolist())
 
 
-def _insert(run: sqlite3.Connection, reports: Accepted) -> int:
-    """Insert what is new and fold exactly that into the tally; return how many. Earlier ids win, within a batch too."""
+class _Done(NamedTuple):
+    """What became of reports: new and counted, known already, or over a quota; who sent those, None for several."""
+
+    new: int
+    again: int
+    over: int = 0
+    sender: str | None = None
+
+
+def _count(run: sqlite3.Connection, reports: Accepted, charging: Charging | None) -> _Done:
+    """Insert what is new and within the quotas, and fold exactly that into the tally."""
+    if charging is None or reports.senders is None:
+        new = _insert(run, reports)
+        _fold(run, reports, new)
+        return _Done(int(new.sum()), len(new) - int(new.sum()))
+    key = reports.task.digest, reports.round
+    shut = charging.exhausted(*key, reports.senders)  # nothing of these is written, however many they are
+    rest, beyond = _part(reports, ~shut), _part(reports, shut)
+    again = _known(run, beyond)
+    over = len(beyond.ids) - again
+    names = set(reports.senders[shut].tolist()) if over else set()
+    new = _insert(run, rest)
+    again += len(new) - int(new.sum())
+    places = np.flatnonzero(new)
+    surplus = places[charging.charge(*key, reports.senders[~shut][places])]
+    if len(surplus):  # the report by which a sender passes its quota, and those after it
+        run.executemany(_DELETE, [(*key, report_id) for report_id in rest.ids[surplus].tolist()])
+        new[surplus] = False
+        names |= set(reports.senders[~shut][surplus].tolist())
+    _fold(run, rest, new)
+    return _Done(int(new.sum()), again, over + len(surplus), names.pop() if len(names) == 1 else None)
+
+
+def _part(reports: Accepted, wanted: NDArray[np.bool_]) -> Accepted:
+    return replace(reports, ids=reports.ids[wanted], bodies=reports.bodies[wanted], senders=None)
+
+
+def _insert(run: sqlite3.Connection, reports: Accepted) -> NDArray[np.bool_]:
+    """Insert what is new, and say which are. Earlier ids win, within a batch too."""
     digest, round_ = reports.task.digest, reports.round
     raw = reports.bodies.astype(">i8", copy=False).tobytes()
     size = 8 * reports.bodies.shape[1]
-    new = np.fromiter(
+    return np.fromiter(
         (
             run.execute(_INSERT, (digest, round_, report_id, raw[k * size : (k + 1) * size])).rowcount == 1
             for k, report_id in enumerate(reports.ids.tolist())
@@ -148,10 +215,13 @@ def _insert(run: sqlite3.Connection, reports: Accepted) -> int:
         dtype=np.bool_,
         count=len(reports.ids),
     )
+
+
+def _fold(run: sqlite3.Connection, reports: Accepted, new: NDArray[np.bool_]) -> None:
     if not new.any():
-        return 0
+        return
+    digest, round_ = reports.task.digest, reports.round
     counted = fold(reports.task.randomizer, reports.bodies[new].astype(np.int64, copy=False))
     folded = read_tally(run, digest, round_).merge(counted)
     row = (digest, round_, folded.n, json.dumps(folded.moments))
     run.execute(_SET_TALLY, (*row, seal(*row)))
-    return int(new.sum())

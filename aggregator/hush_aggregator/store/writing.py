@@ -52,7 +52,10 @@ class SqliteWriter(SqliteReader):
     def close_task(self, task_id: str, round_: int | None = None) -> None:
         """See `Store.close_task`."""
         with self._transaction() as run:
-            (digest,) = run.execute("SELECT digest FROM task WHERE id = ?", (task_id,)).fetchone()
+            row = run.execute("SELECT digest FROM task WHERE id = ?", (task_id,)).fetchone()
+            if row is None:
+                raise TaskError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
+            (digest,) = row
             mark = WHOLE_TASK if round_ is None else round_
             run.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (digest, mark))
             if round_ is None:

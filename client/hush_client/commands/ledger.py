@@ -20,7 +20,10 @@ from hush_client.state.ledger import Account, Charge, Refused
 from hush_client.state.location import state_directory, unusable
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
-from hush_common.figures import percent_at_most
+from hush_common.figures import percent_at_most, whole
+from hush_common.terminal.screen import Block, show
+from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal.words import Sentence
 
 __all__ = ["app"]
 
@@ -51,7 +54,7 @@ class _Caps:
 
 
 @app.command()
-def show(
+def run(
     state: Annotated[
         Path | None, typer.Option(envvar="HUSH_STATE", help="Directory in which the device records what it has spent.")
     ] = None,
@@ -69,14 +72,19 @@ def show(
     directory = state_directory(state)
     _check_there(directory)
     if forget:
-        typer.echo(printable(asyncio.run(_forget(directory, forget))))
+        count = asyncio.run(_forget(directory, forget))
+        if as_json:
+            typer.echo(json.dumps({"v": 1, "forgotten": forget, "devices": count}))
+        else:
+            devices = "1 device" if count == 1 else f"{whole(count)} devices"
+            typer.echo(printable(f"{forget}: forgotten by {devices}; whatever is published under it counts as new."))
         return
     page = asyncio.run(_load(directory))
     if as_json:
         typer.echo(json.dumps(_document(page, caps)))
         return
-    nothing = [] if page.accounts else [f"{directory}: nothing has been spent here."]
-    typer.echo("\n".join(map(printable, (*nothing, *_lines(page, caps)))))
+    nothing = [] if page.accounts else [_said(f"{directory}: nothing has been spent here.")]
+    show([*nothing, *_blocks(page, caps)])
 
 
 def _check_there(directory: Path) -> None:
@@ -95,8 +103,8 @@ def _check_there(directory: Path) -> None:
         raise unusable(directory, error) from error
 
 
-async def _forget(directory: Path, task: str) -> str:
-    """Unpin a task, on each device that it cost nothing.
+async def _forget(directory: Path, task: str) -> int:
+    """Unpin a task, on each device that it cost nothing, and tell how many those are.
 
     Raises:
         OptionError: there is nothing to forget.
@@ -106,9 +114,7 @@ async def _forget(directory: Path, task: str) -> str:
         raise OptionError(
             "--forget", f"{task[:80]!r} is not pinned, or was already charged, and a charge is never forgotten"
         )
-    return (
-        f"{task}: forgotten by {count} device{'s' if count > 1 else ''}; whatever is published under it counts as new."
-    )
+    return count
 
 
 async def _load(directory: Path) -> _Page:
@@ -195,22 +201,30 @@ def _refusal(entry: Refused) -> dict[str, object]:
     }
 
 
-def _lines(page: _Page, caps: _Caps) -> Iterator[str]:
+def _blocks(page: _Page, caps: _Caps) -> Iterator[Block]:
     for account, charges in page.accounts:
         spent = f"epsilon {decimal_text(account.spent)} of {decimal_text(caps.lifetime)}"
-        yield f"{account.device}, for {account.purpose or 'no stated purpose'}: {spent}"
-        yield from (f"    {_line(charge)}" for charge in charges)
-    yield from (f"{entry.device} {_sentence(entry)}" for entry in page.refused)
+        yield Sentence(f"{account.device}, for {account.purpose or 'no stated purpose'}: {spent}", "bold", indent=0)
+        yield Table(_COLUMNS, [_row(charge) for charge in charges])
+        yield Sentence("")
+    yield from (_said(f"{entry.device} {_sentence(entry)}") for entry in page.refused)
     for device, task, digest in page.pinned:
-        yield f"{device} admitted {task}, digest {digest.hex()}, and has not answered yet; --forget {task} unpins it."
+        admitted = f"{device} admitted {task}, digest {digest.hex()}, and has not answered yet"
+        yield _said(f"{admitted}; --forget {task} unpins it.")
     for device, total in _totals(page).items():
-        yield _inference(device, total, caps)
+        yield _said(_inference(device, total, caps))
         if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
-            yield f"{device}: each purpose has its own budget, and whoever asks words it; a total limits all of them."
+            own = "each purpose has its own budget, and whoever asks words it; a total limits all of them"
+            yield _said(f"{device}: {own}.")
     for device, task in _repeated(page):
-        yield f"{device}: {task} repeats its reports: a change of value may show, and no epsilon accounts for that."
+        seen = "a change of value may show, and no epsilon accounts for that"
+        yield _said(f"{device}: {task} repeats its reports: {seen}.")
     if page.waiting:
-        yield f"{page.waiting} of these reports still wait for the broker; they will be sent unchanged."
+        yield _said(f"{whole(page.waiting)} of these reports still wait for the broker; they will be sent unchanged.")
+
+
+def _said(words: str) -> Sentence:
+    return Sentence(words, indent=0, hanging=2)
 
 
 def _repeated(page: _Page) -> dict[tuple[str, str], None]:
@@ -219,13 +233,21 @@ def _repeated(page: _Page) -> dict[tuple[str, str], None]:
     return dict.fromkeys((charge.device, charge.task) for charge in memos)
 
 
-def _line(charge: Charge) -> str:
+_COLUMNS = (
+    Column("charged (UTC)"),
+    Column("task"),
+    Column("round", right=True),
+    Column("epsilon", right=True),
+    Column("mechanism"),
+    Column("resent", right=True),
+)
+
+
+def _row(charge: Charge) -> Row:
     how = charge.mechanism if charge.kind == "draw" else f"{charge.mechanism}, from memory"
-    again = f", sent up to {charge.resends + 1} times" if charge.resends else ""
-    return (
-        f"{charge.charged_at:%Y-%m-%d %H:%M} UTC  {charge.task}, round {charge.round}: "
-        f"epsilon {decimal_text(charge.epsilon)} ({how}{again})"
-    )
+    again = f"up to {charge.resends} ×" if charge.resends else "never"  # noqa: RUF001
+    when = f"{charge.charged_at:%Y-%m-%d %H:%M}"
+    return Row([when, charge.task, str(charge.round), decimal_text(charge.epsilon), how, again])
 
 
 def _sentence(entry: Refused) -> str:

@@ -25,7 +25,7 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
-from hush_common.figures import exact
+from hush_common.figures import exact, typed
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender
@@ -87,7 +87,7 @@ def _remedy(domain: Domain) -> str:
         case VectorDomain(coordinates=coordinates):
             return f"it is not {len(coordinates)} numbers; write {_some([part.name for part in coordinates])}"
         case NumberDomain(lower=lower, upper=upper, unit=unit):
-            return f"it is not a number; write one from {exact(lower)} to {exact(upper)}{f' {unit}' if unit else ''}"
+            return f"it is not a number; write one from {typed(lower)} to {typed(upper)}{f' {unit}' if unit else ''}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -228,6 +228,7 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "spent": decimal_text(receipt.spent),
         "cap": decimal_text(receipt.cap),
         "report_id": receipt.report_id,
+        "told": receipt.told,
     }
     return {name: value for name, value in document.items() if value is not None}
 
@@ -238,10 +239,15 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
     where = f"{task.id}, round {receipt.round}"
     match receipt.status:
         case "sent":
-            head = f"{where}: sent, and the broker has it. It cost epsilon {cost}; {budget}."
+            head = f"{where}: sent, and the broker has it ({receipt.caveat}). It cost epsilon {cost}; {budget}."
         case "queued":
             head = (
                 f"{where}: stored but not yet sent: {_cause(order)}. "
+                f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
+            )
+        case "undelivered":
+            head = (
+                f"{where}: stored but not delivered: {receipt.meaning}. "
                 f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
             )
         case "already_answered":

@@ -4,10 +4,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Literal
 
-from hush_client.sending.transport import Link
+from hush_client.sending.transport import Acknowledgement, Link
 from hush_common.broker_url import BrokerUrl
+from hush_common.errors import ProtocolRefusedError
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.task_file import PAYLOAD_LIMIT
 
@@ -21,7 +23,12 @@ _INBOX_MESSAGES, _INBOX_BYTES = 1000, 1024 * 1024
 
 
 class MqttTransport:
-    """MQTT 3.1.1 with a clean session, over TCP, TLS or WebSockets as the address says.
+    """MQTT 5, or 3.1.1 where the broker speaks no other, over TCP, TLS or WebSockets as the address says.
+
+    A session begins empty and ends with the connection: the state of the device is the memory.
+
+    Where the broker says that it does not speak version 5, it is not asked again. Where it hangs up instead, or says
+    nothing, it may have been the network: this connection is made with 3.1.1, and the next one asks again.
 
     Args:
         url: address and login.
@@ -34,6 +41,7 @@ class MqttTransport:
     def __init__(self, url: BrokerUrl | str, identifier: str) -> None:
         self._url = BrokerUrl.parse(url) if isinstance(url, str) else url
         self._identifier = identifier
+        self._old = False
 
     @property
     def name(self) -> str:
@@ -41,24 +49,35 @@ class MqttTransport:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Link]:
-        options = Options(
+        async with AsyncExitStack() as stack:
+            yield _MqttLink(await self._connection(stack))
+
+    async def _connection(self, stack: AsyncExitStack) -> Connection:
+        if not self._old:
+            try:
+                return await stack.enter_async_context(connect(self._url, self._options("5")))
+            except ProtocolRefusedError as error:
+                self._old = error.said
+        return await stack.enter_async_context(connect(self._url, self._options("3.1.1")))
+
+    def _options(self, version: Literal["3.1.1", "5"]) -> Options:
+        return Options(
             identifier=f"{self._identifier}-{secrets.token_hex(6)}",
+            version=version,
             payload_limit=PAYLOAD_LIMIT,
             inbox_messages=_INBOX_MESSAGES,
             inbox_bytes=_INBOX_BYTES,
             window=_WINDOW,
             patience=_PATIENCE_SECONDS,
         )
-        async with connect(self._url, options) as connection:
-            yield _MqttLink(connection)
 
 
 class _MqttLink:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def publish(self, topic: str, payload: bytes) -> None:
-        await self._connection.publish(topic, payload)
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
+        return await self._connection.publish(topic, payload)
 
     async def subscribe(self, topic: str) -> None:
         await self._connection.subscribe(topic)

@@ -3,20 +3,21 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from hush_common.delivery import Acknowledgement
 from hush_common.errors import SubscriptionRefusedError
 
-__all__ = ["Link", "SubscriptionRefusedError", "Transport"]
+__all__ = ["Acknowledgement", "Link", "SubscriptionRefusedError", "Transport"]
 
 
 class Link(Protocol):
     """One connection. Every method raises `BrokerError` once it is lost."""
 
-    async def publish(self, topic: str, payload: bytes) -> None:
-        """Send at QoS 1, and return when the broker has acknowledged. Calls in order send in order."""
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
+        """Send at QoS 1, and return what the broker says to it. Calls in order send in order."""
         ...
 
     async def subscribe(self, topic: str) -> None:
-        """Subscribe at QoS 1; retained messages of the topic follow through `receive`.
+        """Subscribe at QoS 1, on this connection; retained messages of the topic follow through `receive`.
 
         Raises:
             SubscriptionRefusedError: the broker forbids it.
@@ -33,7 +34,7 @@ class Transport(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages to people call it: the address without a password."""
+        """What messages to people call it: the address without a password. Two of one name are the same broker."""
         ...
 
     def connect(self) -> AbstractAsyncContextManager[Link]:

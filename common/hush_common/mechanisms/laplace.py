@@ -119,7 +119,8 @@ class Laplace(Mechanism):
         if not isinstance(domain, NumberDomain):
             return super().aspects(domain)
         lower, step = domain.lower, float(domain.step)
-        return {"the report": lambda body: lower + step * body[0]}
+        unit = f" ({domain.unit})" if domain.unit else ""
+        return {f"the report{unit}": lambda body: lower + step * body[0]}
 
 
 def bernoulli_exp(numerator: int, denominator: int, rng: Rng) -> bool:

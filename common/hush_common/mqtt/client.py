@@ -10,18 +10,26 @@ from functools import partial
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import ConnectFlags, MQTTMessage, topic_matches_sub
+from paho.mqtt.client import ConnectFlags, DisconnectFlags, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_common.cancellation import cancellable
 from hush_common.delivery import Delivery
 from hush_common.mqtt.inbox import Inbox
-from hush_common.mqtt.packets import limit_packets
+from hush_common.mqtt.incoming import read_incoming
+from hush_common.mqtt.packets import limit_packets, longest_packet
 
-__all__ = ["Client"]
+__all__ = ["TOO_LARGE", "Client", "NoWelcomeError"]
 
 _READ_AT_ONCE = 64
+TOO_LARGE = 0x95
+"""The reason code of MQTT 5 for a packet that is longer than the broker takes."""
+
+
+class NoWelcomeError(aiomqtt.MqttError):
+    """The broker hung up, or said nothing, where it should have accepted or refused the connection."""
 
 
 class Client(aiomqtt.Client):
@@ -32,21 +40,26 @@ class Client(aiomqtt.Client):
     the whole timeout for the welcome of a broker that has hung up, and leaves sockets open.
     """
 
-    def __init__(self, *args: Any, inbox: Inbox, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any, inbox: Inbox, window: int, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
+        super().__init__(*args, max_inflight_messages=window, **kwargs)
+        self._window = window
         self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
         self._client.manual_ack_set(True)
         self._inbox = inbox
         self._wake = asyncio.Event()
         self._aside: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
-        self.resumed = False
+        self.resumed: bool = False
         self._unacknowledged: dict[int, asyncio.Future[int]] = {}
         self._bounded = False
         self._paused = False
+        self._largest: int | None = None
+        self.farewell: ReasonCode | None = None
+        """Why the broker ended the connection, where it said so: MQTT 5 alone."""
 
     def limit(self, most: int, name: str) -> None:
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
         limit_packets(self._client, most, name)
+        read_incoming(self._client, longest_packet(most))
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
         """Give topic and payload of messages that a filter matches to somebody at once; `copy`: to the inbox too."""
@@ -75,9 +88,14 @@ class Client(aiomqtt.Client):
                 opening.exception()  # looked at, so that asyncio does not complain
             self._drop()
             raise
-        except BaseException:
+        except BaseException as error:
             self._drop()
+            if isinstance(error.__context__, TimeoutError):
+                raise NoWelcomeError(str(error)) from None
             raise
+        if self._client.socket() is None:  # lost since, which aiomqtt forgets where both came at once
+            self._drop()
+            raise aiomqtt.MqttError("it accepted the connection and closed it at once")
         self._disconnected.add_done_callback(self._end)
 
     async def close(self) -> None:
@@ -90,13 +108,17 @@ class Client(aiomqtt.Client):
             self._drop()
 
     async def deliver(self, topic: str, payload: bytes, *, retain: bool) -> int:
-        """Publish at QoS 1; what the broker said: 0 for MQTT 3.1.1, which has no reasons.
+        """Publish at QoS 1; the reason code that the broker gave: 0 for MQTT 3.1.1, which has none.
+
+        What is longer than the broker takes is not sent, for it would hang up: the reason is `TOO_LARGE`.
 
         Raises:
             aiomqtt.MqttError: it could not be sent, or the connection is lost.
             ValueError: nothing may be published to this topic.
         """
         self.bound(wanted=False)
+        if self._largest is not None and _packet_bytes(topic, payload) > self._largest:
+            return TOO_LARGE
         acknowledged = self._loop.create_future()
         info = self._client.publish(topic, payload, 1, retain)
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
@@ -123,7 +145,7 @@ class Client(aiomqtt.Client):
     def _give_up(self, why: str) -> None:
         """End the wait for the broker's welcome; a thread that connects goes on until it does or fails, 5 s at most."""
         if not self._connected.done():  # cancelling aiomqtt instead would let go of that thread and its socket
-            self._connected.set_exception(aiomqtt.MqttError(why))
+            self._connected.set_exception(NoWelcomeError(why))
             self._connected.exception()  # looked at, so that asyncio does not complain
 
     def _drop(self) -> None:
@@ -145,23 +167,48 @@ class Client(aiomqtt.Client):
             if not acknowledged.done():
                 acknowledged.set_exception(aiomqtt.MqttError("the connection is lost"))
 
-    def _on_connect(self, client: Any, userdata: Any, flags: ConnectFlags, *rest: Any) -> None:  # noqa: ANN401 - paho's
-        """As inherited, and keep whether the broker had kept a session for this client id."""
+    def _on_connect(
+        self,
+        client: Any,  # noqa: ANN401 - paho's
+        userdata: Any,  # noqa: ANN401 - likewise
+        flags: ConnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        """As inherited, and keep whether the broker had kept a session for this client id, and what it takes.
+
+        paho would send more at once than that under MQTT 5, and be thrown out.
+        """
         if not self._connected.done():
             self.resumed = flags.session_present
-        super()._on_connect(client, userdata, flags, *rest)
+            self._largest = getattr(properties, "MaximumPacketSize", None)
+            at_once = min(self._window, getattr(properties, "ReceiveMaximum", self._window))
+            self._client._max_inflight_messages = at_once  # noqa: SLF001 - its setter is for before
+        super()._on_connect(client, userdata, flags, reason_code, properties)
 
-    def _on_disconnect(self, *arguments: Any) -> None:  # noqa: ANN401 - paho's
+    def _on_disconnect(
+        self,
+        client: Any,  # noqa: ANN401 - paho's
+        userdata: Any,  # noqa: ANN401 - likewise
+        flags: DisconnectFlags,
+        reason_code: ReasonCode,
+        properties: Any = None,  # noqa: ANN401 - likewise
+    ) -> None:
+        if flags.is_disconnect_packet_from_server:
+            self.farewell = reason_code
         self._loop.call_soon_threadsafe(
             self._give_up, "it closed the connection before accepting or refusing the login"
         )
-        super()._on_disconnect(*arguments)
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
         self._look_at_loss()
 
-    def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: ReasonCode, properties: Any) -> None:  # noqa: ANN401, ARG002 - paho's
-        acknowledged = self._unacknowledged.get(mid)
-        if acknowledged is not None and not acknowledged.done():
-            acknowledged.set_result(reason_code.value)
+    def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:  # noqa: ANN401, ARG002 - paho's
+        if (acknowledged := self._unacknowledged.get(mid)) is not None and not acknowledged.done():
+            acknowledged.set_result(reason_code)  # an integer: see `read_incoming`
+
+    def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
+        if mid in self._pending_subscribes:  # else nobody waits any more, of which aiomqtt would print a traceback
+            super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
     def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
         topic, payload = _topic(message), bytes(message.payload)
@@ -169,10 +216,9 @@ class Client(aiomqtt.Client):
         for wanted, (to, copy) in self._aside.items():
             if topic and topic_matches_sub(wanted, topic):
                 to(topic, payload)
-                if copy:
-                    break
-                ack()
-                return
+                if not copy:
+                    ack()
+                    return
         self._inbox.put(Delivery(topic, payload, ack))
         self._wake.set()
         if self._bounded and self._inbox.full and not self._paused:
@@ -239,6 +285,11 @@ class Client(aiomqtt.Client):
     def _pending(self) -> int:
         pending = getattr(self._client.socket(), "pending", None)  # TLS has it, and paho's WebSocket
         return 0 if pending is None else int(pending())
+
+
+def _packet_bytes(topic: str, payload: bytes) -> int:
+    """The length of a PUBLISH of QoS 1 without properties, under MQTT 5; at most."""
+    return 1 + 4 + 2 + len(topic.encode()) + 2 + 1 + len(payload)
 
 
 def _topic(message: MQTTMessage) -> str:

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import aiomqtt
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
-from hush_common.delivery import Delivery
-from hush_common.errors import BrokerError, SubscriptionRefusedError
-from hush_common.mqtt.client import Client
+from hush_common.delivery import Acknowledgement, Delivery
+from hush_common.errors import BrokerError, ProtocolRefusedError, SubscriptionRefusedError
+from hush_common.mqtt.client import Client, NoWelcomeError
 from hush_common.mqtt.inbox import Inbox
 from hush_common.tls import remedy, tls_context
 
@@ -20,6 +21,11 @@ __all__ = ["Acknowledgement", "Connection", "Options", "connect"]
 _CONNECT_SECONDS = 10.0
 _REFUSED = 0x80
 """A reason from here on means no, in a subscription's acknowledgement as in any other."""
+_WRONG_VERSION = 0x84
+_LOGIN = (0x86, 0x87, 0x8A, 0x8C)
+"""Bad user name or password, not authorized, banned, bad method."""
+
+_VERSIONS = {"3.1.1": aiomqtt.ProtocolVersion.V311, "5": aiomqtt.ProtocolVersion.V5}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,9 @@ class Options:
     Args:
         identifier: the MQTT client id. A broker keeps the session of one id for one connection: two that share an id
             throw each other out.
-        persistent: whether the broker keeps the session while nobody is connected.
+        version: of MQTT. 5 has acknowledgements that tell what became of a publication.
+        persistent: whether the broker keeps the session while nobody is connected; of 3.1.1 alone. Else it begins
+            empty, and ends with the connection: under MQTT 5 a clean start, and a session that expires after 0 s.
         will: topic and payload of what the broker publishes, retained, once the connection is lost without a farewell.
         payload_limit: most bytes of a payload; a longer one comes cut, and still longer than this.
         inbox_messages: messages not taken yet at which no more are read.
@@ -39,6 +47,7 @@ class Options:
     """
 
     identifier: str
+    version: Literal["3.1.1", "5"] = "3.1.1"
     persistent: bool = False
     will: tuple[str, bytes] | None = None
     payload_limit: int
@@ -48,28 +57,18 @@ class Options:
     patience: float
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
-    """What the broker said to a publication.
-
-    Args:
-        reason: the reason code. MQTT 3.1.1 has none: then it is 0, success.
-    """
-
-    reason: int
-
-
 @asynccontextmanager
 async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["Connection"]:
-    """A connection over MQTT 3.1.1, by TCP, TLS or WebSockets as the address says, for the length of the `async with`.
+    """A connection over MQTT, by TCP, TLS or WebSockets as the address says, for the length of the `async with`.
 
     Raises:
         BrokerError: (on entering) the broker is not there, refuses the login, or a file for TLS cannot be read.
+        ProtocolRefusedError: (likewise) it does not speak this version, or said nothing.
     """
     client = await _client(url, options)
-    trouble = await _trouble(client)
+    trouble = await _trouble(client, str(url))
     if trouble is not None:  # raised here, where no chain of causes keeps a half-open socket of paho's alive
-        raise BrokerError(str(url), trouble)
+        raise trouble
     try:
         yield Connection(client, str(url), options)
     finally:
@@ -89,7 +88,7 @@ class Connection:
         patience = self._options.patience
         try:
             async with asyncio.timeout(patience):
-                return Acknowledgement(await self._client.deliver(topic, payload, retain=retain))
+                reason = await self._client.deliver(topic, payload, retain=retain)
         except TimeoutError:
             why = f"no acknowledgement within {patience:g} s of a message to {topic}"
             raise BrokerError(self._name, why) from None
@@ -97,6 +96,7 @@ class Connection:
             if self._client.lost:
                 raise self._lost() from error
             raise BrokerError(self._name, f"could not publish to {topic}: {_explain(error)}") from error
+        return Acknowledgement(reason, told=self._options.version == "5")
 
     async def subscribe(self, *topics: str, qos: int = 1) -> None:
         """Subscribe to these topics or filters; their retained messages follow through `deliveries`.
@@ -143,11 +143,15 @@ class Connection:
         return taken
 
     def _lost(self) -> BrokerError:
+        farewell = self._client.farewell
         if self._options.persistent:
             return BrokerError(
                 self._name, "the connection was lost, or another client connected with the same client id"
             )
-        return BrokerError(self._name, "the connection is lost; what is not acknowledged will be sent again")
+        if farewell is None:
+            return BrokerError(self._name, "the connection is lost; what is not acknowledged will be sent again")
+        why = f"the broker ended the connection ({farewell.getName().lower()})"
+        return BrokerError(self._name, f"{why}; what is not acknowledged will be sent again", reason=farewell.value)
 
 
 async def _client(url: BrokerUrl, options: Options) -> Client:
@@ -158,10 +162,11 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
         username=url.user,
         password=url.password,
         identifier=options.identifier,
-        clean_session=not options.persistent,
+        protocol=_VERSIONS[options.version],
+        clean_session=None if options.version == "5" else not options.persistent,  # of 5 the first start is clean
         will=None if options.will is None else aiomqtt.Will(*options.will, qos=1, retain=True),
         timeout=_CONNECT_SECONDS,
-        max_inflight_messages=options.window,
+        window=options.window,
         tls_context=await asyncio.to_thread(tls_context, url) if url.tls else None,
         transport="tcp" if url.path is None else "websockets",
         websocket_path=url.path,
@@ -171,17 +176,28 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
     return client
 
 
-async def _trouble(client: Client) -> str | None:
+async def _trouble(client: Client, name: str) -> BrokerError | None:
     """Connect, or leave nothing behind and say why."""
     try:
         await client.open()
     except aiomqtt.MqttCodeError as error:
         code = error.rc
-        reason = str(error) if code is None or isinstance(code, int) else code.getName().lower()
-        return f"the broker refuses the login ({reason}); check user and password"
+        if code is None or isinstance(code, int):
+            return BrokerError(name, f"the broker refuses the login ({error}); check user and password")
+        return _refusal(name, code.getName().lower(), code.value)
+    except NoWelcomeError as error:
+        return ProtocolRefusedError(name, f"cannot connect ({_explain(error)}); {remedy(error)}", said=False)
     except (aiomqtt.MqttError, OSError, ValueError) as error:
-        return f"cannot connect ({_explain(error)}); {remedy(error)}"
+        return BrokerError(name, f"cannot connect ({_explain(error)}); {remedy(error)}")
     return None
+
+
+def _refusal(name: str, why: str, code: int) -> BrokerError:
+    if code == _WRONG_VERSION:
+        return ProtocolRefusedError(name, f"the broker refuses this version of MQTT ({why})", said=True)
+    if code in _LOGIN:
+        return BrokerError(name, f"the broker refuses the login ({why}); check user and password", reason=code)
+    return BrokerError(name, f"the broker refuses the connection ({why})", reason=code)
 
 
 def _explain(error: Exception) -> str:

@@ -14,14 +14,15 @@ import struct
 import time
 from typing import Any
 
-__all__ = ["limit_packets"]
+__all__ = ["limit_packets", "longest_packet"]
 
 _LOG = logging.getLogger(__name__)
 
 _PUBLISH, _KIND = 0x30, 0xF0
 _EXACTLY_ONCE, _QOS = 0x04, 0x06
 _BEFORE = 2 + 65_535 + 2
-"""The most that stands before the payload of a message: the length of its topic, the topic, and a number."""
+"""The most that stands before the payload of a message: the length of its topic, the topic, and a number. Properties of
+MQTT 5 count as payload: no task comes with many."""
 _PIECE = 64 * 1024
 _MOST_UNSENT = 70_000
 """Packets that wait to be taken: a broker has at most 65 535 messages in flight, each with one acknowledgement."""
@@ -31,6 +32,11 @@ _TELL_EVERY_S = 60.0
 _CONTROL, _LONGEST_CONTROL = 0x08, 125
 _MASKED = 0x80
 _EXTENDED = {0x7E: struct.Struct(">H"), 0x7F: struct.Struct(">Q")}
+
+
+def longest_packet(most: int) -> int:
+    """Bytes of a packet that has a payload of at most `most`, and is never cut; without its head."""
+    return _BEFORE + most
 
 
 def limit_packets(paho: Any, most: int, name: str) -> None:  # noqa: ANN401 - paho's client, which the core lacks
@@ -66,11 +72,11 @@ class _Limit:
             raise self._refusal("messages of QoS 2, which nobody subscribed to")  # paho collects them
         if len(self._paho._out_packet) > _MOST_UNSENT:  # noqa: SLF001
             raise self._refusal("messages without end, and takes none of their acknowledgements")
-        if packet["have_remaining"] and length > _BEFORE + self._most:
+        if packet["have_remaining"] and length > longest_packet(self._most):
             if kind & _KIND != _PUBLISH:
                 raise self._refusal(f"a packet of {length} bytes that is not a message")
             self._tell(f"truncated a message of {length} bytes: no payload may be longer than {self._most}")
-            del packet["packet"][_BEFORE + self._most :]
+            del packet["packet"][longest_packet(self._most) :]
             size = min(size, _PIECE)
         try:
             data: bytes = self._read(size)

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -15,11 +15,21 @@ from hush_common.reading import plain
 from hush_common.task_document import domain_document
 from hush_common.task_file import make_task
 from hush_simulations.brokers.choice import parse_broker
-from hush_simulations.engines.experiment import Engine, Experiment
-from hush_simulations.engines.limits import CLIENTS, ROUNDS, SEED, Whole, check_confidence, check_engine
+from hush_simulations.engines.experiment import Engine, Experiment, bulk_experiment
+from hush_simulations.engines.limits import (
+    CLIENTS,
+    ROUNDS,
+    SEED,
+    WORKERS,
+    Whole,
+    check_confidence,
+    check_drawing,
+    check_engine,
+    check_size,
+)
 from hush_simulations.scenarios.library import find_scenario
 from hush_simulations.scenarios.people import draw_people
-from hush_simulations.scenarios.population import check_treatment
+from hush_simulations.scenarios.population import Observed, check_treatment
 from hush_simulations.scenarios.python_data import observed
 from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_data
 from hush_simulations.scenarios.scenario_file import read_scenario
@@ -40,12 +50,15 @@ def experiment_of(
     column: str | None,
     domain: Mapping[str, object] | Domain | None,
     missing: str | None,
+    csv: Mapping[str, str] | None,
     epsilon: Epsilon | None,
     mechanism: str | None,
     clients: int | None,
     rounds: int | None,
     engine: str,
     broker: str,
+    draw: str,
+    workers: int,
     seed: int | None,
     confidence: float,
 ) -> Experiment:
@@ -57,58 +70,74 @@ def experiment_of(
     """
     chosen = check_engine(str(engine), "engine")
     address = _broker(broker, chosen)
-    found = _scenario(scenario, data, column, domain, missing)
+    found = _scenario(scenario, _Own(data, column, domain, missing, csv))
     found = found.asking(epsilon=None if epsilon is None else _epsilon(epsilon), mechanism=mechanism)
     if rounds is not None and _whole("rounds", rounds, ROUNDS) > 1:
         found = found.repeated(operator.index(rounds), datetime.now(UTC))
     if clients is not None:
         found = found.of_size(_whole("clients", clients, CLIENTS))
-    task = found.task()
-    people = draw_people(found, len(task.offers), None if seed is None else _whole("seed", seed, SEED))
+    task, level = found.task(), _confidence(confidence)
+    check_size(found.clients, chosen, "clients")
+    seed = None if seed is None else _whole("seed", seed, SEED)
+    drawing, hands = check_drawing(str(draw), "draw"), _whole("workers", workers, WORKERS)
+    if chosen == "bulk":
+        return bulk_experiment(found, (), seed, confidence=level, drawing=drawing, workers=hands)
+    people = draw_people(found, len(task.offers), seed)
     return Experiment(
         scenario=found,
         values=people.values,
         choices=people.choices,
         engine=chosen,
         broker=address,
-        confidence=_confidence(confidence),
+        confidence=level,
         seed=people.seed,
     )
 
 
-def _scenario(
-    asked: str | Path | Scenario,
-    data: object,
-    column: str | None,
-    domain: Mapping[str, object] | Domain | None,
-    missing: str | None,
-) -> Scenario:
-    if data is None:
-        for name, value in (("column", column), ("domain", domain), ("missing", missing)):
-            if value is not None:
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The arguments about a person's own data, as given."""
+
+    data: object = field(repr=False)
+    column: str | None
+    domain: Mapping[str, object] | Domain | None
+    missing: str | None
+    csv: Mapping[str, str] | None
+
+    def observed(self, domain: Domain) -> Observed:
+        """The values, for a question about this domain."""
+        return observed(self.data, domain, self.column, check_treatment("missing", self.missing), self.csv)
+
+    def check_unused(self) -> None:
+        """Refuse arguments without the data that they are about."""
+        for name in ("column", "domain", "missing", "csv"):
+            if getattr(self, name) is not None:
                 raise OptionError(name, "describes data of your own; pass it as data=...")
+
+
+def _scenario(asked: str | Path | Scenario, own: _Own) -> Scenario:
+    if own.data is None:
+        own.check_unused()
         return _named(asked)
-    if domain is None:
-        return _with_people_of_ones_own(asked, data, column, missing)
+    if own.domain is None:
+        return _with_people_of_ones_own(asked, own)
     if asked != _DEFAULT:
         raise OptionError("domain", "the scenario has one of its own; leave out the domain, or the scenario")
-    document = domain_document(domain) if isinstance(domain, _DOMAINS) else domain
+    document = domain_document(own.domain) if isinstance(own.domain, _DOMAINS) else own.domain
     if not isinstance(document, Mapping):
-        raise OptionError("domain", f"is of type {type(domain).__name__[:40]}; pass a mapping, as in {_DOMAIN}")
+        raise OptionError("domain", f"is of type {type(own.domain).__name__[:40]}; pass a mapping, as in {_DOMAIN}")
     task = make_task({"id": "own-data", "epsilon": "1", "domain": document})  # its mistakes come before those of data
-    return scenario_of_data(observed(data, task.domain, column, check_treatment("missing", missing)), document)
+    return scenario_of_data(own.observed(task.domain), document)
 
 
 _DOMAINS = (NumberDomain, BitDomain, CategoryDomain, VectorDomain)
 
 
-def _with_people_of_ones_own(
-    asked: str | Path | Scenario, data: object, column: str | None, missing: str | None
-) -> Scenario:
+def _with_people_of_ones_own(asked: str | Path | Scenario, own: _Own) -> Scenario:
     if asked == _DEFAULT:
         raise OptionError("domain", f"is missing; state the legal values {FROM_PUBLIC_KNOWLEDGE}; as in {_DOMAIN}")
     scenario = _named(asked)
-    population = observed(data, scenario.task().domain, column, check_treatment("missing", missing))
+    population = own.observed(scenario.task().domain)
     return replace(scenario, population=population, clients=len(population.values))
 
 
@@ -124,8 +153,8 @@ def _named(asked: object) -> Scenario:
 
 
 def _broker(name: str, engine: Engine) -> str:
-    if engine == "memory" and name != "embedded":
-        raise OptionError("broker", "a broker is not used with engine='memory'; leave one of them out")
+    if engine != "mqtt" and name != "embedded":
+        raise OptionError("broker", f"a broker is not used with engine={engine!r}; leave one of them out")
     return parse_broker(str(name), "broker")
 
 

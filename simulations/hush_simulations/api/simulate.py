@@ -11,6 +11,7 @@ from hush_simulations.api.arguments import Epsilon, experiment_of
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.api.run import Run
 from hush_simulations.engines import live
+from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.scenarios.scenario import Scenario
 
 __all__ = ["Progress", "simulate", "simulate_async"]
@@ -26,12 +27,15 @@ def simulate(
     column: str | None = None,
     domain: Mapping[str, object] | Domain | None = None,
     missing: str | None = None,
+    csv: Mapping[str, str] | None = None,
     epsilon: Epsilon | None = None,
     mechanism: str | None = None,
     clients: int | None = None,
     rounds: int | None = None,
     engine: str = "mqtt",
     broker: str = "embedded",
+    draw: str = "auto",
+    workers: int = 1,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -44,20 +48,26 @@ def simulate(
     Args:
         scenario: a name in `hush.SCENARIOS`, the path of a TOML file, or a `hush.Scenario`.
         data: values of your own, one device each: a list, a numpy array, a series or a data frame (pandas, polars,
-            pyarrow), or the path of a Parquet file. With a `domain` they are a question of their own, without one the
-            people of another `scenario`.
-        column: which column of a data frame; a vector takes those that are named as its coordinates.
+            pyarrow), or the path of a CSV or Parquet file, read as the command reads it. With a `domain` they are a
+            question of their own, without one the people of another `scenario`.
+        column: which column of a data frame or a file; a vector takes those that are named as its coordinates.
         domain: the legal values of `data`, as in a task file or as an object, from public knowledge.
         missing: what becomes of rows of `data` without a value (None, NaN): "drop" leaves them out, "replace" asks
             devices without a value; the result counts them. Without it they are refused.
+        csv: of a CSV file what is not certain: "delimiter", "encoding", "header", "decimal"; and for a yes/no question
+            the text that means "yes".
         epsilon: privacy loss over all rounds; smaller is more private.
         mechanism: how a device perturbs, by its name in a task file; "auto" for the best there is.
         clients: how many devices report; with `data`, each row is one, or this many are drawn from the rows, with
             replacement.
         rounds: how often every device is asked.
-        engine: "mqtt" (real sockets) or "memory".
+        engine: "mqtt" (real sockets), "memory", or "bulk": no devices and no broker, but numbers drawn from the same
+            law; for up to 10^9 devices.
         broker: "embedded", "mosquitto", or the address of one that runs.
-        seed: fixes the population, not the noise.
+        draw: in bulk, "tally" draws the sums of all reports at once, "devices" every report; "auto" the former where
+            that says everything, or there are many.
+        workers: in bulk, how many draw devices at a time. The result is the same with any number.
+        seed: fixes the population, not the noise; in bulk the noise too.
         confidence: coverage of the error bars.
         progress: called as the answers are counted; what it raises ends the simulation.
 
@@ -73,12 +83,15 @@ def simulate(
             column=column,
             domain=domain,
             missing=missing,
+            csv=csv,
             epsilon=epsilon,
             mechanism=mechanism,
             clients=clients,
             rounds=rounds,
             engine=engine,
             broker=broker,
+            draw=draw,
+            workers=workers,
             seed=seed,
             confidence=confidence,
             progress=progress,
@@ -93,12 +106,15 @@ async def simulate_async(
     column: str | None = None,
     domain: Mapping[str, object] | Domain | None = None,
     missing: str | None = None,
+    csv: Mapping[str, str] | None = None,
     epsilon: Epsilon | None = None,
     mechanism: str | None = None,
     clients: int | None = None,
     rounds: int | None = None,
     engine: str = "mqtt",
     broker: str = "embedded",
+    draw: str = "auto",
+    workers: int = 1,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -110,18 +126,21 @@ async def simulate_async(
         column=column,
         domain=domain,
         missing=missing,
+        csv=csv,
         epsilon=epsilon,
         mechanism=mechanism,
         clients=clients,
         rounds=rounds,
         engine=engine,
         broker=broker,
+        draw=draw,
+        workers=workers,
         seed=seed,
         confidence=confidence,
     )
     for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = len(experiment.values) * experiment.task.rounds
+    total = experiment.clients * experiment.task.rounds
 
     raised: list[Exception] = []
 
@@ -134,7 +153,7 @@ async def simulate_async(
             raise
 
     try:
-        outcome = await live.simulate(experiment, told)
+        outcome = await (bulk if experiment.engine == "bulk" else live).simulate(experiment, told)
     except ExceptionGroup as errors:
         raise (raised or [errors])[0] from None
     run = Run.of(experiment, outcome)

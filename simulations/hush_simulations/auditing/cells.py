@@ -15,7 +15,7 @@ _Ints = NDArray[np.int64]
 ATOM = 30
 """Reports of one value, among those that make the cells, for it to be a cell of its own."""
 _CELLS = 64
-_DIGITS = 12
+_DIGITS = 6
 
 
 class Cells:
@@ -60,8 +60,8 @@ class _Intervals(Cells):
         return _listed([self._interval(int(place)) for place in sorted(chosen)], self.count)
 
     def _interval(self, place: int) -> str:
-        low = "-inf" if place == 0 else significant(float(self._edges[place - 1]), 6)
-        high = "inf" if place == len(self._edges) else significant(float(self._edges[place]), 6)
+        low = "-inf" if place == 0 else _edge(self._edges[place - 1])
+        high = "inf" if place == len(self._edges) else _edge(self._edges[place])
         return f"({low}, {high}]"
 
     def beyond(self, chosen: _Ints) -> str:

@@ -53,6 +53,7 @@ class Finding:
         if self.declared is not None:
             document |= {"declared": decimal_text(self.declared), "verdict": self.verdict}
         return document | {
+            "confidence": self.measured.confidence,
             "highest_bound": self.highest_bound,
             "rule": [{"guess": value, "if": words} for value, words in self.rule],
             "shown": self.measured.samples,

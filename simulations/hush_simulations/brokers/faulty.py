@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from hush_client.sending.transport import Link, Transport
+from hush_client.sending.transport import Acknowledgement, Link, Transport
 from hush_common.errors import BrokerError
 
 __all__ = ["Fate", "FaultyTransport"]
@@ -78,12 +78,12 @@ class _FaultyLink:
     def lose(self) -> None:
         self._lost.set()
 
-    async def publish(self, topic: str, payload: bytes) -> None:
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
         fate = self._transport.fate(topic, payload)
         if fate is Fate.LOST:
             self.lose()
         self._check()
-        await self._inner.publish(topic, payload)
+        answer = await self._inner.publish(topic, payload)
         match fate:
             case Fate.TWICE:
                 await self._inner.publish(topic, payload)
@@ -95,6 +95,7 @@ class _FaultyLink:
                 await self._stay(_PATIENCE_SECONDS)
                 self.lose()
         self._check()
+        return answer
 
     async def subscribe(self, topic: str) -> None:
         self._check()

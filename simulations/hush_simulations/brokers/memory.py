@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
-from hush_client.sending.transport import Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
+from hush_common.topics import ALL_RECALLS
+from hush_simulations.brokers.topic_filters import matches
 
-__all__ = ["MemoryBroker", "PersistentSession", "matches"]
+__all__ = ["MemoryBroker", "PersistentSession"]
 
 
 class MemoryBroker:
@@ -70,6 +72,8 @@ class MemoryBroker:
         for session in self._sessions.values():
             if any(matches(wanted, topic) for wanted in session.filters):
                 session.put(topic, payload)
+            if session.connection is not None and matches(ALL_RECALLS, topic):
+                session.connection.listen(topic, payload)
         self.show(topic, payload)
 
     def show(self, topic: str, payload: bytes) -> None:
@@ -77,6 +81,13 @@ class MemoryBroker:
         for session in self._sessions.values():
             if session.connection is not None and topic in session.connection.looks:
                 session.connection.looks[topic](topic, payload)
+
+    def tell(self, topic: str, payload: bytes) -> None:
+        """Say something about itself to every aggregator, now and whenever one asks."""
+        self.about[topic] = payload
+        for session in self._sessions.values():
+            if session.connection is not None:
+                session.connection.listen(topic, payload)
 
     def retained_under(self, wanted: str) -> list[tuple[str, bytes]]:
         return [(topic, payload) for topic, payload in self.retained.items() if matches(wanted, topic)]
@@ -97,19 +108,6 @@ class MemoryBroker:
     def session(self, identifier: str = "aggregator") -> "PersistentSession":
         """What it keeps for an aggregator, connected or not."""
         return self._sessions.setdefault(identifier, PersistentSession())
-
-
-def matches(wanted: str, topic: str) -> bool:
-    """Whether a topic filter, with `+` for one level and `#` for the rest, takes in `topic`."""
-    if "+" not in wanted and "#" not in wanted:
-        return wanted == topic
-    levels = topic.split("/")
-    for position, level in enumerate(wanted.split("/")):
-        if level == "#":
-            return True
-        if position >= len(levels) or level not in ("+", levels[position]):
-            return False
-    return len(wanted.split("/")) == len(levels)
 
 
 class _Transport:
@@ -139,12 +137,13 @@ class _Link:
         self._something = asyncio.Event()
         self._lost = False
 
-    async def publish(self, topic: str, payload: bytes) -> None:
+    async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
         if not self._lost:
             self._broker.deliver(topic, bytes(payload))
             await asyncio.sleep(0)  # an acknowledgement takes a turn: the link may break before it comes
         if self._lost:
             raise self._broker.lost()
+        return Acknowledgement()
 
     async def subscribe(self, topic: str) -> None:
         if self._lost:
@@ -240,6 +239,7 @@ class _Bus:
 class _Session:
     def __init__(self, broker: MemoryBroker, kept: PersistentSession, *, resumed: bool) -> None:
         self.resumed = resumed
+        self.listen: Callable[[str, bytes], object] = lambda *_: None
         self._broker = broker
         self._kept = kept
         self._something = asyncio.Event()
@@ -278,7 +278,8 @@ class _Session:
             listen(topic, self._broker.retained[topic])
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
-        for topic, payload in self._broker.about.items():
+        self.listen = listen
+        for topic, payload in [*self._broker.about.items(), *self._broker.retained_under(ALL_RECALLS)]:
             listen(topic, payload)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +10,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hush_common.epsilon import decimal_text, parse_epsilon, posterior
+from hush_common.epsilon import parse_epsilon
 from hush_common.errors import HushError, OptionError
-from hush_common.figures import at_least, significant, whole
 from hush_common.mechanisms.registry import known
 from hush_common.rng import Rng, SystemRng
 from hush_common.task_file import read_task
+from hush_common.terminal.screen import show
 from hush_simulations.auditing.bound import audit, default_samples, highest_bound
 from hush_simulations.auditing.finding import Finding
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
 from hush_simulations.commands.options import parse_confidence, parse_seed
+from hush_simulations.display.audit_table import blocks
+from hush_simulations.display.ticking import ticking
 from hush_simulations.engines.seeded_rng import SeededRng
 
 __all__ = ["ViolationError", "app"]
@@ -76,7 +77,7 @@ def run(
         document = {"confidence": confidence, "audits": [one.to_document() for one in findings]}
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        print(_text(findings, confidence))
+        show(blocks(findings, confidence))
     guilty = [one.name for one in findings if one.is_violation]
     if guilty:
         raise ViolationError(f"VIOLATION: the claimed epsilon is exceeded by {'; '.join(guilty)}")
@@ -149,6 +150,7 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
     reports: list[object] = []
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    tick = (lambda _: None) if console.is_terminal else ticking(f"reports of {subject.name} drawn", 2 * samples)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(subject.name, total=2 * samples)
         for start in range(0, 2 * samples, _BLOCK):
@@ -158,43 +160,5 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
             reports.extend(map(subject.draw, block))
             sides += block
             progress.advance(bar, count)
+            tick(len(sides))
     return sides, reports
-
-
-def _text(findings: Sequence[Finding], confidence: float) -> str:
-    chance = f"{significant(1 - Decimal(repr(confidence)), 2, scale=100)} %"
-    remarks = (
-        f"False-alarm probability at most {chance}. Consistent is not a proof: it means that these reports\n"
-        f"show no more than the claimed epsilon."
-    )
-    return "\n\n".join([*("\n".join(_lines(one)) for one in findings), remarks])
-
-
-def _lines(one: Finding) -> Iterator[str]:
-    yield one.name
-    if one.declared is not None:
-        yield f"  claimed     epsilon {decimal_text(one.declared)}"
-    measured, most = at_least(one.measured.bound, 4), at_least(one.highest_bound, 2)
-    yield f"  measured    epsilon ≥ {measured}   (the largest bound this sample size can show: {most})"
-    if one.verdict is not None:
-        yield f"  verdict     {one.verdict.upper() if one.is_violation else one.verdict}"
-    yield from _because(one)
-
-
-def _because(one: Finding) -> Iterator[str]:
-    """The rule and its success: what an observer who guesses by it may be right at most is the meaning of epsilon."""
-    found = one.measured
-    if not found.guesses:
-        yield "  because     no report favours either input"
-        return
-    label = "because"
-    for value, words in one.rule:
-        yield f"  {label:<12}guess {value} if {words}"
-        label = ""
-    share = significant(Fraction(found.right, found.guesses), 6, scale=100)
-    allowed = ""
-    if one.declared is not None:
-        most = significant(posterior(one.declared), 6, scale=100)
-        allowed = f"; epsilon {decimal_text(one.declared)} allows {most} %"
-    of = f"{whole(found.guesses)} guesses on {whole(found.samples)} reports"
-    yield f"              {share} % of {of} are right{allowed}"

@@ -1,5 +1,6 @@
 """`hush simulate`: a population of devices, a broker and an aggregator; one table at the end."""
 
+import asyncio
 import logging
 import sys
 from pathlib import Path
@@ -9,13 +10,15 @@ import typer
 
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_common.errors import BrokerError, printable
+from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
-from hush_simulations.commands.interrupt import run_to_end
+from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
-from hush_simulations.display.table import print_table
+from hush_simulations.display.table import blocks
+from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -40,21 +43,30 @@ def run(
     experiment = experiment_of(request)
     _warn(experiment)
     done = _simulate(experiment)
+    if done.stopped and not done.accepted:
+        _say("stopped")
+        raise typer.Exit(INTERRUPTED)
     if as_json:
         print(to_json(done))
     else:
-        print_table(done)
+        show(blocks(done))
     if directory is not None:
         _say("wrote " + ", ".join(map(str, write_files(directory, done))))
     _complain_of_losses(done)
+    if done.stopped:
+        _say("interrupted")
+        raise typer.Exit(INTERRUPTED)
 
 
 def _simulate(experiment: Experiment) -> Run:
     for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = len(experiment.values) * experiment.task.rounds
+    total = experiment.clients * experiment.task.rounds
+    stop = asyncio.Event()
     with following(total) as (progress, look):
-        return Run.of(experiment, run_to_end(simulate(experiment, progress, look)))
+        if experiment.engine == "bulk":
+            return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress)))
+        return Run.of(experiment, run_to_end(simulate(experiment, progress, look, stop), stop))
 
 
 def _warn(experiment: Experiment) -> None:

@@ -1,22 +1,16 @@
 """Numbers for people: as many digits as their standard error justifies, with the unit."""
 
 import math
-import re
-import textwrap
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.text import Text
 
 from hush_aggregator.result import Result
 from hush_common.domain import BitDomain, CategoryDomain
 from hush_common.figures import fixed, significant
 
-__all__ = ["NumberFormat", "say"]
+__all__ = ["NumberFormat"]
 
 _MOST_DECIMALS = 12
 _LARGEST_PLAIN, _DIGITS = 1e9, 6
-_GROUPS, _TIE = re.compile(r"(?<=\d) (?=\d{3}\b)"), "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +52,8 @@ class NumberFormat:
 
     def off(self, value: float) -> str:
         """How far off an estimate is, with its sign."""
+        if abs(value * self.factor) >= _LARGEST_PLAIN:
+            return f"{'+' if value > 0 else ''}{self.number(value)}"
         return fixed(value, self.decimals, scale=self.factor, sign=True)
 
     def value(self, value: float) -> str:
@@ -68,19 +64,13 @@ class NumberFormat:
         """How far apart two values are; shares are points apart, not per cent."""
         return f"{self.number(abs(one - other))} {'points' if self.unit == '%' else self.unit}".rstrip()
 
+    def bare_interval(self, lower: float, upper: float) -> str:
+        """Both ends, without a unit."""
+        return f"{self.number(lower)} to {self.number(upper)}"
+
     def interval(self, lower: float, upper: float) -> str:
         """Both ends with one unit."""
         return f"{self.number(lower)} to {self.value(upper)}"
-
-
-def say(console: Console, words: str, style: str = "") -> None:
-    """Print a sentence: in a pipe on one line, on a terminal broken between words and never inside a number."""
-    lines = [words]
-    if console.is_terminal:
-        whole = _GROUPS.sub(_TIE, words)
-        lines = [line.replace(_TIE, " ") for line in textwrap.wrap(whole, console.width - 4, break_on_hyphens=False)]
-    for line in lines:
-        console.print(Text(f"  {line}", style=style), soft_wrap=True)
 
 
 def _decimals(error: float, digits: int) -> int:

@@ -1,107 +1,82 @@
-"""The table of categories or coordinates: one row each, and below it how many intervals cover the truth."""
+"""The table of categories or coordinates: a line for each target, and below it how many intervals cover the truth."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Mapping, Sequence
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
-from hush_aggregator.estimate.estimates import ByTarget, Intervals
+from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import CategoryDomain
 from hush_common.figures import exact, whole
+from hush_common.terminal.facts import Fact
+from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal.words import Cell, Styled
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.results.run import Round, Run
+from hush_simulations.display.parts import parts_of
+from hush_simulations.results.run import Round, Run, Together
 from hush_simulations.results.score import Score
 
-__all__ = ["Part", "parts_of", "parts_table", "rounds_of_parts", "verdicts"]
+__all__ = ["judged_columns", "judged_rows", "parts_table", "rounds_of_parts", "verdicts"]
 
-_DIGITS = 2  # of the standard error: a row has to fit into 80 columns
-_SHORTEST, _FIGURES = 12, 65  # columns of a terminal: for a name at least, and for what stands beside it
-_MOST_ROWS = 40
 _TARGETS = (REPORTERS, POPULATION)
-_COLUMNS = ("true", "estimate", "off", *_TARGETS)
-_FEW_COLUMNS = ("true", "estimate", REPORTERS)
-"""On a narrow terminal; whether the others cover is said below the table all the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One category or coordinate, for eyes.
+def judged_columns(confidence: float, unit: str = "") -> list[Column]:
+    """The columns of an estimate beside the truth: about whom, what is true, error, interval, verdict."""
+    interval = f"{exact(confidence, scale=100)} % interval" + (f", {unit}" if unit else "")
+    return [
+        Column("about"),
+        Column("true", right=True),
+        Column("off", right=True),
+        Column(interval, right=True),
+        Column("covers"),
+    ]
+
+
+def judged_rows(
+    head: Sequence[Cell], targets: Mapping[str, str], score: Score, intervals: Intervals, wording: NumberFormat
+) -> Iterator[Row]:
+    """A row for each interval, and for each truth.
 
     Args:
-        name: its label or name.
-        score: it beside the truth.
-        wording: of its numbers.
-        estimate: its frequency or mean; None where there is none.
-        intervals: each for itself alone.
-        stderr: by target.
-        unit: of a coordinate.
+        head: the first cells of the first row.
+        targets: of whom there may be a row, each with its name.
+        score: the truth, the errors, and whether the intervals cover.
+        intervals: by target.
+        wording: of the numbers.
     """
-
-    name: str
-    score: Score
-    wording: NumberFormat
-    estimate: float | None = None
-    intervals: Intervals = field(default_factory=dict)
-    stderr: ByTarget = field(default_factory=dict)
-    unit: str = ""
-
-
-def parts_of(done: Round) -> list[Part]:
-    """The parts of a round, in the order of the task; where the estimate failed, the truth alone."""
-    scores = done.score.parts
-    if isinstance(done.result.task.domain, CategoryDomain):
-        found = [
-            Part(
-                name=one.label,
-                score=scores[one.label],
-                wording=NumberFormat.share(_largest(one.stderr), _DIGITS),
-                estimate=one.frequency,
-                intervals=one.intervals,
-                stderr=one.stderr,
-            )
-            for one in done.result.categories
+    for target, name in targets.items():
+        known, interval = score.truth.get(target), intervals.get(target)
+        if known is None and interval is None:
+            continue
+        off, verdict = score.error.get(target), score.covered.get(target)
+        cells: list[Cell] = [
+            name,
+            "" if known is None else wording.number(known),
+            "" if off is None else wording.off(off),
+            "" if interval is None else wording.bare_interval(*interval),
+            "" if interval is None else _said(verdict),
         ]
-        plain = NumberFormat.share(None, _DIGITS)
-    else:
-        found = [
-            Part(
-                name=one.name,
-                score=scores[one.name],
-                wording=NumberFormat.measured("", _largest(one.stderr), _DIGITS),
-                estimate=one.mean,
-                intervals=one.intervals,
-                stderr=one.stderr,
-                unit=one.unit,
-            )
-            for one in done.result.coordinates
-        ]
-        plain = NumberFormat.measured("", None, _DIGITS)
-    return found or [Part(name=name, score=score, wording=plain) for name, score in scores.items()]
+        yield Row([*head, *cells])
+        head = [""] * len(head)
 
 
-def parts_table(run: Run, width: int) -> Table:
-    """One row a part: truth, estimate, error, and the interval of either target by itself; a `!` where it misses."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    what = "share in %" if isinstance(run.task.domain, CategoryDomain) else "mean of"
-    table.add_column(what, no_wrap=True, overflow="ellipsis", max_width=max(_SHORTEST, width - _FIGURES))
-    confidence = f"{exact(run.result.confidence, scale=100)} %"
-    shown = _COLUMNS if width >= _SHORTEST + _FIGURES else _FEW_COLUMNS
-    for name in shown:
-        title = f"{confidence} {name}" if name in _TARGETS else name
-        table.add_column(title, justify="right", no_wrap=True)
-    parts = parts_of(run.last)
-    for place in _shown(run, parts):
-        first, *cells = _cells(parts[place])
-        table.add_row(first, *(cell for column, cell in zip(_COLUMNS, cells, strict=True) if column in shown))
-    if len(parts) > _MOST_ROWS:
-        table.add_row(f"… {len(parts) - _MOST_ROWS} more")
-    return table
+def _said(verdict: bool | None) -> Cell:
+    return "unknown" if verdict is None else Styled("yes", "green") if verdict else Styled("no", "red")
 
 
-def verdicts(run: Run) -> Iterator[tuple[str, str, str]]:
+def parts_table(done: Round | Together) -> Table:
+    """Each part with its estimate, and a line for each target: truth, error, and the interval by itself."""
+    what = "share in %" if isinstance(done.result.task.domain, CategoryDomain) else "mean of"
+    columns = [Column(what), Column("estimate", right=True), *judged_columns(done.result.confidence)]
+    rows: list[Row] = []
+    for part in parts_of(done):
+        name = f"{part.name} ({part.unit})" if part.unit else part.name
+        estimate = "none" if part.estimate is None else part.wording.number(part.estimate)
+        targets = {target: target for target in _TARGETS}
+        rows += judged_rows((name, estimate), targets, part.score, part.intervals, part.wording)
+    return Table(columns, rows, grouped=2)
+
+
+def verdicts(run: Run) -> Iterator[Fact]:
     """How many of the intervals cover, each by itself; whether the joint ones do; and the bands watched live."""
     confidence = f"{exact(run.result.confidence, scale=100)} %"
     for target, label in (
@@ -110,52 +85,35 @@ def verdicts(run: Run) -> Iterator[tuple[str, str, str]]:
         (ANYTIME_POPULATION, f"{confidence} confidence sequences, population"),
     ):
         if share := _share(run.score.parts, target):
-            yield label, share, "individual coverage"
+            yield Fact(label, f"{share} cover", "individual coverage")
     for target in _TARGETS:
         if target in run.score.joint:
-            yield (
-                f"{confidence} joint, {target}",
-                "all" if run.score.joint[target] else "not all",
-                "simultaneous coverage",
-            )
+            value = "all cover" if run.score.joint[target] else "not all cover"
+            yield Fact(f"{confidence} joint, {target}", value, "simultaneous coverage")
 
 
 def rounds_of_parts(run: Run) -> Table:
     """One row a round: reports, the largest error, and how many intervals cover."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=True)
-    for name in ("round", "accepted", "largest error", "reporters cover", "population cover"):
-        table.add_column(name, justify="right")
-    for done in run.rounds:
-        table.add_row(
-            str(done.result.round),
-            whole(done.result.n),
-            _largest_error(done),
-            *(_share(done.score.parts, target) for target in _TARGETS),
+    columns = [
+        Column("round", right=True, named=True),
+        Column("reports", right=True),
+        Column("largest error"),
+        Column("reporters cover"),
+        Column("population cover"),
+        Column("sequences cover"),
+    ]
+    rows = [
+        Row(
+            [
+                str(done.result.round),
+                whole(done.result.n),
+                _largest_error(done),
+                *(_share(done.score.parts, target) for target in (*_TARGETS, ANYTIME)),
+            ]
         )
-    return table
-
-
-def _shown(run: Run, parts: list[Part]) -> list[int]:
-    """The parts that get a row: of categories those of the largest frequencies, of coordinates the first."""
-    places = range(len(parts))
-    if isinstance(run.task.domain, CategoryDomain):
-        return sorted(sorted(places, key=lambda place: -(parts[place].estimate or 0))[:_MOST_ROWS])
-    return list(places[:_MOST_ROWS])
-
-
-def _cells(part: Part) -> Iterator[Text]:
-    wording, score = part.wording, part.score
-    yield Text(f"{part.name} ({part.unit})" if part.unit else part.name)
-    known = score.truth.get(REPORTERS, score.truth.get(POPULATION))
-    yield Text("" if known is None else wording.number(known))
-    yield Text("none" if part.estimate is None else wording.number(part.estimate))
-    off = score.error.get(REPORTERS)
-    yield Text("" if off is None else wording.off(off))
-    for target in _TARGETS:
-        interval = part.intervals.get(target)
-        missed = score.covered.get(target) is False
-        text = f"{wording.number(interval[0])} to {wording.number(interval[1])}" if interval else ""
-        yield Text(text + (" !" if missed else ""), style="red" if missed else "")
+        for done in run.rounds
+    ]
+    return Table(columns, rows)
 
 
 def _share(parts: Mapping[str, Score], target: str) -> str:
@@ -163,15 +121,11 @@ def _share(parts: Mapping[str, Score], target: str) -> str:
     return f"{sum(judged)} of {len(judged)}" if judged else ""
 
 
-def _largest(stderr: ByTarget) -> float | None:
-    return max(stderr.values(), default=None)
-
-
 def _largest_error(done: Round) -> str:
     """Of shares the largest error itself; of coordinates, whose units differ, that of most standard errors."""
     known = [part for part in parts_of(done) if REPORTERS in part.score.error]
     if not known:
         return "none"
-    part = max(known, key=lambda one: abs(one.score.error[REPORTERS]) / (_largest(one.stderr) or 1))
+    part = max(known, key=lambda one: abs(one.score.error[REPORTERS]) / (max(one.stderr.values(), default=0.0) or 1))
     unit = "points" if isinstance(done.result.task.domain, CategoryDomain) else part.unit
     return f"{part.wording.off(part.score.error[REPORTERS])} {unit}".rstrip() + f" ({part.name})"

@@ -3,35 +3,31 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.worst_case import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import at_most_sure, decimal_text
-from hush_common.figures import exact, percent_at_most, ratio, significant, whole
-from hush_simulations.display.number_format import say
-from hush_simulations.planning.plan import Amount, Plan, PlanLine, PlanQuestion, Unknown
+from hush_common.figures import exact, percent_at_most, ratio, whole
+from hush_common.terminal.screen import Block
+from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal.words import Sentence
+from hush_simulations.display.error_words import error_in_words, is_share
+from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
 
-__all__ = ["print_plan"]
+__all__ = ["blocks"]
 
-_NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
-_NARROW = 84  # below, there is no room for parameters
 _VISIBLE = 1.005  # times as dear, from which on it is told
 
 
-def print_plan(plan: Plan, console: Console) -> None:
-    """Print a plan as a table and a few sentences."""
-    if not console.is_terminal:
-        console.width = max(console.width, _NARROWEST)
-    console.print()
-    say(console, _heading(plan.question), "bold")
-    console.print(_table(plan, narrow=console.width < _NARROW))
-    for sentence in _sentences(plan):
-        say(console, sentence)
-    console.print()
+def blocks(plan: Plan) -> Iterator[Block]:
+    """The question, a line for each mechanism, and what follows."""
+    yield Sentence("")
+    yield Sentence(_heading(plan.question), "bold", hanging=2)
+    yield Sentence("")
+    yield _table(plan)
+    yield Sentence("")
+    yield from (Sentence(words, hanging=2) for words in _sentences(plan))
+    yield Sentence("")
 
 
 def _heading(question: PlanQuestion) -> str:
@@ -42,12 +38,12 @@ def _heading(question: PlanQuestion) -> str:
         known.append(f"epsilon {decimal_text(question.epsilon)}")
     confidence = None if question.confidence is None else f"at {exact(question.confidence, scale=100)} %"
     if question.error_in_unit is not None:
-        error = _error(question.domain, question.error_in_unit)
+        error = error_in_words(question.domain, question.error_in_unit)
         known.append(f"an error of {error} {confidence or '(root mean square)'}")
     else:
-        known.append("root mean square" if confidence is None else f"intervals {confidence}")
+        known.append("root mean square" if confidence is None else f"half-width of the interval {confidence}")
     asked = {"people": "How many people?", "epsilon": "Which epsilon?", "error": "What error?"}[question.unknown]
-    return f"{asked}  {_domain(question.domain)}; {', '.join(known)}"
+    return f"{asked} {_domain(question.domain)}; {', '.join(known)}"
 
 
 def _domain(domain: Domain) -> str:
@@ -63,34 +59,27 @@ def _domain(domain: Domain) -> str:
 
 
 def _bounds(number: NumberDomain) -> str:
-    if _is_share(number):
+    if is_share(number):
         return ", in per cent of its range"
     return f" from {exact(number.lower)} to {exact(number.upper)} {number.unit}".rstrip()
 
 
-def _is_share(number: NumberDomain) -> bool:
-    """Whether nobody gave bounds, so that an error is one of the range."""
-    return (number.lower, number.upper, number.unit) == (0, 1, "")
-
-
-def _table(plan: Plan, *, narrow: bool) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=True)
-    for name in ("mechanism",) if narrow else ("mechanism", "parameters"):
-        table.add_column(name, overflow="fold")
+def _table(plan: Plan) -> Table:
     unit = "epsilon" if plan.question.unknown == "epsilon" else "people"
-    for name in (REPORTERS, POPULATION, f"times the {unit}"):
-        table.add_column(name, justify="right", min_width=len("people") if name.startswith("times") else len(name))
-    for line in plan.mechanisms:
-        chosen = line.mechanism == plan.auto
-        parameters = ", ".join(f"{name} {value}" for name, value in line.parameters.items())
-        name = line.mechanism + (" (auto)" if chosen else "")
-        table.add_row(*(name, parameters)[: 2 - narrow], *_cells(plan, line), style="bold" if chosen else "")
-    table.add_section()
-    for line in plan.for_comparison:
-        table.add_row(*(line.mechanism, "not offered")[: 2 - narrow], *_cells(plan, line), style="dim")
+    columns = [Column("mechanism"), Column("parameters")]
+    columns += [Column(name, right=True) for name in (REPORTERS, POPULATION, f"× {unit}")]  # noqa: RUF001
+    rows = [_row(plan, line) for line in plan.mechanisms] + [Row()]
+    rows += [Row([line.mechanism, "not offered", *_cells(plan, line)], "dim") for line in plan.for_comparison]
     trusted = plan.trusted_collector
-    table.add_row(*(trusted.mechanism, "central laplace")[: 2 - narrow], *_cells(plan, trusted))
-    return table
+    rows.append(Row([trusted.mechanism, "central laplace", *_cells(plan, trusted)]))
+    return Table(columns, rows)
+
+
+def _row(plan: Plan, line: PlanLine) -> Row:
+    is_chosen = line.mechanism == plan.auto
+    parameters = ", ".join(f"{name} {whole(value)}" for name, value in line.parameters.items())
+    name = line.mechanism + (" (auto)" if is_chosen else "")
+    return Row([name, parameters, *_cells(plan, line)], "bold" if is_chosen else "")
 
 
 def _cells(plan: Plan, line: PlanLine) -> Iterator[str]:
@@ -107,26 +96,7 @@ def _amount(domain: Domain, amount: Amount) -> str:
         case Fraction():
             return decimal_text(amount)
         case _:
-            return f"± {_error(domain, amount)}"
-
-
-def _error(domain: Domain, value: float) -> str:
-    """An error in the unit of the value, and in per cent of its range where that is another number."""
-    match domain:
-        case BitDomain() | CategoryDomain():
-            points = significant(value, scale=100)
-            return f"{points} {'point' if points == '1' else 'points'}"
-        case VectorDomain(coordinates=coordinates):
-            return _error_of_number(coordinates[0], value)
-        case NumberDomain():
-            return _error_of_number(domain, value)
-
-
-def _error_of_number(number: NumberDomain, value: float) -> str:
-    if _is_share(number):
-        return f"{significant(value, scale=100)} %"
-    share = Fraction(value) / (Fraction(number.upper) - Fraction(number.lower))
-    return f"{significant(value)} {number.unit}".rstrip() + f" ({significant(share, scale=100)} %)"
+            return f"± {error_in_words(domain, amount)}"
 
 
 def _sentences(plan: Plan) -> Iterator[str]:
@@ -138,10 +108,23 @@ def _sentences(plan: Plan) -> Iterator[str]:
         sure = percent_at_most(at_most_sure(epsilon))
         yield f"Epsilon {decimal_text(epsilon)}: whoever was 50/50 about a person becomes at most {sure} sure."
     yield "reporters: those who answer, noise alone. population: those of whom they are a random sample."
-    yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for worst-case values."
+    data = plan.question.data
+    basis = "Every figure is for worst-case values." if data is None else _basis(data, plan.question.domain)
+    yield f"trusted collector: sees every value and adds noise to the mean, once. {basis}"
     if plan.question.confidence is not None:
         kept = exact(KEPT, scale=100)
-        yield f"In {kept} % of samples, whatever the values, no interval that hush prints is wider than planned."
+        values = ", whatever the values" if data is None else " of such values"
+        yield f"In {kept} % of samples{values}, no interval that hush prints is wider than planned."
+
+
+def _basis(data: OwnValues, domain: Domain) -> str:
+    """Whose values a plan is for, where they are somebody's own."""
+    column = f" of the column {data.column}" if data.column else " of the file"
+    deviation = "" if data.deviation is None else f", standard deviation {error_in_words(domain, data.deviation)}"
+    return (
+        f"Every figure is for values like those{column}{deviation}, not for worst-case values, and tells something "
+        "about them: it is not private."
+    )
 
 
 def _choice(plan: Plan) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Progress of a simulation: a bar and a confidence sequence on a terminal, nothing in a pipe.
+"""Progress of a simulation: a bar and a confidence sequence on a terminal, a line every few seconds in a pipe.
 
 The band is the `anytime` interval: it holds at every look, so that it may be watched. The narrower intervals of the
 final table are for one look at the end; watched, one of them would be wrong in about half of all runs.
@@ -7,18 +7,23 @@ final table are for one look at the end; watched, one of them would be wrong in 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.text import Text
 
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ByTarget, Interval
 from hush_aggregator.result import Result
-from hush_common.figures import exact
+from hush_common.figures import exact, whole
+from hush_common.terminal.facts import Fact, Facts
+from hush_common.terminal.screen import Block, Screen
+from hush_common.terminal.words import Sentence
 from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.display.ticking import ticking
 
 __all__ = ["Line", "bands", "caption", "following"]
 
@@ -43,7 +48,7 @@ class Line(NamedTuple):
 def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callable[[Result], None] | None]]:
     """What to call with the number of reports counted, of `total`, and with each result; None where nobody watches."""
     if not sys.stderr.isatty():
-        yield None, None
+        yield ticking("reports counted", total), None
         return
     columns = (TextColumn("reports counted"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True, highlight=False)
@@ -52,17 +57,20 @@ def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callab
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
             lambda counted: progress.update(bar, completed=counted),
-            lambda result: live.update(Group(progress, _table(result)) if bands(result) else progress),
+            lambda result: live.update(Group(progress, _shown(result)) if bands(result) else progress),
         )
 
 
 def caption(result: Result) -> str:
     """What the band is, so that nobody takes it for the final interval."""
     confidence = f"{exact(result.confidence, scale=100)} %"
+    shown = len(bands(result))
     if result.categories:
-        return f"so far; simultaneous {confidence} confidence sequences; final intervals are narrower"
+        some = f"the largest {shown} of {whole(len(result.categories))}; " if shown < len(result.categories) else ""
+        return f"so far; {some}simultaneous {confidence} confidence sequences; final intervals are narrower"
     if result.coordinates:
-        return f"so far; anytime-valid {confidence} confidence sequences; final intervals are narrower"
+        some = f"the first {shown} of {whole(len(result.coordinates))}; " if shown < len(result.coordinates) else ""
+        return f"so far; {some}anytime-valid {confidence} confidence sequences; final intervals are narrower"
     return f"so far; anytime-valid {confidence} confidence sequence; final intervals are narrower"
 
 
@@ -98,11 +106,9 @@ def _line(name: str, estimate: float, band: Interval, wording: NumberFormat) -> 
     return Line(name, wording.value(estimate), wording.interval(*band))
 
 
-def _table(result: Result) -> Table:
-    table = Table.grid(padding=(0, 3, 0, 0))
-    for line in bands(result):
-        table.add_row(f"  {line.name}", line.estimate, f"band {line.band}")
-    outer = Table.grid()
-    outer.add_row(caption(result))
-    outer.add_row(table)
-    return outer
+def _shown(result: Result) -> Text:
+    """The bands below their caption, as wide as the terminal."""
+    facts = [Fact(line.name, line.estimate, f"band {line.band}") for line in bands(result)]
+    blocks: tuple[Block, ...] = (Sentence(caption(result), indent=0), Facts(facts))
+    screen = replace(Screen.of(sys.stderr), painted=False)
+    return Text("\n".join(line for block in blocks for line in block.lines(screen)))

@@ -1,96 +1,104 @@
-"""The table at the end of a simulation: what was true, what was estimated, and what it cost."""
+"""What a simulation prints at its end: what was true, what was estimated, and what it cost."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
+from hush_common.domain import BitDomain, NumberDomain
 from hush_common.epsilon import decimal_text
 from hush_common.figures import exact, fixed, whole
-from hush_simulations.display.number_format import NumberFormat, say
-from hush_simulations.display.parts_table import parts_table, rounds_of_parts, verdicts
-from hush_simulations.results.run import Round, Run
+from hush_common.terminal.facts import Fact, Facts
+from hush_common.terminal.screen import Block
+from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal.words import Cell, Sentence, Styled
+from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.display.parts_table import judged_columns, judged_rows, parts_table, rounds_of_parts, verdicts
+from hush_simulations.display.remarks import remarks
+from hush_simulations.results.run import Round, Run, Together
 from hush_simulations.scenarios.population import Observed
 
-__all__ = ["print_table"]
+__all__ = ["blocks", "heading"]
 
-_NARROWEST = 100  # columns in a pipe, where nobody says how wide it is
-_WIDE = 80  # below, remarks stand under their values
+_BULK = {"tally": "in bulk, the tally drawn at once", "devices": "in bulk, one by one"}
+_LABELS = len("epsilon spent by each device")
+"""Columns of the labels of all lists, so that they stand in line where they can."""
+_BANDS = {
+    REPORTERS: REPORTERS,
+    POPULATION: POPULATION,
+    ENROLLED: ENROLLED,
+    ANYTIME: "sequence",
+    ANYTIME_POPULATION: "sequence, population",
+}
 
 
-def print_table(run: Run, console: Console | None = None) -> None:
-    """Print a simulation.
-
-    Args:
-        run: the simulation.
-        console: where to print; by default standard output.
-    """
-    out = console or Console(highlight=False)
-    if not out.is_terminal:
-        out.width = max(out.width, _NARROWEST)
-    out.print()
-    say(out, heading(run), "bold")
-    out.print()
+def blocks(run: Run) -> Iterator[Block]:
+    """All of it, in its order."""
+    empty = Sentence("")
+    yield empty
+    yield Sentence(heading(run), "bold")
+    yield empty
+    together = run.together if len(run.rounds) > 1 else None
     if len(run.rounds) > 1:
-        out.print(rounds_of_parts(run) if run.score.parts else _rounds(run))
-        out.print(_grid(_costs(run), out.width))
+        yield rounds_of_parts(run) if run.score.parts else _rounds(run, together)
+        if together and together.score.parts:
+            yield empty
+            yield Sentence(f"All {whole(together.rounds)} rounds together:")
+            yield empty
+            yield parts_table(together)
     elif run.score.parts:
-        out.print(Padding(parts_table(run, out.width), (0, 0, 0, 1)))
-        out.print(_grid(chain(verdicts(run), _costs(run)), out.width))
+        yield parts_table(run.last)
+        yield empty
+        yield Facts([*verdicts(run)], least=_LABELS)
     else:
-        out.print(_grid(chain(_answer(run), _costs(run)), out.width))
-    out.print()
+        yield Facts([*_answer(run)], least=_LABELS)
+    yield empty
+    yield Facts([*_costs(run)], least=_LABELS)
+    yield empty
+    yield from (Sentence(words, hanging=2) for words in remarks(run, together))
+    yield empty
 
 
 def heading(run: Run) -> str:
     """One line: the question, who was asked, and how."""
     task = run.task
-    ways = "in memory" if run.experiment.engine == "memory" else f"over MQTT ({run.broker})"
+    ways = {"memory": "in memory", "bulk": _BULK.get(run.drawing or "")}.get(run.experiment.engine)
+    ways = ways or f"over MQTT ({run.broker})"
     devices = "1 device" if run.clients == 1 else f"{whole(run.clients)} devices"
     *others, last = [decimal_text(epsilon) for epsilon in task.offers or (task.epsilon,)]
     epsilon = f"{', '.join(others)} or {last}" if others else last
     return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon}, {ways}"
 
 
-def _grid(rows: Iterable[tuple[str, str, str]], width: int) -> Table:
-    """Label, value and remark of each row; where that is too wide, the remark below the value."""
-    wide = width >= _WIDE
-    grid = Table.grid(padding=(0, 3, 0, 0))
-    grid.add_column(no_wrap=True, min_width=30)
-    for _ in range(1 + wide):
-        grid.add_column()
-    for label, value, remark in rows:
-        beside = [Text(value), _coloured(remark)] if wide else [_below(Text(value), _coloured(remark))]
-        grid.add_row(f"  {label}", *beside)
-    return grid
-
-
-def _below(value: Text, remark: Text) -> Text:
-    return Text("\n").join(part for part in (value, remark) if part)
-
-
-def _answer(run: Run) -> Iterator[tuple[str, str, str]]:
+def _answer(run: Run) -> Iterator[Fact]:
     result, truths = run.result, run.truth
     wording = NumberFormat.of(result)
     what = "share of yes" if wording.unit == "%" else "mean"
     for target, mean in truths.items():
-        yield f"true {what}, {target}", wording.value(mean), ""
+        yield Fact(f"true {what}, {target}", wording.value(mean))
     if result.mean is None:
-        yield "estimate", "none: it failed" if result.n else "none: no report was counted", _words(result.failures)
+        yield Fact(
+            "estimate", "none: it failed" if result.n else "none: no report was counted", _words(result.failures)
+        )
         return
-    yield "estimate", wording.value(result.mean), _error(result.mean, truths, wording)
-    if pooled := result.estimate.pooled:
-        yield "estimate, population", wording.value(pooled.mean), "pooled"
+    pooled = result.estimate.pooled
+    name = f"estimate, {REPORTERS}" if pooled else "estimate"
+    yield Fact(name, wording.value(result.mean), _error(result.mean, truths.get(REPORTERS), wording))
+    if pooled:
+        yield Fact(
+            f"estimate, {POPULATION}", wording.value(pooled.mean), _error(pooled.mean, truths.get(POPULATION), wording)
+        )
     confidence = f"{exact(result.confidence, scale=100)} %"
     for target, interval in result.intervals.items():
-        yield f"{confidence} {_what(target)}", wording.interval(*interval), _verdict(run.covered.get(target))
+        remark = _verdict(run.covered.get(target), interval == _bounds(run))
+        yield Fact(f"{confidence} {_what(target)}", wording.interval(*interval), remark)
     if result.failures:
-        yield "could not be made", _words(result.failures), ""
+        yield Fact("could not be made", _words(result.failures))
+
+
+def _bounds(run: Run) -> tuple[float, float] | None:
+    domain = run.task.domain
+    if isinstance(domain, BitDomain):
+        return (0.0, 1.0)
+    return (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else None
 
 
 def _words(failures: Mapping[str, str]) -> str:
@@ -104,77 +112,74 @@ def _what(target: str) -> str:
     return f"confidence sequence{target.removeprefix(ANYTIME).replace('_', ', ')}"
 
 
-def _error(mean: float, truths: Mapping[str, float], wording: NumberFormat) -> str:
-    if REPORTERS not in truths:
+def _error(mean: float, known: float | None, wording: NumberFormat) -> str:
+    if known is None:
         return ""
-    side = "high" if mean > truths[REPORTERS] else "low"
-    return f"{wording.distance(mean, truths[REPORTERS])} too {side}"
+    return f"{wording.distance(mean, known)} too {'high' if mean > known else 'low'}"
 
 
-def _verdict(is_covered: bool | None) -> str:
-    return {True: "covers the truth", False: "misses the truth", None: "truth unknown"}[is_covered]
+def _verdict(is_covered: bool | None, is_everything: bool) -> Cell:
+    if is_everything:
+        return "all that is possible"
+    if is_covered is None:
+        return "truth unknown"
+    return Styled("covers the truth", "green") if is_covered else Styled("misses the truth", "red")
 
 
-def _coloured(remark: str) -> Text:
-    style = {"covers the truth": "green", "misses the truth": "red"}.get(remark, "")
-    return Text(remark, style=style)
-
-
-def _rounds(run: Run) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=True)
-    confidence = f"{exact(run.result.confidence, scale=100)} %"
-    for name in ("round", "true mean", "estimate", f"{confidence} reporters", f"{confidence} population", "accepted"):
-        table.add_column(name, justify="right")
+def _rounds(run: Run, together: Together | None) -> Table:
+    """Each round with a line for each interval, and all of them as one."""
     wording = NumberFormat.of(run.result)
-    for done in run.rounds:
-        table.add_row(*_round_cells(done, wording))
-    return table
+    unit = f" ({wording.unit})" if wording.unit else ""
+    columns = [
+        Column("round", right=True, named=True),
+        Column("reports", right=True),
+        Column("estimate" + unit, right=True),
+        *judged_columns(run.result.confidence),
+    ]
+    rows = [row for done in run.rounds for row in _round(str(done.result.round), done, wording)]
+    if together:
+        rows += [Row(), *_round("all", together, wording)]
+    return Table(columns, rows, grouped=3)
 
 
-def _round_cells(done: Round, wording: NumberFormat) -> Iterator[RenderableType]:
-    result, truths = done.result, done.score.truth
-    yield str(result.round)
-    yield wording.value(truths[REPORTERS]) if REPORTERS in truths else ""
-    yield "none" if result.mean is None else wording.value(result.mean)
-    for target in (REPORTERS, POPULATION):
-        interval = result.intervals.get(target)
-        style = "red" if done.score.covered.get(target) is False else ""
-        missed = " (misses)" if style else ""
-        yield Text(wording.interval(*interval) + missed if interval else "", style=style)
-    yield whole(result.n)
+def _round(name: str, done: Round | Together, wording: NumberFormat) -> Iterator[Row]:
+    result = done.result
+    estimate = "none" if result.mean is None else wording.number(result.mean)
+    head = (name, whole(result.n), estimate)
+    rows = list(judged_rows(head, _BANDS, done.score, result.intervals, wording))
+    yield from rows or [Row([*head, "", "", "", "", ""])]
 
 
-def _costs(run: Run) -> Iterator[tuple[str, str, str]]:
+def _costs(run: Run) -> Iterator[Fact]:
     refused = run.result.refused
-    yield (
-        "reports",
-        f"{whole(run.accepted)} accepted, {whole(sum(refused.values()))} refused",
-        f"{whole(run.lost)} lost",
-    )
+    counted = f"{whole(run.accepted)} accepted, {whole(sum(refused.values()))} refused"
+    yield Fact("reports", counted, f"{whole(run.lost)} lost")
     yield from _rows_of_data(run)
     for reason, count in refused.items():
-        yield "", f"{whole(count)} {reason.value}", reason.meaning
+        yield Fact("", f"{whole(count)} {reason.value}", reason.meaning)
     for declined, count in run.declined.items():
-        yield "", f"{whole(count)} not sent", f"the device declined: {declined}"
+        yield Fact("", f"{whole(count)} not sent", f"the device declined: {declined}")
     for epsilon, count in run.chosen.items():
-        yield f"chose epsilon {decimal_text(epsilon)}", f"{whole(count)} devices", ""
+        yield Fact(f"chose epsilon {decimal_text(epsilon)}", f"{whole(count)} {'device' if count == 1 else 'devices'}")
     most, rounds = "at most " if run.chosen else "", len(run.rounds)
     spent = most + decimal_text(run.epsilon_spent)
-    yield "epsilon spent by each device", spent, f"over {rounds} rounds" if rounds > 1 else ""
-    yield "values clamped to the bounds", whole(run.clamped), "not included in the intervals" if run.clamped else ""
-    yield "time", f"{fixed(run.elapsed_s, 2)} s", f"{whole(run.reports_per_s)} reports/s"
-    yield "noise", run.noise, ""
+    yield Fact("epsilon spent by each device", spent, f"over {whole(rounds)} rounds" if rounds > 1 else "")
+    clamped = "not included in the intervals" if run.clamped else ""
+    yield Fact("values clamped to the bounds", whole(run.clamped), clamped)
+    yield Fact("time", f"{fixed(run.elapsed_s, 2)} s", f"{whole(run.reports_per_s)} reports/s")
+    yield Fact("noise", run.noise)
     if run.experiment.seed is not None:
-        yield "seed of the population", str(run.experiment.seed), ""
+        yield Fact("seed of the population", str(run.experiment.seed))
 
 
-def _rows_of_data(run: Run) -> Iterator[tuple[str, str, str]]:
+def _rows_of_data(run: Run) -> Iterator[Fact]:
     """What became of somebody's own rows, where that is more than a device each."""
     data = run.experiment.scenario.population
     if not isinstance(data, Observed):
         return
     if data.resampled:
-        yield "rows of the data", whole(data.rows), f"{whole(run.clients)} devices drawn from them, with replacement"
+        drawn = f"{whole(run.clients)} devices drawn from them, with replacement"
+        yield Fact("rows of the data", whole(data.rows), drawn)
     if data.treatment is not None:
         became = "left out" if data.treatment == "drop" else "their devices answer without one"
-        yield "rows without a value", f"{whole(data.missing)} of {whole(data.rows)}", became
+        yield Fact("rows without a value", f"{whole(data.missing)} of {whole(data.rows)}", became)

@@ -46,9 +46,12 @@ _STALL_SECONDS = 15.0  # no report counted for that long: what is missing is los
 
 
 async def simulate(
-    experiment: Experiment, on_progress: Progress | None = None, on_look: Watch | None = None
+    experiment: Experiment,
+    on_progress: Progress | None = None,
+    on_look: Watch | None = None,
+    stop: asyncio.Event | None = None,
 ) -> Outcome:
-    """Run an experiment to its end.
+    """Run an experiment to its end, or until `stop` is set: then no further device is asked, and what is there counts.
 
     Raises:
         BrokerError: no broker, a login refused, or a connection that stays lost.
@@ -58,7 +61,8 @@ async def simulate(
     with tempfile.TemporaryDirectory(prefix="hush-simulation-", ignore_cleanup_errors=True) as directory:
         try:
             async with open_network(experiment, Path(directory)) as network:
-                return await _Run(experiment, network, Path(directory), on_progress or _ignore, on_look).run()
+                run = _Run(experiment, network, Path(directory), on_progress or _ignore, on_look)
+                return await run.run(stop or asyncio.Event())
         except BaseExceptionGroup as errors:
             raise _reason(errors) from errors
 
@@ -79,14 +83,16 @@ class _Run:
         self._settled = 0  # those, and answers that their devices declined
         self._moved = asyncio.Event()
         self._places = asyncio.Semaphore(_CONCURRENT)
+        self._stop = asyncio.Event()
 
-    async def run(self) -> Outcome:
+    async def run(self, stop: asyncio.Event) -> Outcome:
+        self._stop = stop
         store = await asyncio.to_thread(SqliteStore, self._directory / "aggregator.sqlite")
         try:
             rounds = await self._with_aggregator(store)
         finally:
             await asyncio.to_thread(store.close)
-        return Outcome(self._network.task, tuple(rounds))
+        return Outcome(self._network.task, tuple(rounds), stopped=stop.is_set())
 
     async def _with_aggregator(self, store: SqliteStore) -> list[RoundOutcome]:
         aggregator = Aggregator(
@@ -103,10 +109,11 @@ class _Run:
             watching = group.create_task(self._watch_connection(), name="hush-watch-connection")
             async with AsyncExitStack() as stack:
                 gateways = [await stack.enter_async_context(self._gateway(number)) for number in self._numbers()]
-                rounds = [
-                    await self._round(number, gateways, aggregator, store)
-                    for number in range(self._network.task.rounds)
-                ]
+                rounds = [await self._round(0, gateways, aggregator, store)]
+                for number in range(1, self._network.task.rounds):
+                    if self._stop.is_set():
+                        break
+                    rounds.append(await self._round(number, gateways, aggregator, store))
             watching.cancel()
             running.cancel()
         return rounds
@@ -161,6 +168,8 @@ class _Run:
         """One device after the other, while others do the same: a gateway commits what waits together."""
         for device in devices:
             await self._places.acquire()
+            if self._stop.is_set():
+                return
             reason, clamped = await self._report(gateway, device)
             if reason is None:
                 answers.reporters.append(device)

@@ -1,24 +1,28 @@
 """Run: the one account of a finished simulation, and the JSON object that `--json` prints and `result.json` holds."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
+from hush_aggregator.fold import fold
 from hush_aggregator.result import Result
+from hush_aggregator.tally import Tally
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
-from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
+from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
-from hush_simulations.results.score import Covered, Score, score
+from hush_simulations.results.combined import combine
+from hush_simulations.results.instead import Instead, instead
+from hush_simulations.results.score import Covered, Score, score, score_of_truth
 from hush_simulations.scenarios.population import Observed
 
-__all__ = ["Round", "Run"]
+__all__ = ["Round", "Run", "Together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +36,37 @@ class Round:
         clamped: how many of them had to move their value into the domain.
         declined: devices that sent nothing, by their reason.
         elapsed: seconds from the first answer to the last commit.
-        received: what the aggregator counted.
+        received: what the aggregator counted; empty in bulk, where no report is kept.
+        chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
+        tally: in bulk, that of the round.
+        truth: in bulk, as in `RoundOutcome`.
     """
 
     result: Result
     score: Score
-    reporters: tuple[int, ...] = field(repr=False)
+    reporters: Sequence[int] = field(repr=False)
     clamped: int
     declined: Mapping[str, int]
     elapsed: float
     received: Received = field(repr=False)
+    chosen: tuple[int, ...] = ()
+    tally: Tally | None = None
+    truth: tuple[float | None, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """All rounds of a run as one estimate, judged: the truth is the mean over all reports.
+
+    Args:
+        result: with the intervals of `hush_simulations.results.combined`.
+        score: the same beside the truth.
+        rounds: how many there are.
+    """
+
+    result: Result
+    score: Score
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,16 +77,21 @@ class Run:
         experiment: what was to be simulated.
         task: as it was published: on a broker of others under an id of its own.
         rounds: one at least, in their order.
+        stopped: whether somebody stopped it before all devices had been asked.
+        drawing: in bulk, what was drawn; else None.
     """
 
     experiment: Experiment
     task: Task
     rounds: tuple[Round, ...]
+    stopped: bool = False
+    drawing: Drawing | None = None
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
         """Judge what came of an experiment."""
-        return cls(experiment, outcome.task, tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds))
+        rounds = tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds)
+        return cls(experiment, outcome.task, rounds, outcome.stopped, outcome.drawing)
 
     def __repr__(self) -> str:
         rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
@@ -98,9 +128,30 @@ class Run:
         return self.score.joint if self.score.parts else self.score.covered
 
     @property
+    def together(self) -> Together | None:
+        """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
+        task, last = self.task, self.result
+        tallies = [one.tally or fold(task.randomizer, one.received.bodies) for one in self.rounds]
+        made = combine(task, tallies, last.confidence)
+        if made is None:
+            return None
+        population = self.experiment.scenario.population.mean
+        if last_truth := self.last.truth:  # in bulk everybody answers in every round
+            found = score_of_truth(task.domain, made, last_truth, population)
+        else:
+            values = [self.experiment.values[device] for one in self.rounds for device in one.reporters]
+            found = score(task.domain, made, values, population)
+        return Together(replace(last, round=0, estimate=made), found, len(self.rounds))
+
+    @property
+    def instead(self) -> Instead | None:
+        """What the best mechanism would have given, with the reports of the last round."""
+        return instead(self.task, self.result.n, self.result.confidence)
+
+    @property
     def clients(self) -> int:
         """Devices."""
-        return len(self.experiment.values)
+        return self.experiment.clients
 
     @property
     def published(self) -> int:
@@ -141,6 +192,9 @@ class Run:
     @property
     def epsilon_spent(self) -> Fraction:
         """The most that one device has spent: what a round costs it, as often as it answered, or all of it at first."""
+        if self.drawing is not None:  # everybody answers in every round
+            taken = [epsilon for epsilon, count in self.chosen.items() if count]
+            return max(taken, default=self.task.epsilon)
         answered = Counter(device for done in self.rounds for device in done.reporters)
         totals = [self.task.offers[choice] for choice in self.experiment.choices] or [self.task.epsilon] * self.clients
         if self.task.repeat == "sticky":
@@ -151,6 +205,8 @@ class Run:
     @property
     def chosen(self) -> Mapping[Fraction, int]:
         """How many devices took each of the epsilons offered, in the last round; empty where there is no choice."""
+        if self.last.chosen:
+            return dict(zip(self.task.offers, self.last.chosen, strict=True))
         if not self.experiment.choices:
             return {}
         taken = Counter(self.experiment.choices[device] for device in self.last.reporters)
@@ -159,21 +215,21 @@ class Run:
     @property
     def broker(self) -> str:
         """What it ran over, without a password."""
-        if self.experiment.engine == "memory":
-            return "memory"
+        if self.experiment.engine != "mqtt":
+            return "memory" if self.experiment.engine == "memory" else "none"
         name = self.experiment.broker
         return str(BrokerUrl.parse(name)) if is_external(name) else name
 
     @property
     def noise(self) -> str:
         """Where the noise came from, in words."""
-        return SYSTEM if self.experiment.noise_seed is None else NOT_PRIVATE
+        return SYSTEM if self.experiment.noise_seed is None and self.drawing is None else NOT_PRIVATE
 
     def to_document(self) -> dict[str, Any]:
         """Everything but the values and the reports.
 
-        With several rounds, `result`, `truth` and `covered` are those of the last one and `rounds` lists all of them;
-        counts and times are totals.
+        With several rounds, `result`, `truth` and `covered` are those of the last one, `rounds` lists all of them and
+        `together` is what they say as one; counts and times are totals.
         """
         document: dict[str, Any] = {
             **_found(self.last),
@@ -193,20 +249,30 @@ class Run:
             "reports_per_s": self.reports_per_s,
             "engine": self.experiment.engine,
             "broker": self.broker,
-            "connections": self.experiment.gateways,
+            "connections": 0 if self.drawing else self.experiment.gateways,
             "noise": self.noise,
         }
+        if self.drawing is not None:
+            document["drawn"] = self.drawing
         if self.experiment.seed is not None:
             document["seed"] = self.experiment.seed
+        document |= {"stopped": True} if self.stopped else {}
+        document |= {"best_mechanism": best.to_document()} if (best := self.instead) else {}
         if len(self.rounds) > 1:
             document["rounds"] = [_round(done) for done in self.rounds]
+            if together := self.together:
+                document["together"] = _together(together)
         return document
 
 
 def _judged(experiment: Experiment, task: Task, done: RoundOutcome) -> Round:
-    values = [experiment.values[device] for device in done.reporters]
-    found = score(task.domain, done.result.estimate, values, experiment.scenario.population.mean)
-    return Round(done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+    population, estimate = experiment.scenario.population.mean, done.result.estimate
+    if done.truth is None:
+        found = score(task.domain, estimate, [experiment.values[device] for device in done.reporters], population)
+    else:
+        found = score_of_truth(task.domain, estimate, done.truth, population)
+    judged = (done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+    return Round(*judged, done.chosen, done.tally, done.truth)
 
 
 def _rate(rounds: Iterable[Round]) -> float:
@@ -225,7 +291,14 @@ def _round(done: Round) -> dict[str, Any]:
     }
 
 
-def _found(done: Round) -> dict[str, Any]:
+def _together(done: Together) -> dict[str, Any]:
+    found = _found(done)
+    kept = ("confidence", "n", "mean", "stderr", "intervals", "methods", "categories", "coordinates")
+    found["result"] = {name: found["result"][name] for name in kept if name in found["result"]}
+    return {"rounds": done.rounds, **found}
+
+
+def _found(done: Round | Together) -> dict[str, Any]:
     """What was estimated, and what is true; of categories and vectors a list, each part by its name."""
     found, result = done.score, done.result.to_document()
     match done.result.task.domain:

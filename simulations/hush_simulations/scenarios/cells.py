@@ -161,19 +161,27 @@ class Yes:
 
 
 class Labels:
-    """Texts of a list, letter by letter; one that looks like a missing value is a label if it is listed."""
+    """Texts of a list, letter by letter; one that looks like a missing value is a label if it is listed.
 
-    __slots__ = ("_alike", "_labels")
+    Args:
+        labels: the list.
+        other: what every other text stands for, unless it is a label but for capitals; None where there is no such.
+    """
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    __slots__ = ("_alike", "_labels", "_other")
+
+    def __init__(self, labels: Sequence[str], other: str | None = None) -> None:
         self._labels = frozenset(labels)
         self._alike = frozenset(label.casefold() for label in labels)
+        self._other = other
 
     def read(self, text: str) -> str:
         if text in self._labels:
             return text
         _check_present(text)
-        raise CellError(Fault.NO_LABEL)
+        if self._other is None or text.casefold() in self._alike:
+            raise CellError(Fault.NO_LABEL)
+        return self._other
 
     def is_cell(self, text: str) -> bool:
         return text.casefold() in self._alike or Numbers().is_cell(text)

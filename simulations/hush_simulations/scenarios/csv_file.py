@@ -13,7 +13,7 @@ from hush_simulations.scenarios.cells import Answers, CellError, Fault, Labels, 
 from hush_simulations.scenarios.csv_encoding import read_text
 from hush_simulations.scenarios.csv_rules import CsvRules
 from hush_simulations.scenarios.csv_table import find_table
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
+from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Value
 
 __all__ = ["kind_of_column", "read_answers", "read_column", "read_columns"]
 
@@ -56,6 +56,7 @@ def read_column(
     *,
     bits: bool = False,
     labels: Sequence[str] = (),
+    other: str | None = None,
     rules: CsvRules = _AS_FOUND,
     reveal: bool = False,
 ) -> Observed:
@@ -67,6 +68,7 @@ def read_column(
             there is only one.
         bits: whether the cells are answers (yes, no, true, false, 1, 0) instead of numbers.
         labels: if any, what the cells are instead: one of these, letter by letter.
+        other: the label that every other text stands for, if one does.
         rules: what is known about the file.
         reveal: whether messages may show the content of cells.
 
@@ -74,7 +76,7 @@ def read_column(
         OptionError: no such file or column, two ways of reading it, cells without a value (naming their lines), no
             rows, too many.
     """
-    reader: Reader = Labels(labels) if labels else Answers() if bits else Numbers(rules.decimal)
+    reader: Reader = Labels(labels, other) if labels else Answers() if bits else Numbers(rules.decimal)
     return _observed(path, () if column is None else (column,), reader, rules, reveal=reveal)
 
 
@@ -150,9 +152,9 @@ def _vector(row: tuple[Value, ...]) -> tuple[float | None, ...]:
 def _cells(path: Path, columns: Sequence[str], reader: Reader, rules: CsvRules) -> _Cells:
     decoded = read_text(path, rules.encoding)
     table = find_table(path, decoded, rules, columns, reader.is_cell)
-    listed = list(islice(table.rows(), MOST_CLIENTS + 1))
-    if len(listed) > MOST_CLIENTS:
-        raise OptionError("--csv", f"{path} has more than {MOST_CLIENTS} rows; take a sample of them")
+    listed = list(islice(table.rows(), MOST_DEVICES + 1))
+    if len(listed) > MOST_DEVICES:
+        raise OptionError("--csv", f"{path} has more than {MOST_DEVICES} rows; take a sample of them")
     if not listed:
         raise OptionError("--csv", f"{path} has a header and no rows; every row is one client, write at least one")
     if not decoded.certain and not all(text.isascii() for text in _texts(table.names, listed)):

@@ -5,9 +5,12 @@ from pathlib import Path
 
 from hush_common.errors import OptionError
 
-__all__ = ["parquet_table"]
+__all__ = ["PARQUET", "parquet_table"]
 
-_REMEDY = "pass the path of a Parquet file, or a data frame, as in data=pandas.read_csv(...)"
+PARQUET = (".parquet", ".pq")
+"""How the name of a Parquet file ends."""
+
+_REMEDY = "pass the path of a CSV or Parquet file, or a data frame"
 
 
 def parquet_table(data: str | Path) -> object:
@@ -17,8 +20,8 @@ def parquet_table(data: str | Path) -> object:
         OptionError: it is no Parquet file, cannot be read, or pyarrow is not there.
     """
     path = Path(data)
-    if path.suffix.lower() not in (".parquet", ".pq"):
-        raise OptionError("data", f"is text or a path, and names no .parquet file; {_REMEDY}")
+    if path.suffix.lower() not in PARQUET:
+        raise OptionError("data", f"is text or a path, and names no .csv or .parquet file; {_REMEDY}")
     try:
         with path.open("rb") as file:
             return _read(path, file)

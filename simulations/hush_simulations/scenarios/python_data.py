@@ -17,14 +17,16 @@ from hush_common.domain import BitDomain, CategoryDomain, Domain, VectorDomain
 from hush_common.errors import OptionError
 from hush_common.reading import is_real, is_table, plain
 from hush_simulations.scenarios.columns import choose_column
-from hush_simulations.scenarios.parquet_file import parquet_table
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Treatment, Value, is_complete
+from hush_simulations.scenarios.data_file import observed_by_program
+from hush_simulations.scenarios.parquet_file import PARQUET, parquet_table
+from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Treatment, Value, is_complete
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
 __all__ = ["observed"]
 
+_CSV = (".csv", ".tsv", ".txt")
 _CONVERT = "convert the values, or state another domain"
 _NUMPY_TIMES = (np.datetime64, np.timedelta64)  # whose `tolist` may be a bare number
 _TIMES = (*_NUMPY_TIMES, date, time, timedelta)
@@ -34,27 +36,46 @@ class _MissingValueError(Exception):
     """None, NaN, or what a library has in their place."""
 
 
-def observed(data: object, domain: Domain, column: str | None = None, treatment: Treatment | None = None) -> Observed:
+def observed(
+    data: object,
+    domain: Domain,
+    column: str | None = None,
+    treatment: Treatment | None = None,
+    csv: Mapping[str, str] | None = None,
+) -> Observed:
     """The values of `data`, in their order.
 
     Args:
         data: a sequence, a numpy array, a series, a data frame of any library that narwhals knows, or the path of a
-            Parquet file.
+            CSV or Parquet file.
         domain: what is asked; a vector takes rows, or the columns that are named as its coordinates.
         column: which column of a data frame; may be left out if there is only one.
         treatment: what becomes of rows without a value; None refuses them.
+        csv: of a CSV file, how it is to be read, by `data_file.CSV_FIELDS`; what is left out is found where certain.
 
     Raises:
         OptionError: it is nothing of the kind, has no values or too many, or one that is missing or of another kind.
     """
+    if (file := _csv_file(data)) is not None:
+        return observed_by_program(file, domain, column, treatment, csv or {})
+    if csv is not None:
+        raise OptionError("csv", "says how a CSV file is to be read; pass its path as data, or leave it out")
     table = parquet_table(data) if isinstance(data, str | Path) else data
     rows, name = _rows(table, domain, column)
     if not rows:
         raise OptionError("data", "has no values; every value is one client, pass at least one")
-    if len(rows) > MOST_CLIENTS:
-        raise OptionError("data", f"{len(rows)} values are more than {MOST_CLIENTS}; take a sample of them")
+    if len(rows) > MOST_DEVICES:
+        raise OptionError("data", f"{len(rows)} values are more than {MOST_DEVICES}; take a sample of them")
     values, missing = _values(rows, _reader(domain, treatment), treatment)
     return Observed(values, name, missing, treatment if missing else None)
+
+
+def _csv_file(data: object) -> Path | None:
+    """The path of a CSV file, if that is what data is. A text is one only by its ending: it may be a value."""
+    if not isinstance(data, str | Path):
+        return None
+    suffix = Path(data).suffix.lower()
+    return Path(data) if suffix in _CSV or (isinstance(data, Path) and suffix not in PARQUET) else None
 
 
 def _values(

@@ -11,8 +11,8 @@ from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, 
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
-from hush_simulations.scenarios.csv_file import read_column, read_columns
 from hush_simulations.scenarios.csv_rules import CsvRules
+from hush_simulations.scenarios.data_file import observed_in_csv
 from hush_simulations.scenarios.population import (
     MOST_CLIENTS,
     Bernoulli,
@@ -174,16 +174,10 @@ def _in_words_of_a_file(error: OptionError) -> OptionError:
 
 
 def _observed(domain: Domain, model: _Csv, folder: Path) -> Observed:
+    if isinstance(domain, VectorDomain) and model.column is not None:
+        raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
     rules = CsvRules(**model.model_dump(exclude={"kind", "file", "column"}))
-    match domain:
-        case VectorDomain(coordinates=coordinates):
-            if model.column is not None:
-                raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
-            return read_columns(folder / model.file, [coordinate.name for coordinate in coordinates], rules=rules)
-        case CategoryDomain(labels=labels):
-            return read_column(folder / model.file, model.column, labels=labels, rules=rules)
-        case _:
-            return read_column(folder / model.file, model.column, bits=isinstance(domain, BitDomain), rules=rules)
+    return observed_in_csv(folder / model.file, domain, model.column, rules=rules)
 
 
 def _mixture(parts: list[_Part]) -> Mixture:

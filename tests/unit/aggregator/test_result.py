@@ -89,6 +89,15 @@ def test_categories_come_with_both_kinds_of_intervals_and_the_second_view() -> N
     assert result["enrolled"] == 9
 
 
+@pytest.mark.parametrize("n", [1, 3, 4, 40])
+@pytest.mark.parametrize("domain", [{"kind": "bit"}, {"kind": "number", "lower": 0, "upper": 1}])
+def test_more_reports_than_devices_are_flagged_and_estimated_all_the_same(n: int, domain: dict[str, object]) -> None:
+    result = result_of({"domain": domain, "enrolled": 3}, [(1,)] * n)
+    assert result.get("flags", []) == (["more_than_enrolled"] if n > 3 else [])
+    assert {"mean", "intervals", "stderr"} <= result.keys()
+    assert "flags" not in result_of({"domain": domain}, [(1,)] * n)
+
+
 def test_coordinates_come_by_name_and_one_that_nobody_drew_has_no_mean() -> None:
     parts = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xy"]
     result = result_of({"domain": {"kind": "vector", "coordinates": parts}}, [(0, 1), (0, 0)])

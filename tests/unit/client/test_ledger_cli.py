@@ -65,12 +65,18 @@ def run(directory: Path, *arguments: str) -> str:
 def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(directory: Path) -> None:
     assert run(directory).splitlines() == [
         "d, for health: epsilon 2/3 of 4",
-        "    2026-01-01 12:00 UTC  steps, round 0: epsilon 1/3 (laplace)",
-        "    2026-01-02 12:00 UTC  steps, round 1: epsilon 1/3 (laplace, sent up to 2 times)",
+        "  charged (UTC)      task    round   epsilon   mechanism      resent",
+        "  ──────────────────────────────────────────────────────────────────",
+        "  2026-01-01 12:00   steps       0       1/3   laplace         never",
+        "  2026-01-02 12:00   steps       1       1/3   laplace     up to 1 ×",  # noqa: RUF001
+        "",
         "d, for workplaces: epsilon 1 of 4",
-        "    2026-01-01 12:00 UTC  sticky, round 0: epsilon 1 (multilevel)",
-        "    2026-01-02 12:00 UTC  sticky, round 1: epsilon 0 (multilevel, from memory)",
-        "    2026-01-03 12:00 UTC  sticky, round 2: epsilon 0 (multilevel, from memory)",
+        "  charged (UTC)      task     round   epsilon   mechanism                 resent",
+        "  ──────────────────────────────────────────────────────────────────────────────",
+        "  2026-01-01 12:00   sticky       0         1   multilevel                 never",
+        "  2026-01-02 12:00   sticky       1         0   multilevel, from memory    never",
+        "  2026-01-03 12:00   sticky       2         0   multilevel, from memory    never",
+        "",
         f"d refused steps, round 2 (epsilon 1/3): {Reason.OVER_TOTAL.meaning}.",
         f"d: with all its reports in hand, {INFERENCE} (epsilon 5/3 in total).",
         "d: each purpose has its own budget, and whoever asks words it; a total limits all of them.",

@@ -12,7 +12,7 @@ import pytest
 from virtual_time import VirtualLoop
 
 from hush_client.sending.sender import Sender
-from hush_client.sending.transport import Link
+from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_common.errors import BrokerError
@@ -70,10 +70,11 @@ class PoorLink:
         await asyncio.sleep(self.seconds)
         raise LOST
 
-    async def publish(self, _topic: str, payload: bytes) -> None:
+    async def publish(self, _topic: str, payload: bytes) -> Acknowledgement:
         self.way.published.append(payload)
         if not self.way.acknowledges:
             await asyncio.Event().wait()
+        return Acknowledgement()
 
     async def subscribe(self, topic: str) -> None:
         raise NotImplementedError(topic)
@@ -149,7 +150,7 @@ def test_pauses_begin_anew_after_a_connection_that_was_good_for_something(
 def test_what_is_acknowledged_is_not_sent_again_over_the_next_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.sending.sender._LINGER", 10.0)  # it is deleted from the outbox only later
+    monkeypatch.setattr("hush_client.sending.settling._LINGER", 10.0)  # it is deleted from the outbox only later
     way = Way([1.0, 1.0], acknowledges=True)
     send(way, tmp_path, b"report")
     assert len(way.attempts) > 2

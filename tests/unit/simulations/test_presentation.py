@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from made_results import result_of
-from rich.console import Console
+from rendered import rendered
 
 from hush_aggregator.estimate import Estimate
 from hush_common.refusal import Refusal
 from hush_simulations.display.files import to_json, write_files
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.table import print_table
+from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
@@ -70,9 +69,7 @@ def with_estimate(run: Run, estimate: Estimate, refused: dict[Refusal, int] | No
 
 
 def table(run: Run) -> str:
-    stream = io.StringIO()
-    print_table(run, Console(file=stream, width=100))
-    return stream.getvalue()
+    return rendered(blocks(run))
 
 
 def row(text: str, label: str) -> str:
@@ -114,7 +111,12 @@ def test_the_table_names_refusals_declined_answers_and_clamped_values() -> None:
 
 def test_each_round_is_a_row() -> None:
     text = table(made_up(rounds=3))
-    assert [line.split()[0] for line in text.splitlines() if line.strip().endswith(" 2")] == ["0", "1", "2"]
+    assert [line.split()[:3] for line in text.splitlines() if " reporters " in line and ": " not in line] == [
+        ["0", "2", "174.00"],
+        ["1", "2", "174.00"],
+        ["2", "2", "174.00"],
+        ["all", "6", "120.00"],
+    ]
     assert "over 3 rounds" in row(text, "epsilon spent by each device")
 
 
@@ -227,9 +229,7 @@ def test_further_intervals_are_named_by_what_they_are_about() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    stream = io.StringIO()
     run = made_up(clamped=1, rounds=1)
-    print_table(run, Console(file=stream, width=width, force_terminal=True, no_color=True))
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in stream.getvalue().splitlines()]
+    lines = rendered(blocks(run), width, wraps=True).splitlines()
     assert max(map(len, lines)) <= width
     assert any("covers the truth" in line for line in lines)

@@ -1,13 +1,12 @@
 """What a simulation shows when an interval, or a whole estimate, could not be made."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pytest
-from rich.console import Console
+from rendered import rendered
 
 from hush_aggregator import estimating
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate, estimate
@@ -16,7 +15,7 @@ from hush_aggregator.tally import Tally
 from hush_common.task import Task
 from hush_simulations.display.figure import draw
 from hush_simulations.display.progress import bands
-from hush_simulations.display.table import print_table
+from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -73,9 +72,7 @@ async def run(name: str, rounds: int) -> Run:
 
 
 def table(done: Run) -> str:
-    stream = io.StringIO()
-    print_table(done, Console(file=stream, width=100))
-    return stream.getvalue()
+    return rendered(blocks(done))
 
 
 @pytest.mark.parametrize(

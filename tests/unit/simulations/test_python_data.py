@@ -188,7 +188,7 @@ def test_dates_in_a_column_of_numbers_are_no_numbers(data: object) -> None:
         (pandas.DataFrame([[1, 2]], columns=["a", "a"]), NUMBER, "a column name that stands twice"),
         ({"age": [1]}, NUMBER, "is a mapping; pass a list"),
         ({1, 2}, NUMBER, "is of type set; pass a list"),
-        ("172", NUMBER, "names no .parquet file; pass the path"),
+        ("172", NUMBER, "names no .csv or .parquet file; pass the path"),
         (polars.LazyFrame({"age": [1]}), NUMBER, "a lazy one collected"),
     ],
 )
@@ -204,7 +204,7 @@ def test_a_column_is_chosen_of_a_data_frame_alone(data: object) -> None:
 
 
 def test_more_values_than_a_simulation_has_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_data, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(python_data, "MOST_DEVICES", 3)
     assert len(observed([1, 2, 3], NUMBER).values) == 3
     assert "4 values are more than 3; take a sample" in complaint([1, 2, 3, 4])
 
@@ -239,7 +239,7 @@ def test_a_parquet_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert "cannot be read (No such file" in complaint(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("age\n170\n", encoding="utf-8")
     assert "is no Parquet file; pass the path" in complaint(tmp_path / "text.parquet")
-    assert "names no .parquet file" in complaint(tmp_path / "people.csv")
+    assert "names no .csv or .parquet file" in complaint(str(tmp_path / "people.ods"))
 
 
 def test_without_pyarrow_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,184 @@
+"""`hush broker config`, `add` and `remove`: a mosquitto that serves hush, and who may use it."""
+
+import getpass
+import re
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_aggregator.broker import Certificate, Directory, Listener, Role, Versions, configuration, given, make
+from hush_common.errors import OptionError
+from hush_common.login import password_in
+
+__all__ = ["add", "config", "remove"]
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_PLUGIN = "mosquitto_password_file.so"
+_SYSTEM = "mosquitto"
+"""The user that packages of mosquitto make."""
+
+_Config = Annotated[
+    Path, typer.Option("--config", envvar="HUSH_BROKER_CONFIG", help="Directory that `hush broker config` made.")
+]
+_Name = Annotated[str, typer.Argument(help="MQTT user, and sender of its reports.", show_default=False)]
+
+
+def config(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made; is not there yet, or empty.")],
+    *,
+    host: Annotated[
+        list[str], typer.Option(help="Name or address under which devices reach the broker; may be repeated.")
+    ],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port.")] = 8883,
+    listen: Annotated[str, typer.Option(help="Address to listen on; all of them without it.")] = "",
+    cert: Annotated[Path | None, typer.Option(help="Certificate of the broker, in PEM; else one is made.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Its key, in PEM.")] = None,
+    run_as: Annotated[
+        str, typer.Option(help="User that mosquitto runs as; for root `mosquitto`, else whoever you are.")
+    ] = "",
+    queue: Annotated[int, typer.Option(min=0, help="Messages that may wait for one client; 0 for no bound.")] = 1000000,
+    mosquitto: Annotated[Versions, typer.Option(help="Version of mosquitto.")] = Versions.V20,
+    plugins: Annotated[
+        Path | None, typer.Option(help="Directory of the plugins of mosquitto 2.1, if they are not found.")
+    ] = None,
+) -> None:
+    """Write a configuration of mosquitto for hush: TLS, a password for everybody, rules, limits.
+
+    Nothing that is there is overwritten. `hush broker add` lets users in.
+    """
+    path = _path(directory)
+    for one in host:
+        _check_host(one, "--host")
+    if listen:
+        _check_address(listen)
+    if (cert is None) != (key is None):
+        raise OptionError("--cert" if cert is None else "--key", "a certificate and its key are named together")
+    user, owner = _owner(run_as)
+    found = _plugins(plugins) if mosquitto is Versions.V21 else None
+    there = None if cert is None or key is None else given(cert, key)
+
+    def fill(draft: Path) -> str:
+        if there is None:
+            make(draft, host)
+        ours = there or Certificate(path / "broker.crt", path / "broker.key")
+        listener = Listener(listen, port, ours.certificate, ours.key, user)
+        return configuration(path, listener, queued=queue, plugins=found)
+
+    Directory.create(path, fill, owner)
+    authority = "" if there else f"?ca={path / 'ca.pem'}"
+    print(
+        f"wrote {path}, for mosquitto {mosquitto}\n"
+        f"  let users in:  hush broker add --config {path} --role aggregator aggregator\n"
+        f"                 hush broker add --config {path} NAME-OF-A-DEVICE\n"
+        f"  start it:      mosquitto -c {path / 'mosquitto.conf'}\n"
+        f"  count:         hush serve --broker 'mqtts://aggregator@{_in_url(host[0])}:{port}{authority}' "
+        f"--password-file {path / 'credentials' / 'aggregator'} --store FILE --task FILE"
+    )
+    if there is None:
+        print(
+            f"devices need {path / 'ca.pem'}; take {path / 'ca.key'} away from this machine: "
+            "whoever has it can pretend to be the broker"
+        )
+
+
+def add(
+    name: _Name,
+    *,
+    directory: _Config = Path(),
+    role: Annotated[Role, typer.Option(help="; ".join(f"{role}: {role.meaning}" for role in Role) + ".")] = Role.DEVICE,
+    password_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is the password; else one is made.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--print", help="Print the password instead of keeping it in a file.")] = False,
+) -> None:
+    """Let a device, a gateway or a worker in, with a name and a password of its own."""
+    home = Directory(_path(directory))
+    password = None if password_file is None else password_in(password_file)
+    if password == "":
+        raise OptionError("--password-file", f"{password_file} has no password in its first line")
+    made = home.add(name, role, password, keep=not show and password is None)
+    if show:
+        print(made)
+    else:
+        print(f"added {name} ({role})" + ("" if password else f"; password in {home.credential(name)}"))
+    _tell_to_reload(home)
+
+
+def remove(name: _Name, *, directory: _Config = Path()) -> None:
+    """Let a user in no more."""
+    home = Directory(_path(directory))
+    home.remove(name)
+    print(f"removed {name}")
+    _tell_to_reload(home)
+
+
+def _tell_to_reload(home: Directory) -> None:
+    typer.echo(f"hush: a mosquitto that runs reads this after: kill -HUP $(cat {home.process_file})", err=True)
+
+
+def _path(directory: Path) -> Path:
+    """Absolute, and such as can stand in a line of a configuration."""
+    path = directory.absolute()
+    if not str(path).isprintable():
+        raise OptionError("DIR", "its name has characters that no configuration can have; choose another")
+    if not path.parent.is_dir():
+        raise OptionError("DIR", f"the directory {path.parent} does not exist; create it")
+    return path
+
+
+def _check_host(host: str, option: str) -> None:
+    try:
+        ip_address(host)
+    except ValueError:
+        if not _HOST.fullmatch(host):
+            raise OptionError(
+                option, f"{host[:80]!r} is no name of a machine and no address; write for example broker.local"
+            ) from None
+
+
+def _check_address(address: str) -> None:
+    try:
+        ip_address(address)
+    except ValueError:
+        raise OptionError("--listen", f"{address[:80]!r} is no address; write for example 127.0.0.1") from None
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _owner(name: str) -> tuple[str, tuple[int, int] | None]:
+    """Whom mosquitto runs as, and the numbers of that user where files have to be given away."""
+    me = getpass.getuser()
+    if sys.platform == "win32":  # where files belong to whoever makes them
+        return me, None
+    import pwd  # noqa: PLC0415 - Windows has none
+
+    root = me == "root"
+    wanted = name or (_SYSTEM if root else me)
+    if wanted != me and not root:
+        raise OptionError("--run-as", f"only root can give files to {wanted!r}; leave the option out, or become root")
+    try:
+        found = pwd.getpwnam(wanted)
+    except KeyError:
+        if name:
+            raise OptionError("--run-as", f"there is no user {name[:80]!r} here") from None
+        return me, None  # where no package made that user, mosquitto is somebody's own
+    return wanted, None if wanted == me else (found.pw_uid, found.pw_gid)
+
+
+def _plugins(given_: Path | None) -> Path:
+    """The directory of the plugins of mosquitto 2.1."""
+    if given_ is not None:
+        found = [given_ / _PLUGIN]
+    else:
+        places = ("*/", "", "mosquitto/", "*/mosquitto/")
+        found = [
+            file for top in ("/usr/lib", "/usr/local/lib") for at in places for file in Path(top).glob(at + _PLUGIN)
+        ]
+    if not found or not found[0].is_file():
+        raise OptionError("--plugins", f"{_PLUGIN} is not in {given_ or '/usr/lib'}; name the directory where it is")
+    return found[0].parent.absolute()

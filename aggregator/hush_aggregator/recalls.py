@@ -1,0 +1,232 @@
+"""Recalls: devices are asked to send again what they have kept, when the broker or the store has lost something.
+
+What was lost nobody knows; what comes twice counts once. So whenever it cannot be ruled out that a message is gone that
+the broker had acknowledged, the tasks of this store are recalled. The recalls and what is known of the broker are
+stored together, before anybody hears of them: a sign is forgotten only with its recall.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NoReturn
+
+from hush_aggregator.broker_signs import BrokerSigns, Cause
+from hush_aggregator.bus import Publisher, Session
+from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.lasting import Lasting
+from hush_aggregator.recall_terms import drawn_up, has_ended, is_kept, is_recallable
+from hush_aggregator.store.base import BrokerMemory, RecallRow, Store, Worker
+from hush_common.recall import encode_recall
+from hush_common.topics import recall_topic, task_of_recall_topic
+
+__all__ = ["Recalls"]
+
+_LOG = logging.getLogger("hush.aggregator")
+_SILENT_AFTER_S = 5.0
+_STEP_S = 0.5  # between two looks: whoever writes recalls himself gets one answer in that time
+_LOOK_S = 60.0  # the clock may have been set
+_DOUBTFUL_EVERY_S = 3600
+
+
+class Recalls:
+    """Makes, publishes and ends the recalls of the tasks that this store owns.
+
+    Args:
+        store: keeps them.
+        tasks: those counted.
+        owns: whether this store publishes of a task, as far as that is decided on this connection.
+        work: runs a function in the store's thread.
+        clock: the time, aware.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: KnownTasks,
+        *,
+        owns: Callable[[str], bool],
+        work: Worker,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._owns = owns
+        self._work = work
+        self._clock = clock
+        self._signs = BrokerSigns(BrokerMemory(), self._seconds, _elapsed)
+        self._lasting = Lasting(_elapsed)
+        self._me = ""
+        self._restored = False
+        self._rows: dict[str, RecallRow] = {}
+        self._due: dict[str, Cause] = {}
+        self._published: dict[str, tuple[int, int]] = {}
+        self._expected: dict[str, int] = {}
+        self._said: dict[str, bytes] = {}  # what is retained, as far as was seen on this connection
+        self._wake = asyncio.Event()
+
+    async def load(self) -> None:
+        """Read what is stored, before the first connection."""
+        self._me = await self._work(lambda: self._store.public_identity)
+        self._signs = BrokerSigns(await self._work(self._store.broker), self._seconds, _elapsed)
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Read the recalls again: a command may have made or ended one."""
+        rows = await self._work(self._store.recalls)
+        self._rows = {row.recall.task: row for row in rows}
+        restored = await self._work(lambda: self._store.restored)
+        if restored and not self._restored:
+            self._note(Cause.RESTORED)
+        self._restored = restored
+        self._wake.set()
+
+    @property
+    def grace(self) -> Mapping[str, timedelta]:
+        """How much longer than others the tasks with an open recall count after they close."""
+        rows = ((task_id, row, self._tasks.get(task_id)) for task_id, row in self._rows.items())
+        return {task_id: row.recall.grace for task_id, row, task in rows if task is not None and is_kept(row, task)}
+
+    def gained(self, task_ids: Iterable[str]) -> None:
+        """This store publishes of these tasks from now on, on this connection."""
+        if task_ids:
+            self._wake.set()
+
+    def look_at(self, task_id: str, round_: int, n: int) -> None:
+        """The broker retains an estimate of this very store, of so many reports: it must have as many."""
+        self._published[task_id] = round_, n
+        self._wake.set()
+
+    async def serve(self, session: Session) -> NoReturn:
+        """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
+        self._said.clear()
+        self._note(self._signs.connected(resumed=session.resumed))
+        await self.refresh()
+        await session.watch(self._hear)
+        silent_at: float | None = _elapsed() + _SILENT_AFTER_S
+        while True:
+            self._wake.clear()
+            if silent_at is not None and _elapsed() >= silent_at:
+                self._note(self._signs.silent())
+                silent_at = None
+            await self._compare()
+            await self._make()
+            await self._end()
+            await self._publish(session)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S if silent_at is None else max(0.0, silent_at - _elapsed())):
+                    await self._wake.wait()
+                    await asyncio.sleep(_STEP_S)
+
+    # What is heard
+
+    def _hear(self, topic: str, payload: bytes) -> None:
+        """In the event loop, at once."""
+        task_id = task_of_recall_topic(topic)
+        if task_id is None:
+            self._note(self._signs.heard(topic, payload))
+            if self._signs.news:
+                self._wake.set()
+        elif task_id in self._tasks:
+            self._said[task_id] = payload
+            self._wake.set()
+
+    def _note(self, cause: Cause | None) -> None:
+        """Something may be lost, of any task."""
+        if cause is None:
+            return
+        for task_id in self._tasks:
+            if not cause.doubtful or task_id not in self._due:
+                self._due[task_id] = cause
+        self._wake.set()
+
+    async def _compare(self) -> None:
+        """A store that has fewer reports than it has published was put back from a copy."""
+        while self._published:
+            task_id, (round_, n) = self._published.popitem()
+            if task_id in self._tasks:
+                tally = await self._work(partial(self._store.tally, self._tasks[task_id].digest, round_))
+                if n > tally.n:
+                    self._due[task_id] = Cause.BEHIND
+                    self._expected[task_id] = n
+
+    # What follows
+
+    async def _make(self) -> None:
+        """Store the recalls that are due, and what is known of the broker with them."""
+        now = self._clock()
+        ready = {task_id: cause for task_id, cause in self._due.items() if self._is_ready(task_id, cause, now)}
+        gone = {task_id for task_id in self._due if not self._is_mine(task_id, now)}
+        left = self._due.keys() - ready.keys() - gone
+        if not any(self._due[task_id] is Cause.DROPPED for task_id in left):
+            self._signs.repaired()
+        reacted = self._restored and not left
+        if ready or reacted or self._signs.news:
+            memory = self._signs.memory
+            tasks = [(self._tasks[task_id], self._expected.pop(task_id, 0)) for task_id in ready]
+
+            def write() -> list[RecallRow]:
+                rows = [drawn_up(self._store, task, now, expected) for task, expected in tasks]
+                self._store.recall(rows, memory)
+                if reacted:
+                    self._store.reacted_to_restoring()
+                return rows
+
+            for row in await self._work(write):
+                self._rows[row.recall.task] = row
+            self._signs.noted(memory)
+            self._restored = self._restored and not reacted
+        for task_id in gone | ready.keys():
+            self._due.pop(task_id, None)
+        for cause, count in Counter(ready.values()).items():
+            which = f"task {next(iter(ready))}" if count == 1 else f"{count} tasks"
+            _LOG.warning("%s: %s recalled: devices send again what they have kept, and it counts once", cause, which)
+
+    def _is_mine(self, task_id: str, now: datetime) -> bool:
+        """Whether a task may be recalled, or may turn out so: whose it is may not be decided yet."""
+        task, row = self._tasks.get(task_id), self._tasks.rows.get(task_id)
+        return task is not None and row is not None and row.owner in ("", self._me) and is_recallable(task, row, now)
+
+    def _is_ready(self, task_id: str, cause: Cause, now: datetime) -> bool:
+        if not self._is_mine(task_id, now) or not (self._tasks.rows[task_id].owner or self._owns(task_id)):
+            return False
+        last = self._rows.get(task_id)
+        return not (cause.doubtful and last and abs(now.timestamp() - last.made) < _DOUBTFUL_EVERY_S)
+
+    async def _end(self) -> None:
+        """Whatever has ended is to be cleared."""
+        now = self._clock()
+        for task_id, row in list(self._rows.items()):
+            over = has_ended(row, self._tasks.get(task_id), now)
+            if not row.ended and self._lasting.holds(row.recall.id, now=over):
+                self._rows[task_id] = replace(row, ended=True)
+                await self._work(partial(self._store.recall, [self._rows[task_id]]))
+
+    async def _publish(self, session: Publisher) -> None:
+        """Bring what is retained to what is stored; what others have written there too."""
+        wanted = dict.fromkeys(self._said, b"")
+        wanted |= {task_id: b"" if row.ended else encode_recall(row.recall) for task_id, row in self._rows.items()}
+        for task_id, payload in wanted.items():
+            if not self._owns(task_id):
+                continue
+            there = self._said.get(task_id)
+            if there != payload:
+                if there:
+                    _LOG.warning("task %s: somebody else has written its recall; let this aggregator alone do", task_id)
+                self._said[task_id] = payload  # before it is sent: what others write meanwhile comes after
+                await session.publish(recall_topic(task_id), payload, retain=True)
+            row = self._rows.get(task_id)
+            if not payload and row is not None and row.ended:
+                await self._work(partial(self._store.end_recall, row.recall))
+                self._rows.pop(task_id, None)
+
+    def _seconds(self) -> float:
+        return self._clock().timestamp()
+
+
+def _elapsed() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,31 @@
+"""`hush broker`: set up a broker that lasts, or run a small one to try things. Each part needs an extra of its own."""
+
+from typing import Annotated
+
+import typer
+
+from hush.extras import load
+from hush_aggregator.commands import broker as lasting
+
+__all__ = ["app"]
+
+app: typer.Typer = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Set up mosquitto for hush, or run a small broker to try things.",
+)
+
+for _command in (lasting.config, lasting.add, lasting.remove):
+    app.command()(_command)
+
+
+@app.command()
+def run(
+    *,
+    port: Annotated[str, typer.Option(metavar="INTEGER", help="TCP port; 0 takes a free one.")] = "1883",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+) -> None:
+    """Run the embedded broker until Ctrl-C. It keeps everything in memory and asks nobody for a password."""
+    load("hush_simulations.commands.broker", "hush broker run").run(port, host)

@@ -1,0 +1,82 @@
+"""Categories and coordinates for eyes: the name, the figures and the number format of each."""
+
+from dataclasses import dataclass, field
+
+from hush_aggregator.estimate.estimates import ByTarget, Intervals
+from hush_common.domain import CategoryDomain, VectorDomain
+from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.results.run import Round, Together
+from hush_simulations.results.score import Score
+
+__all__ = ["Part", "parts_of"]
+
+_DIGITS = 2  # of the standard error: a row has to fit into 80 columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One category or coordinate, for eyes.
+
+    Args:
+        name: its label or name.
+        score: it beside the truth.
+        wording: of its numbers.
+        estimate: its frequency or mean; None where there is none.
+        intervals: each for itself alone.
+        stderr: by target.
+        unit: of a coordinate.
+        bounds: the smallest and the largest legal value.
+    """
+
+    name: str
+    score: Score
+    wording: NumberFormat
+    estimate: float | None = None
+    intervals: Intervals = field(default_factory=dict)
+    stderr: ByTarget = field(default_factory=dict)
+    unit: str = ""
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the estimate is no legal value, as an unbiased one may be."""
+        return self.estimate is not None and not self.bounds[0] <= self.estimate <= self.bounds[1]
+
+
+def parts_of(done: Round | Together) -> list[Part]:
+    """The parts of a round, in the order of the task; where the estimate failed, the truth alone."""
+    scores, domain = done.score.parts, done.result.task.domain
+    if isinstance(domain, CategoryDomain):
+        found = [
+            Part(
+                name=one.label,
+                score=scores[one.label],
+                wording=NumberFormat.share(_largest(one.stderr), _DIGITS),
+                estimate=one.frequency,
+                intervals=one.intervals,
+                stderr=one.stderr,
+            )
+            for one in done.result.categories
+        ]
+        plain = NumberFormat.share(None, _DIGITS)
+    else:
+        bounds = [(one.lower, one.upper) for one in domain.coordinates] if isinstance(domain, VectorDomain) else []
+        found = [
+            Part(
+                name=one.name,
+                score=scores[one.name],
+                wording=NumberFormat.measured("", _largest(one.stderr), _DIGITS),
+                estimate=one.mean,
+                intervals=one.intervals,
+                stderr=one.stderr,
+                unit=one.unit,
+                bounds=legal,
+            )
+            for one, legal in zip(done.result.coordinates, bounds, strict=False)
+        ]
+        plain = NumberFormat.measured("", None, _DIGITS)
+    return found or [Part(name=name, score=score, wording=plain) for name, score in scores.items()]
+
+
+def _largest(stderr: ByTarget) -> float | None:
+    return max(stderr.values(), default=None)

@@ -1,0 +1,105 @@
+"""A real mosquitto with the configuration that `hush broker config` wrote, and clients of its users."""
+
+import getpass
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiomqtt
+import pytest
+from servers import free_port, need
+
+__all__ = ["HOST", "Hardened", "hush"]
+
+HOST = "127.0.0.1"
+
+
+def hush(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command, as somebody types it; `PATH` may be given."""
+    return subprocess.run(
+        [sys.executable, "-m", "hush", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", **environment} if environment else None,
+    )
+
+
+@dataclass
+class Hardened:
+    """The broker of a directory, on a port of its own.
+
+    Args:
+        home: what `hush broker config` makes.
+        users: names and roles of those who are let in.
+    """
+
+    home: Path
+    users: dict[str, str]
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def set_up(self) -> None:
+        """Configuration and users, by the commands."""
+        made = hush(
+            *("broker", "config", str(self.home), "--host", HOST, "--listen", HOST),
+            *("--port", str(self.port), "--run-as", getpass.getuser()),
+        )
+        assert made.returncode == 0, made.stderr
+        for name, role in self.users.items():
+            added = hush("broker", "add", name, "--role", role, "--config", str(self.home))
+            assert added.returncode == 0, added.stderr
+            assert self.password(name) not in added.stdout + added.stderr
+
+    def start(self) -> None:
+        with (self.home / "log").open("ab") as log:
+            command = [need("mosquitto"), "-c", str(self.home / "mosquitto.conf")]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        for _ in range(500):
+            if (self.home / "mosquitto.pid").exists():
+                return
+            time.sleep(0.02)
+        pytest.fail((self.home / "log").read_text(encoding="utf-8"))
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(10)
+
+    def reload(self) -> None:
+        """As the commands say: the process reads passwords and rules again."""
+        assert self.process is not None
+        assert int((self.home / "mosquitto.pid").read_text()) == self.process.pid
+        self.process.send_signal(signal.SIGHUP)
+
+    def password(self, user: str) -> str:
+        return (self.home / "credentials" / user).read_text(encoding="utf-8").strip()
+
+    def url(self, user: str) -> str:
+        return f"mqtts://{user}@{HOST}:{self.port}?ca={self.home / 'ca.pem'}"
+
+    def login(self, user: str) -> tuple[str, ...]:
+        """The options of a command of hush for this user."""
+        return "--broker", self.url(user), "--password-file", str(self.home / "credentials" / user)
+
+    def client(
+        self, user: str | None, *, identifier: str | None = None, password: str | None = None, kept: bool = False
+    ) -> aiomqtt.Client:
+        """A client of any other make, which speaks MQTT 5 and so is told what is forbidden."""
+        return aiomqtt.Client(
+            HOST,
+            self.port,
+            username=user,
+            password=password or (self.password(user) if user else None),
+            identifier=identifier or user,
+            protocol=aiomqtt.ProtocolVersion.V311 if kept else aiomqtt.ProtocolVersion.V5,
+            clean_session=False if kept else None,
+            tls_context=ssl.create_default_context(cafile=str(self.home / "ca.pem")),
+            timeout=5,
+        )

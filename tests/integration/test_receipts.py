@@ -1,0 +1,168 @@
+"""A receipt says what became of a report, as far as a broker tells: a real mosquitto, its rules, a real aggregator."""
+
+import asyncio
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import aiomqtt
+import pytest
+from counting import aggregating, counted, shell
+from fake_transport import FakeTransport, make_heights
+from servers import Mosquitto
+
+from hush_client import Client, Gateway, SyncClient, Undelivered
+from hush_client.state.database import FILE_NAME
+from hush_common.delivery import Acknowledgement
+from hush_common.task_file import decode_task
+from hush_common.topics import ALL_REPORTS, task_topic
+from hush_simulations.brokers.choice import open_broker
+
+HEIGHTS, WEIGHTS = make_heights(), make_heights(id="weights", purpose="weights")
+TASKS = decode_task(HEIGHTS), decode_task(WEIGHTS)
+OPEN = "topic readwrite #\n"
+MAY_WRITE = ("tasks/+", "estimates/+", "status/+", "reports/weights/+")
+CLOSED = "".join(("topic read #\n", *(f"topic write hush/v1/{topic}\n" for topic in MAY_WRITE)))
+
+
+@pytest.fixture
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    """A broker whose rules forbid reports about heights, and which a test may write anew (SIGHUP)."""
+    directory = tmp_path_factory.mktemp("mosquitto")
+    (directory / "acl").write_text(CLOSED, encoding="utf-8")
+    broker = Mosquitto(directory, access=f"allow_anonymous true\nacl_file {directory}/acl")
+    broker.start()
+    for task in TASKS:
+        shell("mosquitto_pub", broker.port, "-q", "1", "-r", "-t", task_topic(task.id), "-m", task.payload.decode())
+    yield broker
+    broker.stop()
+
+
+def waiting(state: Path) -> list[bytes]:
+    """What the outbox of a device that is off holds."""
+    with closing(sqlite3.connect(state / FILE_NAME)) as connection:
+        return [payload for (payload,) in connection.execute("SELECT payload FROM outbox ORDER BY sequence")]
+
+
+def subscribe(broker: Mosquitto, name: str = "aggregator") -> None:
+    """Be an aggregator that is away: its session is kept."""
+    shell("mosquitto_sub", broker.port, "-i", name, "-c", "-q", "1", "-E", "-t", ALL_REPORTS)
+
+
+async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are_mended(
+    ruled: Mosquitto, tmp_path: Path
+) -> None:
+    store, state = tmp_path / "store.sqlite3", tmp_path / "state"
+    async with aggregating(ruled, store, tasks=TASKS):
+        async with Client(ruled.url, device="d", state=state, spread=0) as client:
+            refused = await client.report("heights", 172.0, timeout=20)
+            other = await client.report("weights", 172.0, timeout=20)
+            assert not await client.flush(timeout=20)
+            spent = (await client.ledger()).spent
+        assert (refused.status, refused.reason, refused.told) == ("undelivered", Undelivered.FORBIDDEN, True)
+        assert "access rules forbid it" in refused.meaning
+        assert (other.status, other.reason, other.told) == ("sent", None, True)
+        assert "does not say whether that is the aggregator" in other.caveat
+        assert (refused.spent, spent) == (Fraction(1), Fraction(2)), "the charge stands"
+        (kept,) = waiting(state)
+        assert refused.report_id is not None
+        assert bytes.fromhex(refused.report_id) in kept
+        (ruled.directory / "acl").write_text(OPEN, encoding="utf-8")
+        assert ruled.process is not None
+        ruled.process.send_signal(signal.SIGHUP)
+        async with Client(ruled.url, device="d", state=state, spread=0) as client:
+            again = await client.report("heights", 100.0, timeout=20)
+            assert await client.flush(timeout=20)
+        assert (again.status, again.report_id) == ("already_answered", refused.report_id)
+        assert waiting(state) == []
+        async with asyncio.timeout(20):
+            while counted(store) < 2:  # noqa: ASYNC110 - another process's file
+                await asyncio.sleep(0.05)
+
+
+async def test_what_nobody_has_ever_subscribed_to_waits_until_somebody_does_and_is_not_lost(
+    mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.sending.verdicts._FIRST_PAUSE", 0.2)
+    shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
+    async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
+        receipt = await client.report("heights", 172.0, timeout=20)
+        assert (receipt.status, receipt.reason) == ("undelivered", Undelivered.NO_SUBSCRIBER)
+        assert not await client.flush(timeout=20)
+        await asyncio.to_thread(subscribe, mosquitto)
+        async with asyncio.timeout(20):
+            while not await client.flush():  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.05)
+    read = shell(
+        "mosquitto_sub", mosquitto.port, "-i", "aggregator", "-c", "-q", "1", "-t", ALL_REPORTS, "-C", "1", "-F", "%l"
+    )
+    assert int(read) == 40
+
+
+def test_an_aggregator_that_is_away_with_a_kept_session_has_the_report(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
+    subscribe(mosquitto)
+    with SyncClient(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
+        receipt = client.report("heights", 172.0, timeout=20)
+    assert (receipt.status, receipt.told) == ("sent", True)
+
+
+async def test_where_a_monitor_subscribes_to_everything_the_receipt_claims_no_more_than_that(
+    mosquitto: Mosquitto, tmp_path: Path
+) -> None:
+    shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
+    shell("mosquitto_sub", mosquitto.port, "-i", "monitor", "-c", "-q", "1", "-E", "-t", "#")
+    async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
+        receipt = await client.report("heights", 172.0, timeout=20)
+    assert receipt.status == "sent"
+    assert receipt.caveat == (
+        "somebody has subscribed to such reports; the broker does not say whether that is the aggregator"
+    )
+
+
+async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -> None:
+    async with open_broker("embedded", tmp_path) as url, aiomqtt.Client(url.host, url.port) as administrator:
+        await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
+        async with Client(url, device="d", state=tmp_path / "state", spread=0) as client:
+            receipt = await client.report("heights", 172.0, timeout=20)
+    assert (receipt.status, receipt.told) == ("sent", False)
+    assert receipt.caveat.startswith("over MQTT 3.1.1 a broker acknowledges what its rules forbid")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (0x10, "no_subscriber"),
+        (0x80, "refused"),
+        (0x83, "refused"),
+        (0x87, "forbidden"),
+        (0x90, "refused"),
+        (0x95, "too_large"),
+        (0x97, "over_quota"),
+        (0x99, "invalid"),
+        (0xFF, "refused"),
+    ],
+)
+async def test_each_reason_has_its_word_and_its_line_and_a_frame_of_many_one_for_all(
+    code: int, reason: str, tmp_path: Path
+) -> None:
+    broker = FakeTransport()
+    broker.answers.append(Acknowledgement(code, told=True))
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        receipts = await gateway.report_many("heights", {"a": 172.0, "b": None}, timeout=20)
+        assert not await gateway.flush(timeout=20)
+    assert {(receipt.status, receipt.reason) for receipt in receipts.values()} == {("undelivered", reason)}
+    assert all(receipt.meaning and not receipt.caveat for receipt in receipts.values())
+    assert len(waiting(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("code", [0, 1, 0x11, 0x7F])
+async def test_any_other_reason_below_128_is_a_success(code: int, tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.answers.append(Acknowledgement(code, told=True))
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        assert (await gateway.report("a", "heights", 172.0, timeout=20)).status == "sent"
+        assert await gateway.flush(timeout=20)

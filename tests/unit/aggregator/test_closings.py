@@ -1,0 +1,155 @@
+"""When a task closes: what its estimate says, what still counts, and that no clock opens it again."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from broker_world import CLOSING, DRAFT, HOUR, World, frame, living
+
+from hush_aggregator.lasting import LASTING_S
+from hush_aggregator.progress import Progress
+from hush_aggregator.store import CommitOutcome, SqliteEditor, State
+from hush_common.codec import encode_frame
+from hush_common.errors import TaskError
+from hush_common.refusal import Refusal
+from hush_common.report import Report
+from hush_common.task_file import make_task
+
+SKEW_S = 300.0
+DAILY = make_task(DRAFT | {"rounds": 9, "round_every": "1d", "opens": "2027-02-25T00:00:00Z", "epsilon": "9"})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with living(tmp_path / "hush.sqlite") as world:
+        world.task = CLOSING
+        yield world
+
+
+def says(world: World) -> tuple[bool, bool]:
+    """Whether the estimate says that the task is closed, and that it is final; left out means no."""
+    document = world.estimate
+    assert {document.get(name) for name in ("closed", "final")} <= {True, None}
+    return "closed" in document, "final" in document
+
+
+def test_an_estimate_says_when_its_task_has_closed_and_when_it_is_final(world: World) -> None:
+    world.serve()
+    world.send(frame(CLOSING))
+    assert says(world) == (False, False)
+    world.wait(HOUR + 3 - world.loop.time())
+    assert says(world) == (True, False)
+    world.send(frame(CLOSING))  # under way when it closed
+    assert world.n == 2
+    world.wait(HOUR + SKEW_S + LASTING_S + 5 - world.loop.time())
+    assert says(world) == (True, True)
+    assert world.estimate["n"] == 2
+    assert world.store.is_closed(CLOSING.digest)
+    assert world.store.task_rows()[0].state is State.CLOSED
+
+
+def test_a_clock_set_back_opens_no_task_again_even_once_its_ids_are_gone(world: World) -> None:
+    world.serve()
+    counted = frame(CLOSING)
+    world.send(counted)
+    world.wait(2 * HOUR)
+    world.store._connection.execute("DELETE FROM report")
+    world.offset -= timedelta(hours=2)
+    world.send(counted, frame(CLOSING))
+    assert world.n == 1
+    assert world.store.refusals("heights") == {Refusal.CLOSED: 2}
+    world.stop()
+    world.serve()
+    world.send(counted)
+    assert world.n == 1
+    assert says(world) == (True, True)
+
+
+def test_a_replay_of_a_day_counts_nothing_before_the_end_or_after_it_or_once_the_ids_are_gone(world: World) -> None:
+    day = [frame(CLOSING) for _ in range(500)]
+    world.serve()
+    world.send(*day)
+    world.send(*day)
+    assert world.store.refusals("heights") == {Refusal.DUPLICATE: 500}
+    world.wait(2 * HOUR)
+    world.send(*day)
+    assert world.store.refusals("heights") == {Refusal.DUPLICATE: 1000}
+    world.store._connection.execute("DELETE FROM report")
+    world.send(*day)
+    assert world.store.refusals("heights") == {Refusal.DUPLICATE: 1000, Refusal.CLOSED: 500}
+    assert world.n == 500
+
+
+def test_what_comes_again_is_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    progress = Progress()
+    details = {("heights", Refusal.DUPLICATE): 7, ("sleep", Refusal.CLOSED): 2}
+    with caplog.at_level("INFO"):
+        progress.add(CommitOutcome(0, {}, frozenset(), details))
+        progress.add(CommitOutcome(0, {}, frozenset(), {("heights", Refusal.DUPLICATE): 5}))
+        progress.stop()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "heights: 12 reports came again, and count once"),
+        ("WARNING", "sleep: refused 2: closed, the task is closed"),
+    ]
+
+
+def test_a_clock_that_is_ahead_for_a_while_closes_nothing_for_good(world: World) -> None:
+    world.serve()
+    world.offset += timedelta(days=1)
+    world.send(frame(CLOSING))
+    world.wait(LASTING_S - 60)
+    world.offset -= timedelta(days=1)
+    world.wait(LASTING_S)
+    assert world.store.refusals("heights") == {Refusal.CLOSED: 1}
+    world.send(frame(CLOSING))
+    assert (world.n, world.store.is_closed(CLOSING.digest)) == (1, False)
+
+
+def test_what_closed_while_the_service_was_away_is_marked_by_the_next_start(world: World) -> None:
+    world.serve()
+    world.stop()
+    world.wait(2 * HOUR)
+    world.serve()
+    assert says(world) == (True, False)
+    world.wait(LASTING_S + 60)
+    assert says(world) == (True, True)
+
+
+def test_an_operator_closes_a_round_or_a_task_and_the_estimate_is_final_within_two_seconds(world: World) -> None:
+    world.task = DAILY
+
+    def report(round_: int) -> bytes:
+        return encode_frame([Report(DAILY.digest, round_, bytes([round_]) * 16, (1,))])
+
+    world.serve()
+    world.send(report(0), report(1))
+    with SqliteEditor(world.path) as command:
+        command.close_task("heights", 0)
+    world.wait(3)
+    assert says(world) == (False, False)  # the estimate is that of the latest round
+    with SqliteEditor(world.path) as command:
+        command.close_task("heights", 1)
+    world.wait(3)
+    assert says(world) == (True, True)
+    world.send(report(2))
+    assert says(world) == (False, False)
+    with SqliteEditor(world.path) as command:
+        command.close_task("heights")
+    world.wait(3)
+    assert says(world) == (True, True)
+    world.send(report(3))
+    assert world.store.latest_round(DAILY.digest) == 2
+
+
+def test_no_mark_is_set_on_a_task_that_is_not_there(world: World) -> None:
+    with SqliteEditor(world.path) as command, pytest.raises(TaskError, match="is not in this store"):
+        command.close_task("heigths")
+
+
+def test_a_task_that_never_closes_and_one_at_the_end_of_time_stay_open(world: World) -> None:
+    world.task = make_task(DRAFT | {"closes": "9999-12-31T23:59:59Z"})
+    world.serve()
+    world.send(frame(world.task))
+    world.wait(HOUR)
+    assert says(world) == (False, False)
