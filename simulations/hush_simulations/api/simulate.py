@@ -11,7 +11,6 @@ from hush_simulations.api.arguments import Epsilon, experiment_of
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.api.run import Run
 from hush_simulations.engines import live
-from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.scenarios.scenario import Scenario
 
 __all__ = ["Progress", "simulate", "simulate_async"]
@@ -34,8 +33,6 @@ def simulate(
     rounds: int | None = None,
     engine: str = "mqtt",
     broker: str = "embedded",
-    draw: str = "auto",
-    workers: int = 1,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -61,13 +58,9 @@ def simulate(
         clients: how many devices report; with `data`, each row is one, or this many are drawn from the rows, with
             replacement.
         rounds: how often every device is asked.
-        engine: "mqtt" (real sockets), "memory", or "bulk": no devices and no broker, but numbers drawn from the same
-            law; for up to 10^9 devices.
+        engine: "mqtt" (real sockets) or "memory".
         broker: "embedded", "mosquitto", or the address of one that runs.
-        draw: in bulk, "tally" draws the sums of all reports at once, "devices" every report; "auto" the former where
-            that says everything, or there are many.
-        workers: in bulk, how many draw devices at a time. The result is the same with any number.
-        seed: fixes the population, not the noise; in bulk the noise too.
+        seed: fixes the population, not the noise.
         confidence: coverage of the error bars.
         progress: called as the answers are counted; what it raises ends the simulation.
 
@@ -90,8 +83,6 @@ def simulate(
             rounds=rounds,
             engine=engine,
             broker=broker,
-            draw=draw,
-            workers=workers,
             seed=seed,
             confidence=confidence,
             progress=progress,
@@ -113,8 +104,6 @@ async def simulate_async(
     rounds: int | None = None,
     engine: str = "mqtt",
     broker: str = "embedded",
-    draw: str = "auto",
-    workers: int = 1,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -133,14 +122,12 @@ async def simulate_async(
         rounds=rounds,
         engine=engine,
         broker=broker,
-        draw=draw,
-        workers=workers,
         seed=seed,
         confidence=confidence,
     )
     for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = experiment.clients * experiment.task.rounds
+    total = len(experiment.values) * experiment.task.rounds
 
     raised: list[Exception] = []
 
@@ -153,7 +140,7 @@ async def simulate_async(
             raise
 
     try:
-        outcome = await (bulk if experiment.engine == "bulk" else live).simulate(experiment, told)
+        outcome = await live.simulate(experiment, told)
     except ExceptionGroup as errors:
         raise (raised or [errors])[0] from None
     run = Run.of(experiment, outcome)
