@@ -23,6 +23,7 @@ _COMMANDS = {
     "simulate": _Command(
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
+    "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
     "task": _Command("hush_aggregator.commands.task", "Check and publish a task, close it, recall its reports."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
