@@ -3,17 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain
+from hush_common.domain import Domain
 from hush_common.errors import OptionError
-from hush_simulations.scenarios.population import (
-    Bernoulli,
-    Frequencies,
-    Independent,
-    Mixture,
-    Normal,
-    Population,
-    Value,
-)
+from hush_simulations.scenarios.population import Observed, Value
 
 __all__ = ["NO_FAULTS", "Faults", "Liars", "Lie", "told_by"]
 
@@ -92,23 +84,12 @@ class Liars:
 _MOST_REPORTS = 1000
 
 
-def told_by(domain: Domain, value: Value) -> Population:
-    """People who all have one value.
+def told_by(domain: Domain, value: Value) -> Observed:
+    """People who all have one value, any number of them.
 
     Raises:
         OptionError: no value of this domain.
     """
-    match domain, value:
-        case NumberDomain(), int() | float():
-            return _one(float(value))
-        case BitDomain(), 0 | 1:
-            return Bernoulli(float(value))
-        case CategoryDomain(labels=labels), str() if value in labels:
-            return Frequencies(labels, tuple(float(label == value) for label in labels))
-        case _, tuple() if len(value) == len(domain.sizes):
-            return Independent(tuple(_one(part) for part in value if part is not None))
-    raise OptionError("liars.value", f"{str(value)[:40]!r} is no value of this task's domain; write one")
-
-
-def _one(value: float) -> Mixture:
-    return Mixture((Normal(1.0, value, 0.0),))
+    if None in domain.read(value, strict=False).parts:
+        raise OptionError("liars.value", f"{str(value)[:40]!r} is no value of this task's domain; write one")
+    return Observed((value,), resampled=True)
