@@ -86,6 +86,13 @@ def test_a_device_install_is_three_distributions(device: Path) -> None:
     assert installed(device) == DEVICE
 
 
+@pytest.mark.parametrize("document", ["README.md", "docs/device.md"])
+def test_the_documents_name_each_of_them(document: str) -> None:
+    text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
+    assert "aiomqtt and paho-mqtt beside hush itself" in text
+    assert DEVICE == {"aiomqtt", "paho-mqtt", "hush-ldp"}
+
+
 @pytest.mark.timeout(300)
 def test_a_device_install_weighs_at_most_8_megabytes_and_what_the_documents_say(device: Path) -> None:
     measured = weight(device)
