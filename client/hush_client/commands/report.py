@@ -229,6 +229,7 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "cap": decimal_text(receipt.cap),
         "report_id": receipt.report_id,
         "told": receipt.told,
+        "offline": receipt.offline or None,
     }
     return {name: value for name, value in document.items() if value is not None}
 
@@ -242,7 +243,7 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
             head = f"{where}: sent, and the broker has it ({receipt.caveat}). It cost epsilon {cost}; {budget}."
         case "queued":
             head = (
-                f"{where}: stored but not yet sent: {_cause(order)}. "
+                f"{where}: stored but not yet sent: {_cause(receipt, order)}. "
                 f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
             )
         case "undelivered":
@@ -257,7 +258,9 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
     return head
 
 
-def _cause(order: _Order) -> str:
+def _cause(receipt: Receipt, order: _Order) -> str:
+    if receipt.offline:
+        return "there is no connection to the broker, and the task was answered as this device has kept it"
     if order.spread > order.timeout:
         return f"its moment did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"
