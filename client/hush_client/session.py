@@ -48,7 +48,7 @@ async def open_session(terms: Terms, transport: Transport, directory: Path, rng:
         stack.push_async_callback(state.close)
         shelving = await stack.enter_async_context(open_shelf(directory))
         stack.push_async_callback(background.stop)
-        sender = Sender(transport, state, shelving.catalogue, terms.clock)
+        sender = Sender(transport, state, shelving.catalogue, terms.clock, terms.keeping)
         background.start(shelving.run(), "hush-shelve")
         background.start(sender.run(), f"hush-sender-{terms.name}")
         yield Session(Desk(terms, shelving, state, sender, rng), background)

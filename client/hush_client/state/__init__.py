@@ -1,3 +1,3 @@
-"""What a device keeps on its disk: one SQLite file, and functions on an open transaction of it."""
+"""What a device keeps on its disk: the ledger and its neighbours, functions on an open transaction of one SQLite file of it."""
 
 __all__: list[str] = []

@@ -203,9 +203,12 @@ class Client(aiomqtt.Client):
         self._look_at_loss()
 
     def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:  # noqa: ANN401, ARG002 - paho's
-        acknowledged = self._unacknowledged.get(mid)
-        if acknowledged is not None and not acknowledged.done():
+        if (acknowledged := self._unacknowledged.get(mid)) is not None and not acknowledged.done():
             acknowledged.set_result(reason_code)  # an integer: see `read_incoming`
+
+    def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
+        if mid in self._pending_subscribes:  # else nobody waits any more, of which aiomqtt would print a traceback
+            super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
     def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
         topic, payload = _topic(message), bytes(message.payload)

@@ -18,6 +18,7 @@ from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
 from hush_simulations.display.table import blocks
+from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -60,9 +61,11 @@ def run(
 def _simulate(experiment: Experiment) -> Run:
     for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = len(experiment.values) * experiment.task.rounds
+    total = experiment.clients * experiment.task.rounds
     stop = asyncio.Event()
     with following(total) as (progress, look):
+        if experiment.engine == "bulk":
+            return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress)))
         return Run.of(experiment, run_to_end(simulate(experiment, progress, look, stop), stop))
 
 

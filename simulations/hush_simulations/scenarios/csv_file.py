@@ -13,7 +13,7 @@ from hush_simulations.scenarios.cells import Answers, CellError, Fault, Labels, 
 from hush_simulations.scenarios.csv_encoding import read_text
 from hush_simulations.scenarios.csv_rules import CsvRules
 from hush_simulations.scenarios.csv_table import find_table
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
+from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Value
 
 __all__ = ["kind_of_column", "read_answers", "read_column", "read_columns"]
 
@@ -152,9 +152,9 @@ def _vector(row: tuple[Value, ...]) -> tuple[float | None, ...]:
 def _cells(path: Path, columns: Sequence[str], reader: Reader, rules: CsvRules) -> _Cells:
     decoded = read_text(path, rules.encoding)
     table = find_table(path, decoded, rules, columns, reader.is_cell)
-    listed = list(islice(table.rows(), MOST_CLIENTS + 1))
-    if len(listed) > MOST_CLIENTS:
-        raise OptionError("--csv", f"{path} has more than {MOST_CLIENTS} rows; take a sample of them")
+    listed = list(islice(table.rows(), MOST_DEVICES + 1))
+    if len(listed) > MOST_DEVICES:
+        raise OptionError("--csv", f"{path} has more than {MOST_DEVICES} rows; take a sample of them")
     if not listed:
         raise OptionError("--csv", f"{path} has a header and no rows; every row is one client, write at least one")
     if not decoded.certain and not all(text.isascii() for text in _texts(table.names, listed)):

@@ -103,7 +103,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 
 
 def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_file, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(csv_file, "MOST_DEVICES", 3)
     assert len(read_column(write(tmp_path, "h\n" + "1\n" * 3), "h").values) == 3
     assert "more than 3 rows; take a sample" in complaint(write(tmp_path, "h\n" + "1\n" * 4))
 
