@@ -189,7 +189,9 @@ def test_without_a_broker_a_task_that_is_kept_is_answered_and_any_other_is_told_
         for name, device in (("heights", "b"), ("heights", "a"), ("smoker", "a"))
     )
     assert (stored.returncode, stored.stderr, again.returncode, again.stderr) == (0, "", 0, "")
-    assert_one_line(stored.stdout, "stored but not yet sent: there is no connection", "as this device has kept it")
+    assert_one_line(
+        stored.stdout, "stored but not yet sent: there is no connection (mqtt://", "as this device has kept it"
+    )
     assert_one_line(again.stdout, "answered before")
     assert other.returncode == 1
     assert_one_line(other.stderr, "task 'smoker' is not kept here, so this device cannot answer it before")

@@ -1,3 +1,3 @@
-"""What a device keeps on its disk: the ledger and its neighbours, functions on an open transaction of one SQLite file of it."""
+"""What a device keeps on its disk: the ledger and what goes with it, functions on an open transaction; and tasks."""
 
 __all__: list[str] = []
