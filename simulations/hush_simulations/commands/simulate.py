@@ -15,6 +15,7 @@ from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
 from hush_simulations.display.table import blocks
@@ -37,6 +38,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and result.png to.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    in_full: Annotated[bool, typer.Option("--all", help="Print every figure of --json below the table.")] = False,
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
     directory = None if out is None else prepare(out)
@@ -49,7 +51,7 @@ def run(
     if as_json:
         print(to_json(done))
     else:
-        show(blocks(done))
+        show((*blocks(done), *(everything(done.to_document()) if in_full else ())))
     if directory is not None:
         _say("wrote " + ", ".join(map(str, write_files(directory, done))))
     _complain_of_losses(done)

@@ -24,10 +24,14 @@ _REMEDIES = {
     Fault.DECIMAL_COMMA: "write --decimal , if the comma separates decimals",
     Fault.DECIMAL_POINT: "write --decimal . if the point separates decimals",
     Fault.GROUPS: "write --decimal . or --decimal , for the sign that separates decimals",
+    Fault.DATE: "write the number that is meant, as an age in years",
+    Fault.SHARE: "write the number alone: whether 5 % is 5 or 0.05 is yours to say",
+    Fault.UNIT: "write the number alone, in the unit of the bounds",
+    Fault.RANGE: "write one number, or name the categories with --labels",
     Fault.TEXT: "correct those rows, or name the categories with --labels",
     Fault.NO_ANSWER: "write yes, no, true, false, 1 or 0 there, or --yes VALUE for what means yes",
     Fault.NO_LABEL: "labels must be spelled exactly: correct the cells, or add the label",
-    Fault.OTHER_CASE: "spell it alike in all cells",
+    Fault.NEARLY: "spell it alike in all cells that mean yes, and otherwise in those that do not",
 }
 _MISSING_REMEDY = (
     "write --missing drop to leave rows without a value out, or --missing replace to ask those devices too"
