@@ -172,6 +172,8 @@ CALLS: tuple[Call, ...] = (
         {"TASK": "sum", "VALUE": "-", **_ANSWER, "--total": "9", "--max-epsilon": "2", "--epsilon": "1"},
         typed=f"{NUMBER}\n".encode(),
     ),
+    Call("sync", {"--state": "state", "--timeout": "0.05", "--broker": _BROKER, "--keep": "60"}),
+    Call("sync", {"--json": "", "--device": "d-1", **_LOGIN}, environment={"HUSH_STATE": "state"}),
     Call("ledger", {"--state": "state", "--lifetime": "4", "--total": "8"}),
     Call("ledger", {"--json": ""}, environment={"HUSH_STATE": "state"}),
     Call("ledger", {"--forget": "sum", "--state": "state"}),
