@@ -194,7 +194,7 @@ CALLS: tuple[Call, ...] = (
     Call("simulate", {"--engine": "memory", "--clients": "4", "--seed": "7", "--connections": "2"}),
     Call("simulate", {"SCENARIO": "scenario.toml", "--engine": "memory", "--rounds": "2", "--json": ""}),
     Call("simulate", {"SCENARIO": "own.toml", "--engine": "memory", "--mechanism": "auto"}),
-    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2"}),
+    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2", "--all": ""}),
     Call("simulate", {"--broker": _BROKER, "--clients": "2"}),
     Call(
         "simulate",
@@ -218,6 +218,7 @@ CALLS: tuple[Call, ...] = (
     Call("audit", {"--task": "task.toml", "--samples": "100", "--confidence": "0.9", "--json": ""}),
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),
     Call("audit", {"MECHANISM": "vector", "--coordinates": "2", "--samples": "100"}),
+    Call("tour", {}),
     Call(
         "broker config",
         {"DIRECTORY": "broker", "--host": "127.0.0.1", "--port": "8883", "--listen": "127.0.0.1", "--queue": "7"}

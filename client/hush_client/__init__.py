@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hush_client.policy import Policy
     from hush_client.receipt import Reason, Receipt
     from hush_client.sending.mqtt import MqttTransport
-    from hush_client.sending.synced import Synced
     from hush_client.sending.transport import Transport
     from hush_client.statement import Statement
     from hush_client.sync import SyncClient
@@ -30,7 +29,6 @@ __all__ = [
     "Receipt",
     "Statement",
     "SyncClient",
-    "Synced",
     "Transport",
     "Undelivered",
 ]
@@ -44,7 +42,6 @@ _HOMES = {
     "Receipt": "hush_client.receipt",
     "Statement": "hush_client.statement",
     "SyncClient": "hush_client.sync",
-    "Synced": "hush_client.sending.synced",
     "Transport": "hush_client.sending.transport",
     "Undelivered": "hush_client.undelivered",
 }

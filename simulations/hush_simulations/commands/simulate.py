@@ -15,9 +15,11 @@ from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
 from hush_simulations.display.table import blocks
+from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -36,6 +38,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and result.png to.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    in_full: Annotated[bool, typer.Option("--all", help="Print every figure of --json below the table.")] = False,
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
     directory = None if out is None else prepare(out)
@@ -48,7 +51,7 @@ def run(
     if as_json:
         print(to_json(done))
     else:
-        show(blocks(done))
+        show((*blocks(done), *(everything(done.to_document()) if in_full else ())))
     if directory is not None:
         _say("wrote " + ", ".join(map(str, write_files(directory, done))))
     _complain_of_losses(done)
@@ -60,9 +63,11 @@ def run(
 def _simulate(experiment: Experiment) -> Run:
     for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = len(experiment.values) * experiment.task.rounds
+    total = experiment.clients * experiment.task.rounds
     stop = asyncio.Event()
     with following(total) as (progress, look):
+        if experiment.engine == "bulk":
+            return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress)))
         return Run.of(experiment, run_to_end(simulate(experiment, progress, look, stop), stop))
 
 

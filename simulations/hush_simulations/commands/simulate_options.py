@@ -26,13 +26,16 @@ from hush_simulations.commands.options import (
     parse_confidence,
     parse_connections,
     parse_count,
+    parse_drawing,
     parse_engine,
     parse_rounds,
     parse_seed,
     parse_shares,
+    parse_workers,
 )
 from hush_simulations.commands.own_data import OwnData, scenario_of_file
-from hush_simulations.engines.experiment import Engine, Experiment
+from hush_simulations.engines.experiment import Drawing, Engine, Experiment, bulk_experiment
+from hush_simulations.engines.limits import check_size
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.people import draw_people
 from hush_simulations.scenarios.scenario import Scenario
@@ -75,8 +78,15 @@ class Request:
         typer.Option(metavar="BROKER", parser=parse_broker, help="embedded, mosquitto or mqtt://host:port."),
     ] = None
     engine: Annotated[
-        Engine, typer.Option(metavar="NAME", parser=parse_engine, help="mqtt (real sockets) or memory.")
+        Engine, typer.Option(metavar="NAME", parser=parse_engine, help="mqtt (real sockets), memory or bulk.")
     ] = "mqtt"
+    draw: Annotated[
+        Drawing | None,
+        typer.Option(metavar="WHAT", parser=parse_drawing, help="In bulk: tally (at once) or devices (one by one)."),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", parser=parse_workers, help="In bulk: how many draw devices at a time.")
+    ] = None
     csv: Csv = None
     column: Column = None
     lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value, from public knowledge.")] = None
@@ -105,12 +115,21 @@ def experiment_of(request: Request) -> Experiment:
         OptionError: an option that is missing, superfluous or illegal.
         TaskError: the question is no legal task.
     """
-    if request.engine == "memory" and request.broker is not None:
-        raise OptionError("--broker", "a broker is not used with --engine memory; leave one of them out")
+    _check_engine(request)
     scenario = _changed(_scenario(request), request)
     task = scenario.task()  # its mistakes come before the work of drawing a population
     asked = () if request.shares is None else parse_shares(request.shares)
     shares = check_shares("--shares", asked, task)
+    check_size(scenario.clients, request.engine, "--clients")
+    if request.engine == "bulk":
+        return bulk_experiment(
+            scenario,
+            shares,
+            request.seed,
+            confidence=request.confidence,
+            drawing=request.draw or "auto",
+            workers=request.workers or 1,
+        )
     people = draw_people(scenario, len(task.offers), request.seed, shares, seeded=request.deterministic_noise)
     return Experiment(
         scenario=scenario,
@@ -123,6 +142,20 @@ def experiment_of(request: Request) -> Experiment:
         noise_seed=people.seed if request.deterministic_noise else None,
         seed=people.seed,
     )
+
+
+def _check_engine(request: Request) -> None:
+    """Options that say nothing to the engine that is asked for."""
+    if request.engine != "mqtt" and request.broker is not None:
+        name = request.engine
+        raise OptionError("--broker", f"a broker is not used with --engine {name}; leave one of them out")
+    superfluous = {"--connections": request.connections, "--deterministic-noise": request.deterministic_noise or None}
+    for option, given in superfluous.items():
+        if request.engine == "bulk" and given is not None:
+            raise OptionError(option, "says nothing to --engine bulk, which has no devices; leave one of them out")
+    for option, of_bulk in (("--draw", request.draw), ("--workers", request.workers)):
+        if request.engine != "bulk" and of_bulk is not None:
+            raise OptionError(option, "is for --engine bulk; add that, or leave it out")
 
 
 def _changed(scenario: Scenario, request: Request) -> Scenario:
