@@ -26,6 +26,7 @@ _COMMANDS = {
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
     "task": _Command("hush_aggregator.commands.task", "Check and publish a task, close it, recall its reports."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
+    "sync": _Command("hush_client.commands.sync", "Send what waits or was recalled, and answer nothing."),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),

@@ -137,7 +137,7 @@ class Sender:
     async def synced(self, *, done: bool) -> Synced:
         """What was sent again so far, and what waits."""
         waiting = await self._state.run(outbox.count)
-        return Synced(done, resent=self._recalls.resent, planned=len(self._recalls), waiting=waiting)
+        return Synced(done, self._recalls.resent, len(self._recalls), waiting, self.trouble)
 
     async def run(self) -> None:
         """Keep connected until cancelled."""
