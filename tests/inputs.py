@@ -16,6 +16,7 @@ from fake_transport import FakeTransport, make_heights
 
 import hush_client.client
 from hush_aggregator.store import SqliteStore
+from hush_client.state.database import FILE_NAME, _create
 from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
 
@@ -114,6 +115,14 @@ def _store() -> bytes:
         return path.read_bytes()
 
 
+def _state() -> bytes:
+    """A device that has answered nothing yet."""
+    with TemporaryDirectory() as directory:
+        _create(Path(directory) / FILE_NAME)
+        return (Path(directory) / FILE_NAME).read_bytes()
+
+
+STATE_FILES = FILES | {f"state/{FILE_NAME}": _state()}
 STORE_FILES = FILES | {"store": _store()}
 """A store in which `way` is counted."""
 BROKER_FILES = FILES | {
@@ -171,6 +180,13 @@ CALLS: tuple[Call, ...] = (
         "report",
         {"TASK": "sum", "VALUE": "-", **_ANSWER, "--total": "9", "--max-epsilon": "2", "--epsilon": "1"},
         typed=f"{NUMBER}\n".encode(),
+    ),
+    Call("sync", {"--state": "state", "--timeout": "0.05", "--broker": _BROKER, "--keep": "60"}, files=STATE_FILES),
+    Call(
+        "sync",
+        {"--json": "", "--device": "d-1", "--timeout": "0.05", **_LOGIN},
+        environment={"HUSH_STATE": "state"},
+        files=STATE_FILES,
     ),
     Call("ledger", {"--state": "state", "--lifetime": "4", "--total": "8"}),
     Call("ledger", {"--json": ""}, environment={"HUSH_STATE": "state"}),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from virtual_time import VirtualLoop
 
+from hush_client.catalogue import Catalogue
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
@@ -86,7 +87,7 @@ def run(
         state = await State.open(directory)
         for topic, payload in waiting:
             await state.run(partial(outbox.put, topic=topic, payload=payload))
-        sender = Sender(broker, state, lambda *_: None, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        sender = Sender(broker, state, Catalogue(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -198,6 +199,7 @@ def test_a_report_over_which_the_broker_always_hangs_up_in_silence_lets_others_g
     left = run(broker, tmp_path, ("t", b"odd"), *[("t", b"%d" % number) for number in range(100)], seconds=HOUR)
     assert left == [("t", b"odd")]
     assert max(moment for moment, _, payload in broker.came if payload != b"odd") < 60
+    assert len(broker.times(b"odd")) < 5 + 13, "later it is tried ever more rarely, too"
 
 
 @pytest.mark.parametrize("reason", [None, 0x8B, 0x8E, 0x98])
