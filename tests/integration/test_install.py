@@ -23,7 +23,9 @@ DEVICE = {"aiomqtt", "hush-ldp", "paho-mqtt"}
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This tree as a clone of it: without caches, environments and what a build leaves behind."""
     directory = tmp_path_factory.mktemp("clone") / "source"
-    shutil.copytree(ROOT, directory, ignore=shutil.ignore_patterns(".*", "__marimo__", "__pycache__", "tests", "out", "docs"))
+    shutil.copytree(
+        ROOT, directory, ignore=shutil.ignore_patterns(".*", "__marimo__", "__pycache__", "tests", "out", "docs")
+    )
     return directory
 
 
