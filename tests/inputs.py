@@ -182,7 +182,7 @@ CALLS: tuple[Call, ...] = (
     Call("task close", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("task close", {"TASK": "way", "--round": "0"}, environment={"HUSH_STORE": "store"}, files=STORE_FILES),
     Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
-    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml"}),
+    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml", "--any-task": ""}),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--quota": "2", "--gateway": "kitchen=50"}),
     Call(
         "serve",

@@ -47,7 +47,7 @@ class Client(aiomqtt.Client):
         self._client.manual_ack_set(True)
         self._inbox = inbox
         self._wake = asyncio.Event()
-        self._aside: dict[str, Callable[[str, bytes], object]] = {}
+        self._aside: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
         self.resumed: bool = False
         self._unacknowledged: dict[int, asyncio.Future[int]] = {}
         self._bounded = False
@@ -61,9 +61,9 @@ class Client(aiomqtt.Client):
         limit_packets(self._client, most, name)
         read_incoming(self._client, longest_packet(most))
 
-    def set_aside(self, wanted: str, to: Callable[[str, bytes], object]) -> None:
-        """Give topic and payload of messages that a filter matches to somebody at once: they never reach the inbox."""
-        self._aside[wanted] = to
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
+        """Give topic and payload of messages that a filter matches to somebody at once; `copy`: to the inbox too."""
+        self._aside[wanted] = to, copy
 
     @property
     def lost(self) -> bool:
@@ -213,11 +213,12 @@ class Client(aiomqtt.Client):
     def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
         topic, payload = _topic(message), bytes(message.payload)
         ack = partial(self._client.ack, message.mid, message.qos)  # which does nothing at QoS 0
-        for wanted, to in self._aside.items():
+        for wanted, (to, copy) in self._aside.items():
             if topic and topic_matches_sub(wanted, topic):
                 to(topic, payload)
-                ack()
-                return
+                if not copy:
+                    ack()
+                    return
         self._inbox.put(Delivery(topic, payload, ack))
         self._wake.set()
         if self._bounded and self._inbox.full and not self._paused:
