@@ -192,7 +192,7 @@ CALLS: tuple[Call, ...] = (
     Call("simulate", {"--engine": "memory", "--clients": "4", "--seed": "7", "--connections": "2"}),
     Call("simulate", {"SCENARIO": "scenario.toml", "--engine": "memory", "--rounds": "2", "--json": ""}),
     Call("simulate", {"SCENARIO": "own.toml", "--engine": "memory", "--mechanism": "auto"}),
-    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2"}),
+    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2", "--all": ""}),
     Call("simulate", {"--broker": _BROKER, "--clients": "2"}),
     Call(
         "simulate",

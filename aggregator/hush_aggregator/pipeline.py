@@ -142,6 +142,7 @@ class Aggregator:
             await self._stay_connected()
         finally:
             await self._releases.close()
+            await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
 
     async def _stay_connected(self) -> NoReturn:
         backoff, loop = Backoff(), asyncio.get_running_loop()

@@ -53,8 +53,7 @@ class Client(aiomqtt.Client):
         self._bounded = False
         self._paused = False
         self._largest: int | None = None
-        self.farewell: ReasonCode | None = None
-        """Why the broker ended the connection, where it said so: MQTT 5 alone."""
+        self.farewell: ReasonCode | None = None  # why the broker ended it, where it said so: MQTT 5 alone
 
     def limit(self, most: int, name: str) -> None:
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""

@@ -120,7 +120,7 @@ def _error(mean: float, known: float | None, wording: NumberFormat) -> str:
 
 def _verdict(is_covered: bool | None, is_everything: bool) -> Cell:
     if is_everything:
-        return "all that is possible"
+        return "the whole range"
     if is_covered is None:
         return "truth unknown"
     return Styled("covers the truth", "green") if is_covered else Styled("misses the truth", "red")

@@ -29,7 +29,7 @@ from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, Ro
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Independent
 
-__all__ = ["MOST_ONE_BY_ONE", "simulate"]
+__all__ = ["MOST_ONE_BY_ONE", "simulate", "simulate_now"]
 
 MOST_ONE_BY_ONE = 100_000_000
 """Answers up to which devices are drawn one by one where the law of the tally does not say everything."""
@@ -43,12 +43,15 @@ async def simulate(experiment: Experiment, on_progress: Callable[[int], None] | 
     """
     stopped = Event()
     try:
-        return await asyncio.to_thread(_run, experiment, on_progress or _ignore, stopped)
+        return await asyncio.to_thread(simulate_now, experiment, on_progress or _ignore, stopped)
     finally:
         stopped.set()
 
 
-def _run(experiment: Experiment, on_progress: Callable[[int], None], stopped: Event) -> Outcome:
+def simulate_now(
+    experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
+) -> Outcome:
+    """The same for programs without an event loop; whoever sets `stopped` wants no more of it."""
     task, drawing = experiment.task, _drawing(experiment)
     shares = _shares(experiment)
     entropy = experiment.seed or 0

@@ -23,4 +23,4 @@ def noise_of(entropy: int, cell: int, chunk: int, round_: int) -> np.random.Gene
 
 
 def _stream(entropy: int, *key: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy, spawn_key=key)))
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=key)))

@@ -72,7 +72,14 @@ def known(estimate: Estimate) -> Estimate:
 
 def bodies(mechanism: Laplace, indices: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     scale = float(mechanism.scale)
-    noise = np.floor(scale * rng.standard_exponential(len(indices)))
-    noise -= np.floor(scale * rng.standard_exponential(len(indices)))
-    reported = indices + noise.astype(np.int64)
-    return np.clip(reported, -mechanism.window, mechanism.steps + mechanism.window, out=reported)[:, None]
+    noise, down = (rng.standard_exponential(len(indices)) for _ in range(2))
+    for part in (noise, down):  # in place: the arrays of a block are few, and stay in the caches of a core
+        np.multiply(part, scale, out=part)
+        np.floor(part, out=part)
+    noise -= down
+    reported = noise.astype(np.int64)
+    reported += indices
+    ends = -mechanism.window, mechanism.steps + mechanism.window
+    if len(reported) and (reported.min() < ends[0] or reported.max() > ends[1]):
+        np.clip(reported, *ends, out=reported)
+    return reported[:, None]
