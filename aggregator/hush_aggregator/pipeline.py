@@ -33,6 +33,7 @@ from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_topic
 __all__ = ["Aggregator"]
 
 _LOG = logging.getLogger("hush.aggregator")
+_FEW = 100  # lines about tasks that are refused
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
 
 T = TypeVar("T")
@@ -83,12 +84,13 @@ class Aggregator:
         self._ready = ready
         self._patient = True
         self._told = ""
+        self._refused = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
         self._results = ResultReader(
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
-        self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock)
+        self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock, rank=self._tasks.rank)
         self._recalls = Recalls(store, self._tasks, owns=self._tasks.__contains__, work=self._in_worker, clock=clock)
         self._closings = Closings(
             store,
@@ -178,7 +180,13 @@ class Aggregator:
             tasks, reports = receive(await _batch(session, until=pending.until))
             known = len(self._tasks)
             for message in tasks:
-                await _to_the_end(self._learn(message))
+                if why := self._tasks.full(message.task_id, message.payload):
+                    self._tell_refused(message.task_id, why)
+                    message.ack()
+                    await asyncio.sleep(0)  # there may be thousands, and somebody else has something to do
+                else:
+                    await _to_the_end(self._learn(message))
+            del tasks
             ready = pending.sift(reports, self._tasks, extend=len(self._tasks) > known)
             if pending.overflowed and pending.settled:
                 self._patient = False
@@ -194,11 +202,18 @@ class Aggregator:
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
             except TaskError as error:
-                _LOG.warning("refused the task published as %.80r: %s", message.task_id, error)
+                self._tell_refused(message.task_id, str(error))
             else:
                 self._releases.mark({task.id})
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
         message.ack()
+
+    def _tell_refused(self, task_id: str, why: str) -> None:
+        """A line for each, but whoever publishes many of them is told of few."""
+        self._refused += 1
+        if self._refused <= _FEW:
+            rest = " (others are not told any more)" if self._refused == _FEW else ""
+            _LOG.warning("refused the task published as %.80r: %s%s", task_id, why, rest)
 
     async def _count(self, reports: list[ReportMessage]) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""

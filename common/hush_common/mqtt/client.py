@@ -215,6 +215,8 @@ class Client(aiomqtt.Client):
                 to(topic, payload)
                 ack()
                 return
+        if message.qos == 0 and self._inbox.full:
+            return  # nobody was promised it; while an answer is waited for nothing else would bound them
         self._inbox.put(Delivery(topic, payload, ack))
         self._wake.set()
         if self._bounded and self._inbox.full and not self._paused:
