@@ -8,6 +8,10 @@ from pathlib import Path
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
+from hush_simulations.tour.contents import CHAPTERS
+from hush_simulations.tour.export import write_notebook, write_page
+from hush_simulations.tour.reading import run
+
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PAGES = {"README": "index", "SECURITY": "security", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing"}
@@ -33,6 +37,19 @@ html_copy_source = False
 html_show_copyright = False
 
 
+def _tour(_: Sphinx) -> None:
+    """Run the chapters of the tour, and write them as pages; by their titles alone where HUSH_TOUR=titles (tests)."""
+    folder = DOCS / "tour"
+    folder.mkdir(exist_ok=True)
+    for chapter in CHAPTERS:
+        if os.environ.get("HUSH_TOUR") == "titles":
+            (folder / f"{chapter.name}.md").write_text(f"---\norphan: true\n---\n\n# {chapter.title}\n")
+            (folder / f"{chapter.name}.ipynb").write_text("{}")
+            continue
+        write_page(chapter, run(chapter)[0], folder)
+        write_notebook(chapter, folder)
+
+
 def _read(_: Sphinx, page: str, source: list[str]) -> None:
     """Pages of files beside `docs` have their text; a link to a file that is no page is its bare text."""
     name = next((name for name, other in PAGES.items() if other == page != "index"), None)
@@ -43,6 +60,8 @@ def _read(_: Sphinx, page: str, source: list[str]) -> None:
     def linked(link: re.Match[str]) -> str:
         path = (folder / link["target"]).resolve()
         inside = path.relative_to(ROOT).with_suffix("").as_posix() if path.is_relative_to(ROOT) else ""
+        if path.is_relative_to(DOCS / "tour"):
+            return link[0]
         if path.suffix == ".md" and (path.parent == DOCS or inside in PAGES):
             there = os.path.relpath(DOCS / f"{PAGES.get(inside, path.stem)}.md", (DOCS / page).parent)
             return f"[{link['shown']}]({there}{'' if inside == 'README' else link['anchor'] or ''})"
@@ -63,5 +82,6 @@ def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", _document, priority=100)  # before the sections of Google's style are read
     app.connect("source-read", _read)
+    app.connect("builder-inited", _tour)
     for name in ("acl", "conf", "cron", "regex"):
         app.add_lexer(name, TextLexer)

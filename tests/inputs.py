@@ -182,7 +182,7 @@ CALLS: tuple[Call, ...] = (
     Call("task close", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("task close", {"TASK": "way", "--round": "0"}, environment={"HUSH_STORE": "store"}, files=STORE_FILES),
     Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
-    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml"}),
+    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml", "--any-task": ""}),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--quota": "2", "--gateway": "kitchen=50"}),
     Call(
         "serve",
@@ -192,7 +192,7 @@ CALLS: tuple[Call, ...] = (
     Call("simulate", {"--engine": "memory", "--clients": "4", "--seed": "7", "--connections": "2"}),
     Call("simulate", {"SCENARIO": "scenario.toml", "--engine": "memory", "--rounds": "2", "--json": ""}),
     Call("simulate", {"SCENARIO": "own.toml", "--engine": "memory", "--mechanism": "auto"}),
-    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2"}),
+    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2", "--all": ""}),
     Call("simulate", {"--broker": _BROKER, "--clients": "2"}),
     Call(
         "simulate",
@@ -216,6 +216,7 @@ CALLS: tuple[Call, ...] = (
     Call("audit", {"--task": "task.toml", "--samples": "100", "--confidence": "0.9", "--json": ""}),
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),
     Call("audit", {"MECHANISM": "vector", "--coordinates": "2", "--samples": "100"}),
+    Call("tour", {}),
     Call(
         "broker config",
         {"DIRECTORY": "broker", "--host": "127.0.0.1", "--port": "8883", "--listen": "127.0.0.1", "--queue": "7"}

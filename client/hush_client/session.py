@@ -48,7 +48,7 @@ async def open_session(terms: Terms, transport: Transport, directory: Path, rng:
         stack.push_async_callback(state.close)
         stack.push_async_callback(background.stop)
         catalogue = Catalogue()
-        sender = Sender(transport, state, catalogue.receive, terms.clock)
+        sender = Sender(transport, state, catalogue.receive, terms.clock, terms.keeping)
         background.start(sender.run(), f"hush-sender-{terms.name}")
         yield Session(Desk(terms, catalogue, state, sender, rng), background)
     background.check()

@@ -126,7 +126,7 @@ def attack(name: str, tasks: Callable[[], Iterator[Task]], reports: int) -> None
         told = [min((at for n, at in made.seen.items() if n > k), default=float("inf")) for k in range(reports)]
         late = [at - when for at, when in zip(told, sent, strict=True)]
         grown = sum(file.stat().st_size for file in place.glob("store*"))
-        print(
+        print(  # noqa: T201 - a report to a person
             f"{name:12} first estimate after {made.seen.get(0, float('inf')) - began:6.1f} s; "
             f"delay: median {statistics.median(late):5.2f} s, longest {max(late):5.2f} s; "
             f"memory {peak / 1e6:5.0f} MB; store {grown / 1e6:5.0f} MB",

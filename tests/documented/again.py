@@ -36,7 +36,7 @@ def shown(number: float) -> str:
     return computed(number, ".3f" if number < 1 else ".2f" if number < 10 else ".1f")
 
 
-@on_section("15")
+@on_section("14")
 def rounds() -> Iterator[str]:
     people = 1000
     lines = []
@@ -57,7 +57,7 @@ def rounds() -> Iterator[str]:
     )
 
 
-@on_section("15")
+@on_section("14")
 def sticky() -> Iterator[str]:
     low, high = Fraction(5), Fraction(6)
     while high - low > Fraction(1, 1000):
@@ -73,7 +73,7 @@ def sticky() -> Iterator[str]:
     yield f"(2{computed(power)}/L)^min(T, G + 1), for constant values 2{computed(power)}/L, with L the weight of a lie."
 
 
-@on_section("16")
+@on_section("15")
 def power() -> Iterator[str]:
     confidence, caught = 0.99, 0.95
     one, half, miss = (float(stats.norm.ppf(p)) for p in (confidence, 1 - (1 - confidence) / 2, caught))
@@ -84,7 +84,7 @@ def power() -> Iterator[str]:
     )
 
 
-@on_section("16")
+@on_section("15")
 def sizes() -> Iterator[str]:
     small, large = 0.1, 8.8
     middle = default_samples(2)
@@ -97,7 +97,7 @@ def sizes() -> Iterator[str]:
     )
 
 
-@on_section("16")
+@on_section("15")
 def audits() -> Iterator[str]:
     found: dict[str, Any] = json.loads(AUDITS.read_text(encoding="utf-8"))
     epsilons = list(found["audits"]["laplace"])

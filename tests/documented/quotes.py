@@ -19,7 +19,7 @@ QUOTES = {
         r"(?<![\d)])[pλHDMGκμΔbx]′?[₀₁₂₃₄]|ℓ₁|‖₁|(?<=\()[Dμ]₁|D₂|docs/\S+|#\d\S*|`[^` ]*\d[^` ]*`"
     ),
     "exponent": re.compile(r"(?<=[A-Za-zα-ωΔσλ)|])[²³⁴]|_c[²³⁴]|(?<=κ₂)²"),
-    "text of a source that is cited": re.compile(r"## 14\..*"),
+    "text of a source that is cited": re.compile(r"## Errors.*"),
     "formula": re.compile(r"\{0,|\d(?=[φz])|[^ ]*[=<>≤≥/·√^(+−][^ ]*|(?<![\d.])[01½](?=[] ,;:|)}]|\.(?!\d))"),
     "code of the example": re.compile(r"```python.*?```"),
 }

@@ -1,4 +1,4 @@
-"""docs/statistics.md with all that is known of its digits."""
+"""docs/statistics.md, and the errors in docs/tour.md, with all that is known of their digits."""
 
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "statistics.md"
 CLAIMED = (again, channels, noise, privacy, tables, teaching)
 """The modules that claim figures, by the sections that they name."""
 
-_TEXTS = sections(PAGE.read_text(encoding="utf-8"))
+TOUR = PAGE.with_name("tour.md")
+ERRORS = "Errors"
+"""The section of docs/tour.md whose figures are recomputed; what stands before it are references to cells."""
+
+_TEXTS = sections(PAGE.read_text(encoding="utf-8")) | {ERRORS: sections(TOUR.read_text(encoding="utf-8"))[ERRORS]}
 NAMES = tuple(_TEXTS)
 
 

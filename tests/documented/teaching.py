@@ -1,5 +1,5 @@
 # ruff: noqa: E501, RUF001 - sentences of the document
-"""Section 14: the figures of the slips in the teaching material, by formulas of their own."""
+"""docs/tour.md, its errors: the figures of the slips in the teaching material, by formulas of their own."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -39,7 +39,7 @@ def samples(gamma: float, branch: int) -> int:
     return ceil(log(1 / rho) / (2 * (gamma - rho) ** 2))
 
 
-@on_section("14")
+@on_section("Errors")
 def notebook() -> Iterator[str]:
     mean, deviation = difference_moments()
     drawn, sampled, found = samples(0.05, 1), given(SAMPLED), given(MEAN_SAMPLED)
@@ -77,7 +77,7 @@ def difference_quantile(probability: float) -> float:
     return low
 
 
-@on_section("14")
+@on_section("Errors")
 def chapter() -> Iterator[str]:
     epsilon, sensitivity = 0.1, 2
     scale = sensitivity / epsilon
@@ -116,7 +116,7 @@ def apart(data: list[int], other: list[int]) -> int:
     return sum(abs(data.count(kind) - other.count(kind)) for kind in range(2))
 
 
-@on_section("14")
+@on_section("Errors")
 def lecture() -> Iterator[str]:
     epsilon, n = 0.5, 3
     variance = float(stats.laplace(scale=1 / (epsilon * n)).var())

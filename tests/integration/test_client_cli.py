@@ -184,7 +184,7 @@ def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> Non
     hush("report", "smoker", "yes", "--device", "d")
     text = hush("ledger").stdout
     assert "d, for workplaces: epsilon 1 of 4" in text
-    assert "smoker 0 1 randomized_response never" in " ".join(text.split())
+    assert "smoker 0 1 randomized_response 0" in " ".join(text.split())
     assert "at most 88.1 % sure" in text  # epsilon 2 in total
     document = json.loads(hush("ledger", "--json").stdout)
     assert document["waiting"] == 0

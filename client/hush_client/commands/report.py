@@ -28,6 +28,8 @@ from hush_common.errors import OptionError
 from hush_common.figures import exact, typed
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task, is_task_id
+from hush_common.terminal.screen import show
+from hush_common.terminal.words import Sentence
 from hush_common.topics import is_sender
 
 __all__ = ["app", "parse_value"]
@@ -183,7 +185,8 @@ def report(
     if as_json:
         typer.echo(json.dumps(_document(receipt)))
     else:
-        typer.echo(_sentence(known, receipt, order), err=receipt.status == "refused")
+        said = Sentence(_sentence(known, receipt, order), indent=0, hanging=2)
+        show([said], sys.stderr if receipt.status == "refused" else sys.stdout)
     if receipt.value in _TOLD and _is_watched():
         typer.echo(f"hush: {_TOLD[receipt.value]}", err=True)
     if receipt.status == "refused":
