@@ -70,6 +70,7 @@ class KnownTasks(Mapping[str, Task]):
         self._learned = LearnedLimits((), ())
         self._changed: set[str] = set()
         self._passed: set[str] = set()
+        self._refused = 0
 
     def __getitem__(self, task_id: str) -> Task:
         return self._tasks[task_id]
@@ -151,6 +152,13 @@ class KnownTasks(Mapping[str, Task]):
             self._tasks = {**self._tasks, task_id: task}
             self._learned.add(task)
         return task
+
+    def tell_refused(self, task_id: str, why: str) -> None:
+        """Say that a task is not counted; whoever publishes many of them is told of few."""
+        self._refused += 1
+        if self._refused <= _FEW:
+            rest = " (others are not told any more)" if self._refused == _FEW else ""
+            _LOG.warning("refused the task published as %.80r: %s%s", task_id, why, rest)
 
     def full(self, task_id: str, payload: bytes) -> str:
         """Why a task that is not known has no room any more; empty if it has. It takes no time, in any thread."""

@@ -36,7 +36,6 @@ from hush_common.topics import ALL_REPORTS, ALL_TASKS
 __all__ = ["Aggregator"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_FEW = 100  # lines about tasks that are refused
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
 
 T = TypeVar("T")
@@ -92,7 +91,6 @@ class Aggregator:
         self._any_task = any_task
         self._patient = any_task
         self._told = ""
-        self._refused = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
         self._results = ResultReader(
@@ -216,34 +214,25 @@ class Aggregator:
                 await _to_the_end(self._count(ready))
 
     async def _take_in(self, message: TaskMessage) -> None:
-        """What is not learned takes no time: there may be thousands, and others have something to do."""
         if not self._any_task:
             self._tasks.pass_by(message.task_id, message.payload)
         elif why := self._tasks.full(message.task_id, message.payload):
-            self._tell_refused(message.task_id, why)
+            self._tasks.tell_refused(message.task_id, why)
         else:
-            await _to_the_end(self._learn(message))
-            return
+            return await _to_the_end(self._learn(message))
         message.ack()
-        await asyncio.sleep(0)
+        return await asyncio.sleep(0)  # there may be thousands
 
     async def _learn(self, message: TaskMessage) -> None:
         if not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
             except TaskError as error:
-                self._tell_refused(message.task_id, str(error))
+                self._tasks.tell_refused(message.task_id, str(error))
             else:
                 self._ownership.look_at({task.id})
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
         message.ack()
-
-    def _tell_refused(self, task_id: str, why: str) -> None:
-        """A line for each, but whoever publishes many of them is told of few."""
-        self._refused += 1
-        if self._refused <= _FEW:
-            rest = " (others are not told any more)" if self._refused == _FEW else ""
-            _LOG.warning("refused the task published as %.80r: %s%s", task_id, why, rest)
 
     async def _count(self, reports: list[ReportMessage]) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
