@@ -107,6 +107,11 @@ class Client:
         """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
         self._gateway.answer(self._device, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; see `Gateway.trouble`."""
+        return self._gateway.trouble
+
     def on_task(self, callback: "Callable[[Task], object]") -> None:
         """Call `callback` with every task that is new or changed; see `Gateway.on_task`."""
         self._gateway.on_task(callback)

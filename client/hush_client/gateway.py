@@ -242,6 +242,12 @@ class Gateway:
         """
         return {} if self._session is None else self._session.desk.catalogue.tasks()
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, in one line for a person; nothing while there is one, or none was tried yet."""
+        sender = None if self._session is None else self._session.desk.sender
+        return "" if sender is None or sender.connected else str(sender.trouble or "")
+
     def on_task(self, callback: Callable[[Task], object]) -> None:
         """Call `callback` with every task on the broker: those known now, and each one that is new or changed.
 
