@@ -29,9 +29,13 @@ class Inbox:
         messages, payload_bytes = self._limits
         return len(self._deliveries) >= messages or self._bytes >= payload_bytes
 
-    def put(self, delivery: Delivery) -> None:
-        self._deliveries.append(delivery)
-        self._bytes += len(delivery.payload)
+    def put(self, delivery: Delivery, *, promised: bool = True) -> None:
+        """Keep a message, unless it comes at QoS 0 and there is no room: while an answer is waited for, and the socket
+        read for it, nothing else would bound how many of those come.
+        """
+        if promised or not self.full:
+            self._deliveries.append(delivery)
+            self._bytes += len(delivery.payload)
 
     def take(self, most: int) -> list[Delivery]:
         """The next messages, at most so many; empty if nothing is there."""
