@@ -30,8 +30,9 @@ class Inbox:
         return len(self._deliveries) >= messages or self._bytes >= payload_bytes
 
     def put(self, delivery: Delivery, *, promised: bool = True) -> None:
-        """Keep a message, unless it comes at QoS 0 and there is no room: while an answer is waited for, and the socket
-        read for it, nothing else would bound how many of those come.
+        """Keep a message, unless there is no room and nobody was promised it.
+
+        While an answer is waited for the socket is read, and nothing else bounds how many messages of QoS 0 come by it.
         """
         if promised or not self.full:
             self._deliveries.append(delivery)
