@@ -109,6 +109,7 @@ class Aggregator:
             clock=clock,
             fields=self._ownership.fields,
             publishing=self._ownership.publishing,
+            rank=self._tasks.rank,
         )
         self._recalls = Recalls(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
         self._closings = Closings(
@@ -184,7 +185,7 @@ class Aggregator:
             tasks, reports = receive(await _batch(session, until=pending.until))
             known = len(self._tasks)
             for message in tasks:
-                await _to_the_end(self._learn(message))
+                await self._take_in(message)
             ready = pending.sift(reports, self._tasks, extend=len(self._tasks) > known)
             if pending.overflowed and pending.settled:
                 self._patient = False
@@ -195,16 +196,24 @@ class Aggregator:
                 await self._ready()
                 await _to_the_end(self._count(ready))
 
-    async def _learn(self, message: TaskMessage) -> None:
+    async def _take_in(self, message: TaskMessage) -> None:
         if not self._any_task:
             self._tasks.pass_by(message.task_id, message.payload)
-        elif not self._tasks.has(message.task_id, message.payload):
+        elif why := self._tasks.full(message.task_id, message.payload):
+            self._tasks.tell_refused(message.task_id, why)
+        else:
+            return await _to_the_end(self._learn(message))
+        message.ack()
+        return await asyncio.sleep(0)  # there may be thousands
+
+    async def _learn(self, message: TaskMessage) -> None:
+        if not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
             except TaskError as error:
-                _LOG.warning("refused the task published as %.80r: %s", message.task_id, error)
+                self._tasks.tell_refused(message.task_id, str(error))
             else:
-                await self._refresh()
+                self._ownership.look_at({task.id})
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
         message.ack()
 
