@@ -38,11 +38,12 @@ async def aggregating(
     *,
     tasks: tuple[Task, ...],
     on_commit: Callable[[CommitOutcome], None] | None = None,
+    any_task: bool = False,
 ) -> AsyncIterator[Aggregator]:
     """An aggregator that counts into the file `path`, subscribed when the block begins."""
     bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
     with SqliteStore(path) as store:
-        aggregator = Aggregator(bus, store, tasks=tasks, on_commit=on_commit)
+        aggregator = Aggregator(bus, store, tasks=tasks, on_commit=on_commit, any_task=any_task)
         running = asyncio.create_task(aggregator.run(), name="aggregator")
         try:
             await asyncio.to_thread(

@@ -22,7 +22,7 @@ class FakeBus(MemoryBroker):
         refuses: how many attempts to connect are refused first.
 
     Attributes:
-        published: everything the aggregator published, in order.
+        published: everything retained that the aggregator published, in order.
         connections: how many there were; `up` is set with the first.
     """
 
@@ -46,9 +46,12 @@ class FakeBus(MemoryBroker):
 
     def deliver(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """From the aggregator. Its own tasks do not come back to it: all that it acknowledges was sent."""
-        self.published.append((topic, payload))
         if retain:
+            self.published.append((topic, payload))
             self.retained[topic] = payload
+            if not payload:
+                del self.retained[topic]
+        self.show(topic, payload)
 
     def send(self, topic: str, *payloads: bytes) -> None:
         """Messages for the aggregator, whatever their topic; they wait while it is away."""

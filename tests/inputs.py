@@ -182,7 +182,7 @@ CALLS: tuple[Call, ...] = (
     Call("task close", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("task close", {"TASK": "way", "--round": "0"}, environment={"HUSH_STORE": "store"}, files=STORE_FILES),
     Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
-    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml"}),
+    Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml", "--any-task": ""}),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--quota": "2", "--gateway": "kitchen=50"}),
     Call(
         "serve",
@@ -192,7 +192,7 @@ CALLS: tuple[Call, ...] = (
     Call("simulate", {"--engine": "memory", "--clients": "4", "--seed": "7", "--connections": "2"}),
     Call("simulate", {"SCENARIO": "scenario.toml", "--engine": "memory", "--rounds": "2", "--json": ""}),
     Call("simulate", {"SCENARIO": "own.toml", "--engine": "memory", "--mechanism": "auto"}),
-    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2"}),
+    Call("simulate", {"SCENARIO": "sleep", "--engine": "memory", "--clients": "4", "--shares": "1,1,2", "--all": ""}),
     Call("simulate", {"--broker": _BROKER, "--clients": "2"}),
     Call(
         "simulate",

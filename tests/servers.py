@@ -21,8 +21,7 @@ listener {port} 127.0.0.1
 {access}
 persistence true
 persistence_location {directory}/
-max_queued_messages 0
-max_inflight_messages 1000
+{settings}
 {listeners}
 """
 
@@ -61,12 +60,14 @@ class Mosquitto:
     Args:
         access: who may come in, in the words of its configuration.
         listeners: further ports, each with the lines of configuration that follow it.
+        settings: what else its configuration says, for all listeners.
     """
 
     directory: Path
     access: str = "allow_anonymous true"
     port: int = 0
     listeners: dict[int, str] = field(default_factory=dict)
+    settings: str = "max_queued_messages 0\nmax_inflight_messages 1000"
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -84,6 +85,7 @@ class Mosquitto:
                 port=self.port,
                 access=self.access,
                 directory=self.directory,
+                settings=self.settings,
                 listeners="\n".join(f"listener {port} 127.0.0.1\n{text}" for port, text in self.listeners.items()),
             ),
             encoding="utf-8",

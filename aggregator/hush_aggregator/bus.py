@@ -42,6 +42,17 @@ class Session(Publisher, Protocol):
         """
         ...
 
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        """Give what is retained and published on topics of tasks and estimates to `listen`, at once, until the end.
+
+        One's own messages come back too, after what was retained before them. Those of tasks are in a `batch` as well.
+        What this user may not read does not come.
+
+        Raises:
+            BrokerError: the connection is lost.
+        """
+        ...
+
     async def batch(self) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, in order (a bounded number).
 

@@ -145,8 +145,8 @@ def _price(task: Task) -> str:
         )
     if task.repeat == "sticky":
         slots = f"{task.draws} reports drawn at the start, {decimal_text(task.epsilon_per_round)} each"
-        return f"{total}, charged with the first answer, for {slots}, which all {task.rounds} rounds repeat"
-    return f"{total} for all {task.rounds} rounds together, {decimal_text(task.epsilon_per_round)} per round"
+        return f"{total}, charged with the first answer, for {slots}, which all {whole(task.rounds)} rounds repeat"
+    return f"{total} for all {whole(task.rounds)} rounds together, {decimal_text(task.epsilon_per_round)} per round"
 
 
 def _observer(task: Task) -> str:

@@ -11,6 +11,7 @@ from hush_common.task_file import decode_task, settled
 
 __all__ = ["KnownTasks", "check_files", "stored_task"]
 
+_FEW = 20
 _LOG = logging.getLogger("hush.aggregator")
 
 
@@ -65,6 +66,8 @@ class KnownTasks(Mapping[str, Task]):
         self.own: tuple[Task, ...] = tuple(own)
         self.rows: Mapping[str, TaskRow] = {}
         self._tasks: dict[str, Task] = {}
+        self._changed: set[str] = set()
+        self._passed: set[str] = set()
 
     def __getitem__(self, task_id: str) -> Task:
         return self._tasks[task_id]
@@ -86,25 +89,42 @@ class KnownTasks(Mapping[str, Task]):
         self.own = tuple(self._settled(task) for task in self.own)
         self.refresh()
 
-    def refresh(self) -> set[str]:
-        """Read the stored ones again, in the store's thread; return the ids of those that changed.
+    def refresh(self) -> None:
+        """Read the stored ones again, in the store's thread.
 
         Raises:
             StoreError: a stored task cannot be read.
         """
         rows = {row.id: row for row in self._store.task_rows()}
-        changed = {task_id for task_id, row in rows.items() if self.rows.get(task_id) != row}
+        self._changed |= {task_id for task_id, row in rows.items() if _matter(self.rows.get(task_id)) != _matter(row)}
         tasks = {}
         for task_id, row in rows.items():
             if row.payload:
                 tasks[task_id] = self._tasks.get(task_id) or _told(stored_task(row.payload))
         self.rows, self._tasks = rows, tasks  # at once: the event loop reads them meanwhile
+
+    def refreshed(self) -> set[str]:
+        """Read the stored ones again; return the ids of those that changed since the last call, by anybody."""
+        self.refresh()
+        changed, self._changed = self._changed, set()
         return changed
 
     def has(self, task_id: str, payload: bytes) -> bool:
         """Whether exactly this task is known."""
         known = self._tasks.get(task_id)
         return known is not None and known.payload == payload
+
+    def pass_by(self, task_id: str, payload: bytes) -> None:
+        """Say once that what is published under an id is not counted; whoever publishes many of them is told of few."""
+        if not payload or task_id in self.rows or task_id in self._passed or len(self._passed) >= _FEW:
+            return
+        self._passed.add(task_id)
+        _LOG.warning(
+            "a task is published as %.80r, and not counted here: name it with --task, or run hush task publish with "
+            "--store, or start with --any-task to count all%s",
+            task_id,
+            " (others are not told any more)" if len(self._passed) == _FEW else "",
+        )
 
     def learn(self, task_id: str, payload: bytes) -> Task:
         """Take in what is published under an id, and store it.
@@ -132,6 +152,11 @@ class KnownTasks(Mapping[str, Task]):
         if kept is not task:
             _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
         return kept
+
+
+def _matter(row: TaskRow | None) -> object:
+    """What of a task others have to react to; who owns it is noted by those who know."""
+    return None if row is None else (row.payload, row.origin, row.state, row.taken_from)
 
 
 def _told(task: Task) -> Task:

@@ -117,6 +117,9 @@ class _Both:
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         await self._session.watch(listen)
 
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        await self._session.look(topics, listen)
+
     async def batch(self) -> list[Delivery]:
         while not self.drained.is_set():
             if self._passed and not self._unacknowledged:

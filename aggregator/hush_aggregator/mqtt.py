@@ -21,6 +21,7 @@ _LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _WINDOW = 20
 _PATIENCE_SECONDS = 10.0
 _WATCHED = (BROKER_UPTIME, BROKER_DROPPED, ALL_RECALLS)
+_TOPICS_AT_ONCE = 100
 _HANG_UPS = 2  # in a row, after which a broker is not asked about itself any more
 
 
@@ -38,7 +39,6 @@ class MqttBus:
         status: a topic that says `online` or `offline`, retained, the latter as the last will too; None for no such
             topic.
         kept: whether the broker keeps the session while nobody is connected; None keeps it where there is a status.
-        on_estimate: called, in the event loop, with each estimate that is retained when the first connection is made.
 
     Raises:
         BrokerError: a file that `url` names for TLS cannot be read.
@@ -51,12 +51,10 @@ class MqttBus:
         *,
         status: str | None = None,
         kept: bool | None = None,
-        on_estimate: Callable[[bytes], object] | None = None,
     ) -> None:
         tls_context(url)  # a mistake is told at once; each connection reads the files anew
         self._url = url
         self._status = status
-        self._on_estimate = on_estimate
         self._hang_ups = 0
         self._options = Options(
             identifier=identifier,
@@ -76,13 +74,8 @@ class MqttBus:
     @asynccontextmanager
     async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
         async with connect(self._url, self._options) as connection:
-            look = self._on_estimate or (lambda _: None)
-            connection.set_aside(ALL_ESTIMATES, lambda _, payload: look(payload))  # also those of a glance cut off
             session = _MqttSession(connection, self)
             await session.subscribe(filters)
-            if self._on_estimate is not None:
-                self._on_estimate = None  # asked for once: some brokers hang up on whoever may not read them
-                await connection.glance(ALL_ESTIMATES)
             if self._status is not None:
                 await session.publish(self._status, b"online", retain=True)
             try:
@@ -97,9 +90,9 @@ class MqttBus:
         if self._hang_ups == _HANG_UPS:
             return
         self._hang_ups += 1
-        for topic in topics:
-            with suppress(SubscriptionRefusedError):
-                await connection.subscribe(topic, qos=0)  # at QoS 1 it would wait in the session
+        for start in range(0, len(topics), _TOPICS_AT_ONCE):
+            with suppress(SubscriptionRefusedError):  # of one of them; at QoS 1 they would wait in the session
+                await connection.subscribe(*topics[start : start + _TOPICS_AT_ONCE], qos=0)
         self._hang_ups = 0
 
 
@@ -109,7 +102,8 @@ class _MqttSession:
     def __init__(self, connection: Connection, bus: MqttBus) -> None:
         self._connection = connection
         self._bus = bus
-        for topic in _WATCHED:  # what is left of an earlier connection's subscription comes before anybody listens
+        # What is left of an earlier connection's subscriptions comes before anybody listens.
+        for topic in (ALL_ESTIMATES, *_WATCHED):
             connection.set_aside(topic, _ignore)
 
     @property
@@ -120,6 +114,12 @@ class _MqttSession:
         for topic in _WATCHED:
             self._connection.set_aside(topic, listen)
         await self._bus.ask(self._connection, _WATCHED)
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        self._connection.set_aside(ALL_ESTIMATES, listen)
+        self._connection.set_aside(ALL_TASKS, listen, copy=True)
+        await self._bus.ask(self._connection, topics)
+        await self._bus.ask(self._connection, topics[-1:])  # answered after what is retained under the first
 
     async def subscribe(self, filters: Sequence[str]) -> None:
         if ALL_TASKS in filters:

@@ -10,11 +10,14 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
+from hush_aggregator.book import Book
 from hush_aggregator.bus import Bus, Delivery, Session
+from hush_aggregator.claims import Claim
 from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
 from hush_aggregator.recalls import Recalls
 from hush_aggregator.receive import ReportMessage, TaskMessage, receive
@@ -28,7 +31,7 @@ from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, TaskError
 from hush_common.exception_groups import leaves
 from hush_common.task import Task
-from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_topic
+from hush_common.topics import ALL_REPORTS, ALL_TASKS
 
 __all__ = ["Aggregator"]
 
@@ -57,6 +60,8 @@ class Aggregator:
         on_commit: called in the event loop after each transaction; must not block.
         settle_s: how long, after connecting, a report may wait for the retained message of its task.
         ready: awaited before reports are counted; until then they are not acknowledged.
+        any_task: whether to count every task that appears at the broker, and not only those of the store.
+        on_estimate: called with each retained estimate that this aggregator did not publish.
     """
 
     def __init__(
@@ -72,6 +77,8 @@ class Aggregator:
         on_commit: Callable[[CommitOutcome], None] | None = None,
         settle_s: float = 1.0,
         ready: Callable[[], Awaitable[None]] = _at_once,
+        any_task: bool = False,
+        on_estimate: Callable[[bytes], object] = len,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -81,15 +88,30 @@ class Aggregator:
         self._on_commit = on_commit
         self._settle_s = settle_s
         self._ready = ready
-        self._patient = True
+        self._any_task = any_task
+        self._patient = any_task
         self._told = ""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
         self._results = ResultReader(
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
-        self._releases = Releases(self._counted, estimator, confidence=confidence, clock=clock)
-        self._recalls = Recalls(store, self._tasks, owns=self._tasks.__contains__, work=self._in_worker, clock=clock)
+        self._ownership = Ownership(
+            self._tasks,
+            Book(store, self._tasks, self._in_worker),
+            settle_s=settle_s / 5,
+            gained=self._gained,
+            on_estimate=on_estimate,
+        )
+        self._releases = Releases(
+            self._counted,
+            estimator,
+            confidence=confidence,
+            clock=clock,
+            fields=self._ownership.fields,
+            publishing=self._ownership.publishing,
+        )
+        self._recalls = Recalls(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
         self._closings = Closings(
             store,
             self._tasks,
@@ -116,11 +138,11 @@ class Aggregator:
         await self._in_worker(self._tasks.load)
         await self._recalls.load()
         await self._closings.refresh()
-        self._releases.mark(set(self._tasks))
         try:
             await self._stay_connected()
         finally:
             await self._releases.close()
+            await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
 
     async def _stay_connected(self) -> NoReturn:
         backoff, loop = Backoff(), asyncio.get_running_loop()
@@ -159,7 +181,8 @@ class Aggregator:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
-                    group.create_task(self._release(session), name="hush-release")
+                    group.create_task(self._ownership.serve(session), name="hush-ownership")
+                    group.create_task(self._releases.serve(session), name="hush-release")
                     group.create_task(self._recalls.serve(session), name="hush-recalls")
                     group.create_task(self._closings.serve(), name="hush-closings")
                     group.create_task(self._watch.run(), name="hush-watch")
@@ -167,13 +190,13 @@ class Aggregator:
             except BaseExceptionGroup as errors:
                 raise _worst(errors) from errors
             except asyncio.CancelledError:
-                await self._releases.release_last(session)
+                await self._releases.release_last(session, first=partial(self._ownership.decide, session))
                 raise
 
     async def _receive(self, session: Session) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
         pending = PendingReports(self._settle_s if self._patient else 0)
-        self._patient = True
+        self._patient = self._any_task
         while True:
             tasks, reports = receive(await _batch(session, until=pending.until))
             known = len(self._tasks)
@@ -190,13 +213,15 @@ class Aggregator:
                 await _to_the_end(self._count(ready))
 
     async def _learn(self, message: TaskMessage) -> None:
-        if not self._tasks.has(message.task_id, message.payload):
+        if not self._any_task:
+            self._tasks.pass_by(message.task_id, message.payload)
+        elif not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
             except TaskError as error:
                 _LOG.warning("refused the task published as %.80r: %s", message.task_id, error)
             else:
-                self._releases.mark({task.id})
+                await self._refresh()
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
         message.ack()
 
@@ -216,21 +241,22 @@ class Aggregator:
         return replace(outcome, senders={**admitted.senders, **outcome.senders})
 
     async def _refresh(self) -> None:
-        """A command has written to the store."""
-        changed = await self._in_worker(self._tasks.refresh)
-        self._releases.mark(changed & self._tasks.keys())
+        """The store has other tasks, or is to do something else with them."""
+        changed = await self._in_worker(self._tasks.refreshed)
+        self._ownership.look_at(changed)
+
+    def _gained(self, task_id: str, there: Claim | None) -> None:
+        """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
+        self._releases.mark({task_id} & self._tasks.keys())
+        self._recalls.gained({task_id})
+        if there is not None:
+            self._recalls.look_at(task_id, there.round, there.n)
 
     async def _closed(self, task_ids: set[str]) -> None:
-        """Their estimates say so from now on, and what has ended is not recalled."""
+        """Their estimates say so from now on, and what has ended is neither asked nor recalled."""
         self._releases.mark(task_ids & self._tasks.keys())
+        self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
         await self._recalls.refresh()
-
-    async def _release(self, session: Session) -> NoReturn:
-        """Publish the tasks of one's own, then the estimates that change."""
-        for task in self._tasks.own:
-            if not task.legacy:
-                await session.publish(task_topic(task.id), task.payload, retain=True)
-        await self._releases.serve(session)
 
     async def _counted(self, task_id: str) -> Counted:
         return await self._results.latest(self._tasks[task_id])

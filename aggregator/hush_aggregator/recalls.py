@@ -22,7 +22,7 @@ from hush_aggregator.lasting import Lasting
 from hush_aggregator.recall_terms import drawn_up, has_ended, is_kept, is_recallable
 from hush_aggregator.store.base import BrokerMemory, RecallRow, Store, Worker
 from hush_common.recall import encode_recall
-from hush_common.topics import recall_topic, task_of_recall_topic
+from hush_common.topics import ALL_RECALLS, recall_topic, task_of_recall_topic
 
 __all__ = ["Recalls"]
 
@@ -30,6 +30,7 @@ _LOG = logging.getLogger("hush.aggregator")
 _SILENT_AFTER_S = 5.0
 _STEP_S = 0.5  # between two looks: whoever writes recalls himself gets one answer in that time
 _LOOK_S = 60.0  # the clock may have been set
+_ECHO_S = 5.0
 _DOUBTFUL_EVERY_S = 3600
 
 
@@ -67,6 +68,8 @@ class Recalls:
         self._published: dict[str, tuple[int, int]] = {}
         self._expected: dict[str, int] = {}
         self._said: dict[str, bytes] = {}  # what is retained, as far as was seen on this connection
+        self._sent: dict[str, float] = {}  # published, and not come back yet; when
+        self._forbidden = False
         self._wake = asyncio.Event()
 
     async def load(self) -> None:
@@ -104,6 +107,7 @@ class Recalls:
     async def serve(self, session: Session) -> NoReturn:
         """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
         self._said.clear()
+        self._sent.clear()
         self._note(self._signs.connected(resumed=session.resumed))
         await self.refresh()
         await session.watch(self._hear)
@@ -117,8 +121,10 @@ class Recalls:
             await self._make()
             await self._end()
             await self._publish(session)
+            self._look_for_echoes()
+            wait = _ECHO_S if self._sent and not self._forbidden else _LOOK_S
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S if silent_at is None else max(0.0, silent_at - _elapsed())):
+                async with asyncio.timeout(wait if silent_at is None else max(0.0, silent_at - _elapsed())):
                     await self._wake.wait()
                     await asyncio.sleep(_STEP_S)
 
@@ -133,6 +139,7 @@ class Recalls:
                 self._wake.set()
         elif task_id in self._tasks:
             self._said[task_id] = payload
+            self._sent.pop(task_id, None)
             self._wake.set()
 
     def _note(self, cause: Cause | None) -> None:
@@ -218,11 +225,23 @@ class Recalls:
                 if there:
                     _LOG.warning("task %s: somebody else has written its recall; let this aggregator alone do", task_id)
                 self._said[task_id] = payload  # before it is sent: what others write meanwhile comes after
+                self._sent[task_id] = _elapsed()
                 await session.publish(recall_topic(task_id), payload, retain=True)
             row = self._rows.get(task_id)
             if not payload and row is not None and row.ended:
                 await self._work(partial(self._store.end_recall, row.recall))
                 self._rows.pop(task_id, None)
+
+    def _look_for_echoes(self) -> None:
+        """An acknowledgement says nothing about rights; that a message comes back does."""
+        late = [task_id for task_id, when in self._sent.items() if _elapsed() - when >= _ECHO_S]
+        if late and not self._forbidden:
+            self._forbidden = True
+            _LOG.error(
+                "the recall of %s did not come back from the broker: allow this user to write and to read %s",
+                late[0],
+                ALL_RECALLS,
+            )
 
     def _seconds(self) -> float:
         return self._clock().timestamp()

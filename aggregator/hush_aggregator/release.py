@@ -9,7 +9,7 @@ says of how many reports it speaks, until the next is made.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import NoReturn
 
@@ -28,6 +28,18 @@ _LAST_S = 5.0
 _OTHERS_S = 2.0  # of each round, for tasks not known to be quick
 
 
+def _nothing(_: str) -> Mapping[str, str | int]:
+    return {}
+
+
+async def _at_once() -> None:
+    pass
+
+
+def _ignore(_: str, __: bytes) -> None:
+    pass
+
+
 class Releases:
     """Keeps the retained estimates up to date.
 
@@ -36,6 +48,8 @@ class Releases:
         estimator: makes the estimates.
         confidence: nominal coverage of the intervals, inside (0, 1).
         clock: the time, aware.
+        fields: what else the document of a task says; None if nothing is to be released of it.
+        publishing: called with a task and its document before that is published.
     """
 
     def __init__(
@@ -45,10 +59,14 @@ class Releases:
         *,
         confidence: float,
         clock: Callable[[], datetime],
+        fields: Callable[[str], Mapping[str, str | int] | None] = _nothing,
+        publishing: Callable[[str, bytes], object] = _ignore,
     ) -> None:
         self._read = read
         self._confidence = confidence
         self._clock = clock
+        self._fields = fields
+        self._publishing = publishing
         self._lanes = Lanes(estimator, confidence, self.mark)
         self._due: set[str] = set()  # ids of the tasks whose retained estimate is out of date
         self._made: dict[str, Made] = {}  # made, and not published yet
@@ -67,10 +85,16 @@ class Releases:
             await self._release_due(session)
             await asyncio.sleep(_EVERY_S)
 
-    async def release_last(self, session: Publisher) -> None:
-        """Release what is due before the service stops; what takes too long is left to the next start."""
+    async def release_last(self, session: Publisher, *, first: Callable[[], Awaitable[None]] = _at_once) -> None:
+        """Release what is due before the service stops; what takes too long is left to the next start.
+
+        Args:
+            session: the connection.
+            first: what is to be done before, as part of it.
+        """
         try:
             async with asyncio.timeout(_LAST_S):
+                await first()
                 while self._due:
                     await self._release_due(session)
         except (BrokerError, TimeoutError) as error:
@@ -98,6 +122,8 @@ class Releases:
 
     async def _release(self, session: Publisher, task_id: str) -> None:
         self._due.discard(task_id)  # first, so that a commit in between marks it again
+        if self._fields(task_id) is None:
+            return
         try:
             made = self._made.get(task_id) or self._lanes.finished(task_id)
             if made is not None:
@@ -105,13 +131,15 @@ class Releases:
                 self._due.add(task_id)  # more may have been counted meanwhile
             else:
                 made = await self._lanes.make(await self._read(task_id))
-            if made is not None:
-                await session.publish(estimate_topic(task_id), self._encoded(made), retain=True)
+            if made is not None and (fields := self._fields(task_id)) is not None:
+                document = self._encoded(made, fields)
+                self._publishing(task_id, document)
+                await session.publish(estimate_topic(task_id), document, retain=True)
             self._made.pop(task_id, None)
         except BaseException:
             self.mark({task_id})
             raise
 
-    def _encoded(self, made: Made) -> bytes:
+    def _encoded(self, made: Made, fields: Mapping[str, str | int]) -> bytes:
         result = result_of(made.counted, made.estimate, self._confidence, self._clock())
-        return encode(result.to_document())
+        return encode({**result.to_document(), **fields})

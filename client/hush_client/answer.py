@@ -18,6 +18,7 @@ from hush_client.decision import Decision
 from hush_client.draw import Drawn, draw
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.sending.schedule import milliseconds
 from hush_client.state import ledger, outbox, pins, sticky
 from hush_common.codec import encode_frame
 from hush_common.reading import Reading
@@ -109,8 +110,16 @@ def answer_all(
         sequence = sequences[made.report.id]
         spent = _keep(connection, question, decision, made, sequence)
         answers[place] = replace(receipt, spent=spent, report_id=made.report.id.hex(), value=value.became), sequence
+    closes = None if first.task.closes is None else milliseconds(first.task.closes)
     for frame in frames:
-        outbox.put(connection, first.topic, encode_frame(frame), not_before=first.not_before, delay=first.delay)
+        outbox.put(
+            connection,
+            first.topic,
+            encode_frame(frame),
+            not_before=first.not_before,
+            delay=first.delay,
+            closes=closes,
+        )
     return answers
 
 

@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from hush_client.limits import CAPACITY, not_a_sender
+from hush_client.limits import CAPACITY, DEVICE_BYTES, LONGEST_KEEP, not_a_sender
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.topics import is_sender
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hush_client.asking import Source
     from hush_client.policy import Policy
     from hush_client.receipt import Receipt
+    from hush_client.sending.synced import Synced
     from hush_client.sending.transport import Transport
     from hush_client.source import Absent, Told
     from hush_client.statement import Statement
@@ -39,11 +40,12 @@ class Client:
         policy: the limits of the device.
         spread: most seconds that a report is held back, at random, before it is sent; see `Gateway`.
         capacity: most reports that may wait for the broker; see `Gateway`.
+        keep: seconds for which a report is kept after the broker's acknowledgement, at most a week; see `Gateway`.
         transport: another way to the broker than MQTT at `url`.
 
     Raises:
         BrokerError: `url` is no address of a broker, or its user cannot be part of a topic.
-        OptionError: `device` cannot be part of a topic, or `spread` or `capacity` out of range.
+        OptionError: `device` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
         StateError: (on entering) the state cannot be opened or trusted.
     """
 
@@ -56,6 +58,7 @@ class Client:
         policy: "Policy | None" = None,
         spread: float = 1.0,
         capacity: int = CAPACITY,
+        keep: float = LONGEST_KEEP,
         transport: "Transport | None" = None,
     ) -> None:
         address = BrokerUrl.parse(url) if isinstance(url, str) else url
@@ -73,6 +76,8 @@ class Client:
             policy=policy,
             spread=spread,
             capacity=capacity,
+            keep=keep,
+            kept_bytes=DEVICE_BYTES,
         )
 
     async def __aenter__(self) -> Self:
@@ -102,6 +107,11 @@ class Client:
         """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
         self._gateway.answer(self._device, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; see `Gateway.trouble`."""
+        return self._gateway.trouble
+
     def on_task(self, callback: "Callable[[Task], object]") -> None:
         """Call `callback` with every task that is new or changed; see `Gateway.on_task`."""
         self._gateway.on_task(callback)
@@ -117,6 +127,10 @@ class Client:
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
         """Wait until everything stored is sent; see `Gateway.flush`."""
         return await self._gateway.flush(timeout=timeout)
+
+    async def sync(self, *, timeout: float | None = 30.0) -> "Synced":
+        """Hear whether what was sent earlier is asked for again, and send what is due; see `Gateway.sync`."""
+        return await self._gateway.sync(timeout=timeout)
 
     async def ledger(self) -> "Statement":
         """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""

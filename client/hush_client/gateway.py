@@ -3,7 +3,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -12,10 +12,12 @@ from types import TracebackType
 from typing import Self
 
 from hush_client.asking import Source, read_all
-from hush_client.limits import CAPACITY
+from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
+from hush_client.sending.keeping import HOUR, Keeping
 from hush_client.sending.schedule import LONGEST_SPREAD, Clock, utc_now
+from hush_client.sending.synced import Synced
 from hush_client.sending.transport import Transport
 from hush_client.session import Session, open_session
 from hush_client.source import Absent, Answering, Told
@@ -41,11 +43,16 @@ class Gateway:
             devices were asked. One second hides a draw a thousand times over; a gateway does well to take minutes.
         capacity: most payloads that may wait for the broker, each a report or a frame of many. One more is refused as
             `Reason.OUTBOX_FULL` before anything is drawn or spent; nothing that was stored is ever dropped.
+        keep: seconds, 0 to a week: so long a report is kept after the broker's acknowledgement, for a broker may forget
+            it, and an aggregator ask for it once more. So far back, too, somebody who takes over the aggregator later
+            can have reports sent again, and see from where. 0 keeps nothing, and loses what a broker forgets.
+        kept_bytes: most bytes that are kept so; then the oldest go, which `Statement.dropped` counts.
+        recall_every: seconds that pass at least between two recalls of a task that are obeyed.
         rng: where the noise comes from. Anything but the default is for experiments, and not private.
         clock: the current time, aware.
 
     Raises:
-        OptionError: `name` cannot be part of a topic, or `spread` or `capacity` out of range.
+        OptionError: `name` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
         StateError: (on entering) the state cannot be opened or trusted, or another gateway is sending from it.
     """
 
@@ -58,10 +65,15 @@ class Gateway:
         policy: Policy | None = None,
         spread: float = 1.0,
         capacity: int = CAPACITY,
+        keep: float = LONGEST_KEEP,
+        kept_bytes: int = GATEWAY_BYTES,
+        recall_every: float = HOUR,
         rng: Rng | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        self._terms = Terms(name, policy or Policy(), spread, capacity, clock)
+        self._terms = Terms(
+            name, policy or Policy(), spread, capacity, clock, Keeping(name, keep, kept_bytes, recall_every)
+        )
         self._transport = transport
         self._directory = Path(state)
         self._rng = rng or SystemRng()
@@ -230,6 +242,12 @@ class Gateway:
         """
         return {} if self._session is None else self._session.desk.catalogue.tasks()
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, in one line for a person; nothing while there is one, or none was tried yet."""
+        sender = None if self._session is None else self._session.desk.sender
+        return "" if sender is None or sender.connected else str(sender.trouble or "")
+
     def on_task(self, callback: Callable[[Task], object]) -> None:
         """Call `callback` with every task on the broker: those known now, and each one that is new or changed.
 
@@ -247,6 +265,19 @@ class Gateway:
         """
         state = self._opened().desk.state
         return await state.run(partial(read_statement, device=device, policy=self._terms.policy))
+
+    async def sync(self, *, timeout: float | None = 30.0) -> Synced:
+        """Hear whether what earlier runs have kept is asked for again, and send what is due now: for short programs.
+
+        It waits for the answer to the subscriptions and one second more, and until the broker has acknowledged what was
+        due by then. What is due later goes with a later run, or while this one lasts.
+        """
+        sender, done = self._opened().desk.sender, False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await sender.sync()
+                done = True
+        return await sender.synced(done=done)
 
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
         """Wait until the broker has all that is stored; False if some of it still waits in the end.

@@ -2,10 +2,14 @@
 
 from hush_common.errors import OptionError
 
-__all__ = ["CAPACITY", "not_a_sender"]
+__all__ = ["CAPACITY", "DEVICE_BYTES", "GATEWAY_BYTES", "LONGEST_KEEP", "not_a_sender"]
 
 CAPACITY = 10_000
 """Most payloads that may wait for the broker, where nobody says otherwise."""
+LONGEST_KEEP = 7 * 24 * 3600.0
+"""Seconds for which what the broker has acknowledged may be kept: `hush_common.recall.KEPT_FOR`."""
+DEVICE_BYTES, GATEWAY_BYTES = 4 << 20, 64 << 20
+"""Most bytes that are kept so."""
 
 
 def not_a_sender(option: str, name: object) -> OptionError:

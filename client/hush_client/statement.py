@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hush_client.policy import Policy
-from hush_client.state import ledger
+from hush_client.state import kept, ledger
 from hush_client.state.ledger import Charge
 from hush_common.epsilon import at_most_sure, float_at_most
 
@@ -37,11 +37,15 @@ class Statement:
         device: its name.
         cap: the most that may ever be spent on all purposes together; None where there is no such limit.
         budgets: one for each purpose, by name.
+        kept: how many of its reports are kept although the broker has acknowledged them, in case it forgets them.
+        dropped: how many were kept no longer for want of room, before their time was over.
     """
 
     device: str
     cap: Fraction | None
     budgets: tuple[Budget, ...]
+    kept: int = 0
+    dropped: int = 0
 
     @property
     def spent(self) -> Fraction:
@@ -65,4 +69,6 @@ def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) 
         )
         for account in ledger.accounts(connection, device)
     ]
-    return Statement(device, policy.total, tuple(budgets))
+    return Statement(
+        device, policy.total, tuple(budgets), kept.kept(connection, device), kept.dropped(connection, device)
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hush_client.client import Client
-from hush_client.limits import CAPACITY
+from hush_client.limits import CAPACITY, LONGEST_KEEP
 from hush_common.broker_url import BrokerUrl
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hush_client.asking import Source
     from hush_client.policy import Policy
     from hush_client.receipt import Receipt
+    from hush_client.sending.synced import Synced
     from hush_client.sending.transport import Transport
     from hush_client.source import Absent, Told
     from hush_client.statement import Statement
@@ -48,10 +49,18 @@ class SyncClient:
         policy: "Policy | None" = None,
         spread: float = 1.0,
         capacity: int = CAPACITY,
+        keep: float = LONGEST_KEEP,
         transport: "Transport | None" = None,
     ) -> None:
         self._client = Client(
-            url, device=device, state=state, policy=policy, spread=spread, capacity=capacity, transport=transport
+            url,
+            device=device,
+            state=state,
+            policy=policy,
+            spread=spread,
+            capacity=capacity,
+            keep=keep,
+            transport=transport,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -100,6 +109,11 @@ class SyncClient:
             )
         )
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; see `Gateway.trouble`."""
+        return self._client.trouble
+
     def on_task(self, callback: "Callable[[Task], object]") -> None:
         """Call `callback`, in the client's thread, with every task that is new or changed; see `Gateway.on_task`."""
         self._call(_soon(self._client.on_task, callback))
@@ -115,6 +129,10 @@ class SyncClient:
     def flush(self, *, timeout: float | None = 30.0) -> bool:
         """Wait until everything stored is sent; see `Gateway.flush`."""
         return self._call(self._client.flush(timeout=timeout))
+
+    def sync(self, *, timeout: float | None = 30.0) -> "Synced":
+        """Hear whether what was sent earlier is asked for again, and send what is due; see `Gateway.sync`."""
+        return self._call(self._client.sync(timeout=timeout))
 
     def ledger(self) -> "Statement":
         """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""

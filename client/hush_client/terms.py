@@ -1,13 +1,14 @@
 """The terms on which a gateway answers: everything about a question but the device and its value."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
 
 from hush_client.answer import Question
-from hush_client.limits import not_a_sender
+from hush_client.limits import LONGEST_KEEP, not_a_sender
 from hush_client.policy import Policy
+from hush_client.sending.keeping import Keeping
 from hush_client.sending.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, is_task_id
@@ -21,7 +22,7 @@ class Terms:
     """What `Gateway` says of its arguments.
 
     Raises:
-        OptionError: `name` cannot be part of a topic, or `spread` or `capacity` out of range.
+        OptionError: `name` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Terms:
     spread: float
     capacity: int
     clock: Clock
+    keeping: Keeping = field(default_factory=Keeping)
 
     def __post_init__(self) -> None:
         if not is_sender(self.name):
@@ -39,6 +41,10 @@ class Terms:
             )
         if self.capacity < 1:
             raise OptionError("capacity", f"{self.capacity} holds no report; name a positive number")
+        if not 0 <= self.keeping.keep <= LONGEST_KEEP:
+            raise OptionError(
+                "keep", f"{self.keeping.keep} s is outside 0 to {LONGEST_KEEP:.0f} s (a week); name one inside"
+            )
 
     def question(self, task: Task, epsilon: Fraction | None = None, *, device: str = "", patience: int = 0) -> Question:
         """What is asked now, and when an answer may leave; nobody has been asked for a value yet.

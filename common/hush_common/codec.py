@@ -19,6 +19,7 @@ from hush_common.report import DIGEST_BYTES, REPORT_ID_BYTES, Report
 
 __all__ = [
     "BODY_LIMIT",
+    "DIGEST",
     "FRAME_LIMIT",
     "HEADER",
     "Frame",
@@ -33,6 +34,8 @@ __all__ = [
 ]
 
 HEADER = struct.Struct(">BBH8sI")
+DIGEST = slice(4, 4 + DIGEST_BYTES)
+"""Where the digest of its task stands in a frame."""
 VERSION = 1
 FRAME_LIMIT = 4096
 """Most reports in one frame."""

@@ -21,6 +21,7 @@ __all__ = [
     "recall_topic",
     "report_topic",
     "status_topic",
+    "task_of_estimate_topic",
     "task_of_recall_topic",
     "task_of_report_topic",
     "task_of_task_topic",
@@ -75,6 +76,12 @@ def task_of_task_topic(topic: str) -> str | None:
 def task_of_recall_topic(topic: str) -> str | None:
     """The task id in a recall topic, or None for any other topic."""
     return _below(f"{_ROOT}/recalls", topic)
+
+
+def task_of_estimate_topic(topic: str) -> str | None:
+    """The task id in the topic of an estimate, or None for any other topic."""
+    head, _, task_id = topic.rpartition("/")
+    return task_id if head == f"{_ROOT}/estimates" else None
 
 
 def task_of_report_topic(topic: str) -> str | None:

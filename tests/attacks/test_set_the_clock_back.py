@@ -121,11 +121,11 @@ def test_no_forged_text_reaches_the_log(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("readable", [True, False])
-async def test_retained_estimates_are_seen_once_and_counted_never(
+async def test_retained_estimates_are_seen_and_counted_never(
     mosquitto: Mosquitto, tmp_path: Path, *, readable: bool
 ) -> None:
     forged = estimate("2999-01-01T00:00:00Z")
-    shell("mosquitto_pub", mosquitto.port, "-t", estimate_topic("other"), "-r", "-m", forged.decode())
+    shell("mosquitto_pub", mosquitto.port, "-t", estimate_topic("heights"), "-r", "-m", forged.decode())
     if not readable:
         rules = mosquitto.directory / "rules"
         rules.write_text("topic readwrite hush/v1/tasks/+\ntopic readwrite hush/v1/reports/#\ntopic write hush/v1/#\n")
@@ -133,10 +133,11 @@ async def test_retained_estimates_are_seen_once_and_counted_never(
         mosquitto.access += f"\nacl_file {rules}"
         mosquitto.start()
     seen: list[bytes] = []
-    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", kept=True, on_estimate=seen.append)
+    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", kept=True)
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         for _ in range(2):
-            running = asyncio.create_task(Aggregator(bus, store, tasks=(HEIGHTS,)).run())
+            aggregator = Aggregator(bus, store, tasks=(HEIGHTS,), on_estimate=seen.append)
+            running = asyncio.create_task(aggregator.run())
             for number in range(2):
                 report = encode_json("heights", Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,)))
                 before = store.tally(HEIGHTS.digest, 0).n
@@ -150,7 +151,7 @@ async def test_retained_estimates_are_seen_once_and_counted_never(
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-        assert seen == [forged] * readable
+        assert set(seen) == ({forged} if readable else set())
     assert refused(tmp_path / "hush.sqlite").keys() <= {"duplicate"}
 
 

@@ -184,7 +184,7 @@ def test_an_epsilon_is_exact_however_it_is_written(epsilon: Any) -> None:  # noq
     [
         ({"scenario": "hieghts"}, "scenario: 'hieghts' is not a scenario; there are commute, heights"),
         ({"scenario": 3}, "scenario: is of type int; pass a name, a path or a Scenario"),
-        ({"clients": 0}, "clients: 0 is outside 1 to 1000000; pass how many devices report, as in clients=500"),
+        ({"clients": 0}, "clients: 0 is outside 1 to 1000000000; pass how many devices report, as in clients=500"),
         ({"clients": 2.5}, "clients: '2.5' is not a whole number"),
         ({"clients": True}, "clients: 'True' is not a whole number"),
         ({"rounds": 1001}, "rounds: 1001 is outside 1 to 1000"),
@@ -195,7 +195,7 @@ def test_an_epsilon_is_exact_however_it_is_written(epsilon: Any) -> None:  # noq
         ({"epsilon": float("nan")}, "epsilon: 'NaN' is not a decimal number"),
         ({"epsilon": Fraction(1, 3)}, "epsilon: '1/3' is not a decimal number"),
         ({"epsilon": None, "mechanism": "magic"}, "mechanism"),
-        ({"engine": "dask"}, "engine: 'dask' is not an engine; write mqtt (real sockets) or memory"),
+        ({"engine": "dask"}, "engine: 'dask' is not an engine; write mqtt (real sockets), memory or bulk"),
         ({"broker": "rabbit"}, "broker: is not a broker; write embedded, mosquitto or mqtt://host:port"),
         ({"broker": "mosquitto", "engine": "memory"}, "broker: a broker is not used with engine='memory'"),
         ({"domain": AGES}, "domain: describes data of your own; pass it as data=..."),

@@ -80,6 +80,8 @@ def test_results_are_written_where_asked(tmp_path: Path) -> None:
         "reports.csv",
         "result.json",
         "result.png",
+        "run.json",
+        "scenario.toml",
     ]
     assert len((tmp_path / "results" / "reports.csv").read_text(encoding="utf-8").splitlines()) == 21
 

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 from toy.coarse import Coarse
 
 from hush_aggregator.estimate.mechanisms.bounded import by_output, estimate, in_words, occurrences, possible, said
+from hush_aggregator.estimate.worst_case import Assumed
 
 __all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
 
@@ -17,5 +18,5 @@ def fold(_: Coarse, bodies: NDArray[np.int64]) -> tuple[int, ...]:
     return occurrences(bodies[:, 0], 2)
 
 
-def worst(mechanism: Coarse, people: int, mean: float | None, _: int) -> tuple[float, tuple[int, ...]]:
-    return by_output(mechanism, people, mean, 2)
+def worst(mechanism: Coarse, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
+    return by_output(mechanism, people, assumed, 2)

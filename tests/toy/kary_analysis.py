@@ -11,7 +11,7 @@ from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import occurrences, possible
-from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 
@@ -31,8 +31,8 @@ def estimate(parts: Sequence[tuple[KaryResponse, Tally]], asked: Asked) -> Estim
     return categories.estimate(parts, asked.domain.labels, asked.confidence, enrolled=asked.enrolled_of(parts))
 
 
-def worst(mechanism: KaryResponse, people: int, mean: float | None, more: int) -> tuple[float, tuple[int, ...]]:
-    mean, counts = worst_counts(finite(mechanism), people, mean)
+def worst(mechanism: KaryResponse, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:
+    mean, counts = worst_counts(finite(mechanism), people, assumed)
     named = min(max(counts[-1] + more, 0), people)
     each, others = divmod(people - named, mechanism.categories - 1)
     return mean, (named, *(each + (place < others) for place in range(mechanism.categories - 1)))

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -53,6 +52,9 @@ def serve(
     ] = 0.95,
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+    any_task: Annotated[
+        bool, typer.Option("--any-task", help="Count every task that is published at the broker, not only those given.")
+    ] = False,
     quota: Annotated[
         int | None, typer.Option(envvar="HUSH_QUOTA", help="Most reports of a round that count from one sender.")
     ] = None,
@@ -64,14 +66,16 @@ def serve(
         bool, typer.Option("--accept-clock", help="Trust the clock, even if this store has seen a later day.")
     ] = False,
 ) -> None:
-    """Count the reports of every task published at a broker, and publish estimates with error bars.
+    """Count the reports of tasks at a broker, and publish estimates with error bars.
+
+    Counted are the tasks given here, and those of the store: of earlier starts, and of hush task publish.
 
     Runs until Ctrl-C or SIGTERM. Started again with the same store and name, it continues where it stopped.
     """
     where = address(broker, {"user": user}, password_file)
     settings = Settings.read(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
-        | {"quota": quota, "gateways": tuple(gateway or ())}
+        | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task}
     )
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
@@ -81,17 +85,17 @@ def serve(
     with SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
         check_files(opened, tasks)
         clock = CheckedClock(opened, accept=accept_clock)
-        bus = _bus(settings, opened, clock.look_at)
+        bus = _bus(settings, opened)
         asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), estimator))
         clock.note()
     _LOG.info("stopped")
 
 
-def _bus(settings: Settings, store: SqliteStore, on_estimate: Callable[[bytes], object] | None = None) -> Bus:
+def _bus(settings: Settings, store: SqliteStore) -> Bus:
     """The broker under a client id that nobody can guess: whoever knows it can take what waits for it."""
     status = status_topic(settings.name)
     guessable = f"hush-aggregator-{settings.name}"
-    bus = MqttBus(settings.broker, f"{guessable}-{store.identity}", status=status, on_estimate=on_estimate)
+    bus = MqttBus(settings.broker, f"{guessable}-{store.identity}", status=status)
     if not store.has_former_session:
         return bus
     return MovingBus(
@@ -131,6 +135,8 @@ async def _serve(
         estimator=estimator,
         on_commit=progress.add,
         ready=clock.right,
+        any_task=settings.any_task,
+        on_estimate=clock.look_at,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()

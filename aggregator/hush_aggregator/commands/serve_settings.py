@@ -74,6 +74,7 @@ class Settings(BaseModel):
         tasks: task files to publish and to count.
         name: names this aggregator at the broker: one name, one store.
         confidence: nominal coverage of the intervals, inside (0, 1).
+        any_task: whether to count every task that appears at the broker.
         quota: how many reports of a round one sender may have counted; None for any number.
         gateways: how many instead, by the names of senders that speak for many devices; text is parsed.
     """
@@ -85,6 +86,7 @@ class Settings(BaseModel):
     tasks: tuple[Path, ...] = ()
     name: Annotated[str, AfterValidator(_name)] = "aggregator"
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.95
+    any_task: bool = False
     quota: Annotated[int, AfterValidator(_quota)] | None = None
     gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}
 

@@ -60,6 +60,7 @@ def publish(
     ],
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Publish a task to a broker, unless another one has its id."""
     from hush_aggregator.mqtt import MqttBus  # noqa: PLC0415 - `check` needs no MQTT
@@ -75,7 +76,11 @@ def publish(
             file=sys.stderr,
         )
     done, task = ("published", task) if there is None else ("already published", there)
-    print(f"{done}: {task.id}, digest {task.digest.hex()}, at {bus.name}")
+    facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "broker": bus.name}
+    if as_json:
+        print(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
+    else:
+        print(f"{done}: {facts['task']}, digest {facts['digest']}, at {facts['broker']}")
 
 
 def _warn(task: Task) -> None:

@@ -1,8 +1,8 @@
 """Worst-case tallies for planning: of the population whose reports vary most, and of unlucky samples of it.
 
-Whose reports. Of all distributions of values the one whose reports vary most: on two of the levels between which the
-second moment of a report is linear, at the mean where the chord of the second moments lies highest above the square
-of the mean.
+Whose reports. Where the values are known (`Values`), theirs. Else of all distributions of values the one whose reports
+vary most: on two of the levels between which the second moment of a report is linear, at the mean where the chord of
+the second moments lies highest above the square of the mean.
 
 Which of their reports. Samples differ. The tally is the expected one, given that the sample variance (and of a vector
 the number that drew the coordinate, at its worst along with it) lies at its quantile `KEPT`: with psi = (a - mu)^2 -
@@ -10,6 +10,7 @@ sigma^2 for a report a, its deviation is that of the mean of n psi's, corrected 
 the expected share of an output moves by z·psi·share/sqrt(n·Var psi).
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from math import sqrt
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 
-__all__ = ["KEPT", "largest_variance", "quantile", "worst_counts", "worst_people"]
+__all__ = ["KEPT", "Assumed", "Values", "largest_variance", "quantile", "worst_counts", "worst_people"]
 
 KEPT = 0.95
 """In so many of all samples an interval is no longer than planned, however the values are distributed."""
@@ -31,6 +32,44 @@ _NONE = 1e-30
 _Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """Who has which value: compared by identity, as a key of caches.
+
+    Args:
+        places: different values in [0, 1].
+        shares: how large a share of the people has each; they add up to 1.
+    """
+
+    places: _Array
+    shares: _Array
+
+    @property
+    def mean(self) -> float:
+        return float(self.shares @ self.places)
+
+    def moment(self, order: int) -> float:
+        """About the mean; the second is the variance."""
+        return float(self.shares @ (self.places - self.mean) ** order)
+
+    def at(self, nodes: _Array) -> _Array:
+        """How large a share is rounded to each node: to one of the two beside a value, so that its mean is the value.
+
+        Args:
+            nodes: ascending, from 0 to 1.
+        """
+        above = np.clip(np.searchsorted(nodes, self.places, side="left"), 1, len(nodes) - 1)
+        upwards = (self.places - nodes[above - 1]) / (nodes[above] - nodes[above - 1])
+        found = np.zeros(len(nodes))
+        np.add.at(found, above, self.shares * upwards)
+        np.add.at(found, above - 1, self.shares * (1 - upwards))
+        return found
+
+
+Assumed = Values | float | None
+"""Of the values: who has which, or their mean alone, or nothing. What is not known is the worst there is."""
+
+
 def largest_variance(channel: FiniteChannel) -> float:
     """Of a report of a person drawn from a population, whatever that is."""
     x, people = worst_people(channel, None)
@@ -38,8 +77,11 @@ def largest_variance(channel: FiniteChannel) -> float:
 
 
 @lru_cache(maxsize=256)
-def worst_people(channel: FiniteChannel, mean: float | None) -> tuple[float, _Array]:
+def worst_people(channel: FiniteChannel, assumed: Assumed) -> tuple[float, _Array]:
     """The mean of the worst values, the given one if any, and which share of them lies at each node."""
+    if isinstance(assumed, Values):
+        return assumed.mean, assumed.at(channel.nodes)
+    mean = assumed
     squares, x = (channel.p @ channel.a**2).tolist(), channel.nodes.tolist()
     most, best = -1.0, (0, 0, 0.0)
     for i, j in combinations_with_replacement(range(len(x)), 2):
@@ -55,11 +97,9 @@ def worst_people(channel: FiniteChannel, mean: float | None) -> tuple[float, _Ar
     return at, people
 
 
-def worst_counts(
-    channel: FiniteChannel, people: int, mean: float | None, drawn: float = 1.0
-) -> tuple[float, list[int]]:
+def worst_counts(channel: FiniteChannel, people: int, assumed: Assumed, drawn: float = 1.0) -> tuple[float, list[int]]:
     """The mean of the values, and how often each used output came, of those whom chance drew."""
-    mu, people_at = worst_people(channel, mean)
+    mu, people_at = worst_people(channel, assumed)
     share = people_at @ channel.p
     squares = (channel.a - mu) ** 2
     psi = squares / float(share @ squares) - 1

@@ -160,6 +160,11 @@ class Worker(Protocol):
 class StoreReader(Protocol):
     """What can be read of a durable memory, by several threads at once."""
 
+    @property
+    def public_identity(self) -> str:
+        """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
+        ...
+
     def task(self, task_id: str) -> bytes | None:
         """The payload of the task kept under an id; None if there is none."""
         ...
@@ -186,11 +191,6 @@ class StoreReader(Protocol):
 
     def refusals(self, task_id: str) -> dict[Refusal, int]:
         """Reports refused under the name of a task, by reason, without zeros."""
-        ...
-
-    @property
-    def public_identity(self) -> str:
-        """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
         ...
 
     @property
@@ -237,6 +237,10 @@ class Store(StoreReader, Protocol):
         Raises:
             TaskError: the 8 bytes of its digest collide with those of a task of another id.
         """
+        ...
+
+    def set_owner(self, task_id: str, owner: str, term: int, taken_from: str = "") -> None:
+        """Keep which store publishes the estimate of a task: see `TaskRow`."""
         ...
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:

@@ -76,8 +76,9 @@ class SqliteReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file; calling it again does nothing."""
-        self._connection.close()
+        """Close the file, once nobody uses it; calling it again does nothing."""
+        with self._turn:  # SQLite crashes where a thread still reads
+            self._connection.close()
 
     @property
     def public_identity(self) -> str:

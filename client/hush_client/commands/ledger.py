@@ -245,7 +245,7 @@ _COLUMNS = (
 
 def _row(charge: Charge) -> Row:
     how = charge.mechanism if charge.kind == "draw" else f"{charge.mechanism}, from memory"
-    again = f"up to {charge.resends} ×" if charge.resends else "never"  # noqa: RUF001
+    again = f"up to {charge.resends}" if charge.resends else "0"
     when = f"{charge.charged_at:%Y-%m-%d %H:%M}"
     return Row([when, charge.task, str(charge.round), decimal_text(charge.epsilon), how, again])
 

@@ -28,6 +28,8 @@ from hush_common.errors import OptionError
 from hush_common.figures import exact, typed
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task, is_task_id
+from hush_common.terminal.screen import show
+from hush_common.terminal.words import Sentence
 from hush_common.topics import is_sender
 
 __all__ = ["app", "parse_value"]
@@ -179,18 +181,20 @@ def report(
     completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     order = _Order(completed, device, state_directory(state), timeout, spread, policy, chosen)
     text = _typed() if value == "-" else value
-    known, receipt = asyncio.run(_report(order, task, text))
+    known, receipt, trouble = asyncio.run(_report(order, task, text))
     if as_json:
         typer.echo(json.dumps(_document(receipt)))
     else:
-        typer.echo(_sentence(known, receipt, order), err=receipt.status == "refused")
+        said = Sentence(_sentence(known, receipt, order, trouble), indent=0, hanging=2)
+        show([said], sys.stderr if receipt.status == "refused" else sys.stdout)
     if receipt.value in _TOLD and _is_watched():
         typer.echo(f"hush: {_TOLD[receipt.value]}", err=True)
     if receipt.status == "refused":
         raise typer.Exit(1)
 
 
-async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:
+async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt, str]:
+    """The task, the receipt, and why there was no connection in the end."""
     deadline = asyncio.get_running_loop().time() + order.timeout
     device = await _verified(order)
     async with Client(
@@ -204,7 +208,7 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
         receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
         left = deadline - asyncio.get_running_loop().time()
         await client.flush(timeout=max(left, 0))  # what earlier calls could not send goes with this one
-        return task, receipt
+        return task, receipt, client.trouble
 
 
 async def _verified(order: _Order) -> str:
@@ -229,11 +233,12 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "cap": decimal_text(receipt.cap),
         "report_id": receipt.report_id,
         "told": receipt.told,
+        "offline": receipt.offline or None,
     }
     return {name: value for name, value in document.items() if value is not None}
 
 
-def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
+def _sentence(task: Task, receipt: Receipt, order: _Order, trouble: str) -> str:
     cost, spent, cap = (decimal_text(amount) for amount in (receipt.epsilon, receipt.spent, receipt.cap))
     budget = f"spent for {task.purpose or 'no stated purpose'}: epsilon {spent} of {cap}"
     where = f"{task.id}, round {receipt.round}"
@@ -242,7 +247,7 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
             head = f"{where}: sent, and the broker has it ({receipt.caveat}). It cost epsilon {cost}; {budget}."
         case "queued":
             head = (
-                f"{where}: stored but not yet sent: {_cause(order)}. "
+                f"{where}: stored but not yet sent: {_cause(receipt, order, trouble)}. "
                 f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
             )
         case "undelivered":
@@ -257,7 +262,10 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
     return head
 
 
-def _cause(order: _Order) -> str:
+def _cause(receipt: Receipt, order: _Order, trouble: str) -> str:
+    if receipt.offline:
+        why = f"there is no connection ({trouble})" if trouble else "there was no connection"
+        return f"{why}, and the task was answered as this device has kept it"
     if order.spread > order.timeout:
         return f"its moment did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"

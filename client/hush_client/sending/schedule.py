@@ -8,6 +8,7 @@ order in which their delays end. Only one whose delay ends before it is on the d
 
 import asyncio
 import heapq
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -69,7 +70,7 @@ class Schedule:
         self._seen = self._read()
         self._due: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-        self._added = asyncio.Event()
+        self._added, self._struck = asyncio.Event(), asyncio.Event()
 
     def now(self) -> float:
         """Seconds since the start; never less than before."""
@@ -85,15 +86,34 @@ class Schedule:
             heapq.heappush(self._heap, (due, sequence))
             self._added.set()
 
+    def advance(self, sequence: int, due: float) -> None:
+        """Plan an entry, or bring it forward where it is planned for later."""
+        if due < self._due.get(sequence, math.inf):
+            self._due[sequence] = due
+            heapq.heappush(self._heap, (due, sequence))
+            self._added.set()
+
     def postpone(self, sequence: int, due: float) -> None:
         """Plan an entry anew, whatever was planned for it."""
         self._due[sequence] = due
         heapq.heappush(self._heap, (due, sequence))
         self._added.set()
+        self._struck.set()
 
     def done(self, sequence: int) -> None:
         """Forget an entry: the broker has it."""
         self._due.pop(sequence, None)
+        self._struck.set()
+
+    async def passed(self, moment: float) -> None:
+        """Return when nothing is left of what is due by then."""
+        due = [sequence for sequence, at in self._due.items() if at <= moment]
+        while due:
+            self._struck.clear()
+            if self._due.get(due[-1], math.inf) > moment:
+                due.pop()
+            else:
+                await self._struck.wait()
 
     def restart(self) -> None:
         """Begin again with everything that is not done: whatever was in flight is not."""

@@ -3,14 +3,16 @@
 import asyncio
 import logging
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Iterable
 from functools import partial
 
+from hush_client.sending.keeping import Keeping
+from hush_client.sending.recalls import Recalls
 from hush_client.sending.schedule import Clock, Schedule, milliseconds
-from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
+from hush_client.sending.settling import Settling
+from hush_client.sending.synced import Synced
+from hush_client.sending.transport import Acknowledgement, Link, Listener, SubscriptionRefusedError, Transport
 from hush_client.sending.verdicts import Verdicts
-from hush_client.state import ledger, outbox
+from hush_client.state import kept, outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
 from hush_common.backoff import Backoff
@@ -25,45 +27,52 @@ _LOG = logging.getLogger(__name__)
 _STEADY = 30.0  # seconds; a connection that lasted so long was no failed attempt
 _WINDOW = 64
 _PAGE = 256
-_LINGER = 0.02  # acknowledgements of this time are deleted together; after a crash in it they are sent once more
+_HEARING = 1.0  # seconds after a subscription in which a retained message comes, if there is one
 
 
 class Sender:
-    """Publishes each entry of the outbox when it is due, a window of them in flight, and deletes the acknowledged.
+    """Publishes each entry of the outbox when it is due, a window of them in flight, and keeps the acknowledged.
 
     Args:
         transport: the way to the broker.
         state: where the outbox is.
-        on_message: called with every message of a subscribed topic.
+        listener: hears of connections and messages.
         clock: the current time, aware.
+        keeping: how long what was acknowledged is kept; it is deleted at once if left out.
     """
 
     def __init__(
         self,
         transport: Transport,
         state: State,
-        on_message: Callable[[str, bytes], None],
+        listener: Listener,
         clock: Clock,
+        keeping: Keeping | None = None,
     ) -> None:
         self.trouble: HushError | None = None
         """Why there is no connection; None while there is one, and before the first attempt ended."""
-        self.ever_connected: bool = False
         self.forbidden: dict[str, SubscriptionRefusedError] = {}
         """Topics that the broker does not let us read; the reports of other tasks go on."""
         self._transport = transport
         self._state = state
-        self._on_message = on_message
+        self._listener = listener
+        self._link: Link | None = None
         self._clock = clock
         self._topics: dict[str, None] = {}  # in the order in which they were wanted
-        self._subscribed: set[str] = set()  # on the present connection
+        self._subscribed: dict[str, float] = {}  # on the present connection, and since when
         self._wanted = asyncio.Event()
+        self._answered = asyncio.Event()
         self._schedule = Schedule(clock)
-        self._loaded = False
-        self._acknowledged: set[int] = set()
-        self._attempted: set[int] = set()
-        self._resent: Counter[int] = Counter()
-        self._deletable = asyncio.Event()
-        self._deleted = asyncio.Event()
+        self._recalls = Recalls(
+            keeping or Keeping(),
+            transport.name,
+            state,
+            schedule=self._schedule,
+            clock=clock,
+            want=self.want,
+        )
+        self._settling = Settling(state, clock, self._recalls)
+        self._planned = asyncio.Event()
         self._verdicts = Verdicts(self._schedule)
         self._waiters: dict[int, asyncio.Future[Acknowledgement | None]] = {}
         self._progress = False
@@ -72,14 +81,19 @@ class Sender:
         """Subscribe to `topic`, on this connection and every later one.
 
         Args:
-            topic: of tasks.
+            topic: of a task or of a recall, or all of them.
             again: even if it is subscribed: its retained message is needed once more.
         """
         if again:
-            self._subscribed.discard(topic)
+            self._subscribed.pop(topic, None)
         if topic not in self._topics or again:
             self._topics[topic] = None
             self._wanted.set()
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link is not None
 
     @property
     def broker(self) -> str:
@@ -101,21 +115,39 @@ class Sender:
 
     async def flush(self) -> bool:
         """Return once the outbox is empty, or holds nothing but what the broker did not take; whether it is empty."""
-        while True:
-            self._deleted.clear()
-            if (left := await self._state.run(outbox.count)) <= len(self._verdicts):
-                return not left
-            await self._deleted.wait()
+        return await self._settling.flush(self._verdicts.waiting)
+
+    async def sync(self) -> None:
+        """Hear what is recalled of what earlier runs have kept, and return when nothing is due that is not sent."""
+        await self._recalls.load()
+        wanted, loop = self._recalls.earlier, asyncio.get_running_loop()
+        while wanted:
+            self._answered.clear()
+            if not wanted <= self._subscribed.keys():
+                await self._answered.wait()
+            elif (left := max(self._subscribed[topic] for topic in wanted) + _HEARING - loop.time()) > 0:
+                await asyncio.sleep(left)
+            else:
+                break
+        await self._recalls.caught_up()
+        await self._planned.wait()
+        await self._schedule.passed(self._schedule.now())
+
+    async def synced(self, *, done: bool) -> Synced:
+        """What was sent again so far, and what waits."""
+        waiting = await self._state.run(outbox.count)
+        return Synced(done, resent=self._recalls.resent, planned=len(self._recalls), waiting=waiting)
 
     async def run(self) -> None:
         """Keep connected until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._delete_for_ever(), name="hush-delete")
+                group.create_task(self._recalls.run(self._settling.settle_acknowledged), name="hush-recalls")
+                group.create_task(self._settling.run(), name="hush-settle")
                 group.create_task(self._connect_for_ever(), name="hush-connect")
         finally:
             try:
-                await self._delete()
+                await self._settling.settle()
             finally:
                 for waiter in self._waiters.values():
                     if not waiter.done():
@@ -129,10 +161,13 @@ class Sender:
             try:
                 async with self._transport.connect() as link:
                     self.trouble = None
-                    self.ever_connected = True
+                    self._link = link
+                    self._listener.connected(True)
                     await cancellable(self._serve(link))
             except HushError as error:
+                self._link = None
                 self._report_trouble(error)
+                self._listener.connected(False)
                 for sequence, answer in self._verdicts.lost(getattr(error, "reason", None)):
                     self._tell(sequence, answer)
             if self._progress or loop.time() - began > _STEADY:
@@ -161,7 +196,8 @@ class Sender:
         while True:
             topic, payload = await link.receive()
             self._progress = True
-            self._on_message(topic, payload)
+            self._recalls.receive(topic, payload)
+            self._listener.receive(topic, payload)
 
     async def _subscribe(self, link: Link) -> None:
         self._subscribed.clear()
@@ -171,10 +207,16 @@ class Sender:
                 self.forbidden.pop(topic, None)
                 try:
                     await link.subscribe(topic)
+                    asyncio.get_running_loop().call_later(_HEARING, self._heard, topic, link)
                 except SubscriptionRefusedError as error:
                     self.forbidden[topic] = error
-                self._subscribed.add(topic)
+                self._subscribed[topic] = asyncio.get_running_loop().time()
+            self._answered.set()
             await self._wanted.wait()
+
+    def _heard(self, topic: str, link: Link) -> None:
+        if link is self._link:
+            self._listener.heard(topic)
 
     async def _publish(self, link: Link, group: asyncio.TaskGroup) -> None:
         await self._load()
@@ -182,7 +224,7 @@ class Sender:
         window = asyncio.Semaphore(_WINDOW)
         while True:
             sequences = self._schedule.take(_PAGE)
-            for entry in await self._state.run(partial(outbox.fetch, sequences=sequences)) if sequences else ():
+            for entry in await self._fetch(sequences) if sequences else ():
                 await window.acquire()
                 if (answer := self._verdicts.stands(entry.sequence, entry.topic)) is not None:
                     window.release()
@@ -191,9 +233,20 @@ class Sender:
                 group.create_task(self._publish_one(link, entry, window), name="hush-publish-one")
             await self._schedule.wait()
 
+    async def _fetch(self, sequences: list[int]) -> list[Entry]:
+        """The entries with these numbers that may go."""
+        again = [sequence for sequence in sequences if sequence in self._recalls]
+        entries = await self._state.run(partial(_fetch, sequences=sequences, again=again))
+        found = {entry.sequence for entry in entries if self._recalls.may_go(entry)}
+        for sequence in sequences:
+            if sequence not in found:
+                self._settling.recalled(sequence, gone=True)
+        return [entry for entry in entries if entry.sequence in found]
+
     async def _load(self) -> None:
         """Plan what an earlier run has left."""
-        if self._loaded:
+        await self._recalls.load()
+        if self._planned.is_set():
             return
         wall, now, last = milliseconds(self._clock()), self.now(), 0
         await self._state.run(partial(outbox.reschedule, now=wall))
@@ -202,20 +255,21 @@ class Sender:
                 last = entry.sequence
                 self._schedule.add(last, now + (entry.not_before - wall) / 1000)
                 if entry.not_before <= wall and last not in self._waiters:  # an earlier run may have sent it
-                    self._attempted.add(last)
-        self._loaded = True
+                    self._settling.maybe_sent(last)
+        self._planned.set()
 
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
-        if entry.sequence in self._attempted:
-            self._resent[entry.sequence] += 1
-        self._attempted.add(entry.sequence)
+        again = entry.sequence in self._recalls
+        self._settling.sent(entry.sequence)
         answer = await link.publish(entry.topic, entry.payload)
         window.release()
         self._progress = True
-        if self._verdicts.heard(entry.sequence, entry.topic, answer):
+        taken = self._verdicts.heard(entry.sequence, entry.topic, answer)
+        if taken and again:
+            self._settling.recalled(entry.sequence)
+        elif taken:
             self._schedule.done(entry.sequence)
-            self._acknowledged.add(entry.sequence)
-            self._deletable.set()
+            self._settling.acknowledged(entry)
         self._tell(entry.sequence, answer)
 
     def _tell(self, sequence: int, answer: Acknowledgement) -> None:
@@ -223,31 +277,8 @@ class Sender:
         waiter = self._waiters.pop(sequence, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
-        self._deleted.set()  # for whoever flushes: it may be the last that was open
-
-    async def _delete_for_ever(self) -> None:
-        while True:
-            await self._deletable.wait()
-            await asyncio.sleep(_LINGER)
-            await self._delete()
-
-    async def _delete(self) -> None:
-        self._deletable.clear()
-        sequences, resent = tuple(self._acknowledged), Counter(self._resent)
-        if not sequences and not resent:
-            return
-        try:
-            await self._state.run(partial(_settle, sequences=sequences, resent=resent))
-        except HushError as error:
-            _LOG.warning("%s", error)  # they stay in the outbox, and are sent once more after a restart
-            return
-        self._acknowledged.difference_update(sequences)
-        self._attempted.difference_update(sequences)
-        self._resent -= resent
-        self._deleted.set()
+        self._settling.look()  # whoever flushes: it may be the last that was open
 
 
-def _settle(connection: sqlite3.Connection, *, sequences: Iterable[int], resent: Counter[int]) -> None:
-    """Delete what is acknowledged, and count what was sent again, in one transaction."""
-    outbox.delete(connection, sequences)
-    ledger.resent(connection, resent)
+def _fetch(connection: sqlite3.Connection, *, sequences: list[int], again: list[int]) -> list[Entry]:
+    return outbox.fetch(connection, sequences) + kept.fetch(connection, again)

@@ -69,6 +69,12 @@ class Verdicts:
         """How many entries wait because of what the broker said to them."""
         return len(self._alone) + sum(len(hold.waiting) for hold in self._topics.values())
 
+    def waiting(self) -> Iterator[int]:
+        """Those entries."""
+        yield from self._alone
+        for hold in self._topics.values():
+            yield from hold.waiting
+
     def stands(self, sequence: int, topic: str) -> Acknowledgement | None:
         """What the broker said of its topic, if an entry waits on because of that; None if it is to be sent now."""
         hold, now = self._topics.get(topic), self._schedule.now()

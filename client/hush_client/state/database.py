@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hush_client.state import identity, ledger, outbox, sticky
+from hush_client.state import identity, kept, ledger, outbox, recalls, sticky
 from hush_client.state.location import make_private, unusable
 from hush_common.errors import StateError
 
@@ -26,9 +26,18 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_MIGRATIONS = (outbox.SCHEDULE, (*ledger.ENTRY_KINDS, sticky.BEFORE), (ledger.PIN, sticky.SUBSTITUTE), ledger.SENT_AS)
+_RECALL = (*kept.TABLES, *recalls.TABLES)
+_MIGRATIONS = (
+    outbox.SCHEDULE,
+    (*ledger.ENTRY_KINDS, sticky.BEFORE),
+    (ledger.PIN, sticky.SUBSTITUTE),
+    ledger.SENT_AS,
+    (outbox.CLOSES, *_RECALL),
+)
 """What makes a state of version 1 one of version 2, and so on."""
 _VERSION = 1 + len(_MIGRATIONS)
+_MENDED = {"kept", "dropped", "recall", "planned"}
+"""Tables of which nothing depends that was spent: their damaged rows are dropped by `mend`, and block no ledger."""
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
 _BUSY_SECONDS = 5
 _BATCH_LIMIT = 512
@@ -38,6 +47,7 @@ BEGIN;
 {outbox.SCHEMA}
 {sticky.SCHEMA}
 {identity.SCHEMA}
+{";".join(_RECALL)};
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 COMMIT;
@@ -229,6 +239,10 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
     if not 1 <= version <= _VERSION:
         raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok" and version == _VERSION:  # it may be no more than a row that nothing depends on
+        kept.mend(connection)
+        recalls.mend(connection)
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok" or (verdict := _mistyped(connection)):
         raise sqlite3.DatabaseError(verdict)
     if version != _VERSION:
@@ -238,7 +252,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
 def _mistyped(connection: sqlite3.Connection) -> str:
     """What holds a value of another type than its column, which SQLite lets pass; empty if nothing does."""
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    for (table,) in tables.fetchall():
+    for table in {name for (name,) in tables} - _MENDED:
         columns = connection.execute("SELECT name, lower(type) FROM pragma_table_info(?)", (table,)).fetchall()
         wrong = " OR ".join(f"typeof({name}) NOT IN ('{kind}', 'null')" for name, kind in columns)
         if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong}").fetchone():  # noqa: S608 - names of our own schema

@@ -7,13 +7,25 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["SCHEDULE", "SCHEMA", "Entry", "count", "delete", "fetch", "next_sequence", "page", "put", "reschedule"]
+__all__ = [
+    "CLOSES",
+    "SCHEDULE",
+    "SCHEMA",
+    "Entry",
+    "count",
+    "delete",
+    "fetch",
+    "next_sequence",
+    "page",
+    "put",
+    "reschedule",
+]
 
 # AUTOINCREMENT: a number is never used twice, so that a late acknowledgement cannot delete another report.
 SCHEMA = """
 CREATE TABLE outbox (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, payload BLOB NOT NULL,
-    not_before INTEGER NOT NULL DEFAULT 0, delay INTEGER NOT NULL DEFAULT 0
+    not_before INTEGER NOT NULL DEFAULT 0, delay INTEGER NOT NULL DEFAULT 0, closes INTEGER
 );
 """
 
@@ -22,6 +34,9 @@ SCHEDULE = (
     "ALTER TABLE outbox ADD COLUMN delay INTEGER NOT NULL DEFAULT 0",
 )
 """What a state of version 1 lacks: its entries may be sent at once."""
+
+CLOSES = "ALTER TABLE outbox ADD COLUMN closes INTEGER"
+"""What one lacks that deleted whatever was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +47,7 @@ class Entry:
         sequence: grows with time.
         not_before: when it may be sent, in milliseconds since 1970 by the clock of the device.
         delay: how long it was to be held back when it was stored, in milliseconds; bounds every wait.
+        closes: when its task closes, in milliseconds since 1970; None where it does not, or that is not known.
     """
 
     sequence: int
@@ -39,6 +55,7 @@ class Entry:
     payload: bytes
     not_before: int = 0
     delay: int = 0
+    closes: int | None = None
 
 
 def next_sequence(connection: sqlite3.Connection) -> int:
@@ -47,11 +64,19 @@ def next_sequence(connection: sqlite3.Connection) -> int:
     return int(last) + 1
 
 
-def put(connection: sqlite3.Connection, topic: str, payload: bytes, *, not_before: int = 0, delay: int = 0) -> int:
+def put(
+    connection: sqlite3.Connection,
+    topic: str,
+    payload: bytes,
+    *,
+    not_before: int = 0,
+    delay: int = 0,
+    closes: int | None = None,
+) -> int:
     """Store a payload; return its sequence number. `Entry` says what the other arguments are."""
     cursor = connection.execute(
-        "INSERT INTO outbox (topic, payload, not_before, delay) VALUES (?, ?, ?, ?)",
-        (topic, payload, not_before, delay),
+        "INSERT INTO outbox (topic, payload, not_before, delay, closes) VALUES (?, ?, ?, ?, ?)",
+        (topic, payload, not_before, delay, closes),
     )
     if cursor.lastrowid is None:  # pragma: no cover - an INSERT that succeeds has one
         raise sqlite3.InternalError("no row id")
@@ -86,4 +111,4 @@ def count(connection: sqlite3.Connection) -> int:
     return int(waiting)
 
 
-_SELECT = "SELECT sequence, topic, payload, not_before, delay FROM outbox"
+_SELECT = "SELECT sequence, topic, payload, not_before, delay, closes FROM outbox"

@@ -47,23 +47,22 @@ class Client(aiomqtt.Client):
         self._client.manual_ack_set(True)
         self._inbox = inbox
         self._wake = asyncio.Event()
-        self._aside: dict[str, Callable[[str, bytes], object]] = {}
+        self._aside: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
         self.resumed: bool = False
         self._unacknowledged: dict[int, asyncio.Future[int]] = {}
         self._bounded = False
         self._paused = False
         self._largest: int | None = None
-        self.farewell: ReasonCode | None = None
-        """Why the broker ended the connection, where it said so: MQTT 5 alone."""
+        self.farewell: ReasonCode | None = None  # why the broker ended it, where it said so: MQTT 5 alone
 
     def limit(self, most: int, name: str) -> None:
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
         limit_packets(self._client, most, name)
         read_incoming(self._client, longest_packet(most))
 
-    def set_aside(self, wanted: str, to: Callable[[str, bytes], object]) -> None:
-        """Give topic and payload of messages that a filter matches to somebody at once: they never reach the inbox."""
-        self._aside[wanted] = to
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
+        """Give topic and payload of messages that a filter matches to somebody at once; `copy`: to the inbox too."""
+        self._aside[wanted] = to, copy
 
     @property
     def lost(self) -> bool:
@@ -203,18 +202,22 @@ class Client(aiomqtt.Client):
         self._look_at_loss()
 
     def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:  # noqa: ANN401, ARG002 - paho's
-        acknowledged = self._unacknowledged.get(mid)
-        if acknowledged is not None and not acknowledged.done():
+        if (acknowledged := self._unacknowledged.get(mid)) is not None and not acknowledged.done():
             acknowledged.set_result(reason_code)  # an integer: see `read_incoming`
+
+    def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
+        if mid in self._pending_subscribes:  # else nobody waits any more, of which aiomqtt would print a traceback
+            super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
     def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
         topic, payload = _topic(message), bytes(message.payload)
         ack = partial(self._client.ack, message.mid, message.qos)  # which does nothing at QoS 0
-        for wanted, to in self._aside.items():
+        for wanted, (to, copy) in self._aside.items():
             if topic and topic_matches_sub(wanted, topic):
                 to(topic, payload)
-                ack()
-                return
+                if not copy:
+                    ack()
+                    return
         self._inbox.put(Delivery(topic, payload, ack))
         self._wake.set()
         if self._bounded and self._inbox.full and not self._paused:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -122,18 +122,15 @@ class Connection:
         """Whether the broker had kept a session for this client id, and goes on with it."""
         return self._client.resumed
 
-    def set_aside(self, wanted: str, to: Callable[[str, bytes], object]) -> None:
-        """Give topic and payload of messages that a filter matches to `to`, at once; they are never deliveries.
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool = False) -> None:
+        """Give topic and payload of messages that a filter matches to `to`, at once.
 
-        It must neither block nor raise.
+        Args:
+            wanted: the filter.
+            to: must neither block nor raise.
+            copy: whether they are deliveries all the same.
         """
-        self._client.set_aside(wanted, to)
-
-    async def glance(self, wanted: str) -> None:
-        """Ask for what is retained under a filter, and for nothing that comes later; nothing at all if that fails."""
-        with suppress(BrokerError, aiomqtt.MqttError):
-            await self.subscribe(wanted, qos=0)
-            await cancellable(self._client.unsubscribe(wanted))
+        self._client.set_aside(wanted, to, copy=copy)
 
     async def deliveries(self, most: int) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, in order, at most so many.

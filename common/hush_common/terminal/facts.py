@@ -73,7 +73,12 @@ class Facts:
                 start = " " * (self.indent + left)
 
     def _stacked(self, screen: Screen, fact: Fact) -> Iterator[str]:
+        """The label alone, and below it the rest; or both in a line, where that is all and they fit."""
         margin = " " * self.indent
+        line = f"{plain(fact.label)}{' ' * _SLIM_GAP}{plain(fact.value)}"
+        if not plain(fact.remark) and self.indent + width_of(line) <= screen.width:
+            yield (margin + line).rstrip()
+            return
         if fact.label:
             yield from (margin + line for line in wrapped(fact.label, screen.width - self.indent))
         for cell in (fact.value, fact.remark):

@@ -15,8 +15,18 @@ from hush_common.reading import plain
 from hush_common.task_document import domain_document
 from hush_common.task_file import make_task
 from hush_simulations.brokers.choice import parse_broker
-from hush_simulations.engines.experiment import Engine, Experiment
-from hush_simulations.engines.limits import CLIENTS, ROUNDS, SEED, Whole, check_confidence, check_engine
+from hush_simulations.engines.experiment import Engine, Experiment, bulk_experiment
+from hush_simulations.engines.limits import (
+    CLIENTS,
+    ROUNDS,
+    SEED,
+    WORKERS,
+    Whole,
+    check_confidence,
+    check_drawing,
+    check_engine,
+    check_size,
+)
 from hush_simulations.scenarios.library import find_scenario
 from hush_simulations.scenarios.people import draw_people
 from hush_simulations.scenarios.population import Observed, check_treatment
@@ -47,6 +57,8 @@ def experiment_of(
     rounds: int | None,
     engine: str,
     broker: str,
+    draw: str,
+    workers: int,
     seed: int | None,
     confidence: float,
 ) -> Experiment:
@@ -64,15 +76,20 @@ def experiment_of(
         found = found.repeated(operator.index(rounds), datetime.now(UTC))
     if clients is not None:
         found = found.of_size(_whole("clients", clients, CLIENTS))
-    task = found.task()
-    people = draw_people(found, len(task.offers), None if seed is None else _whole("seed", seed, SEED))
+    task, level = found.task(), _confidence(confidence)
+    check_size(found.clients, chosen, "clients")
+    seed = None if seed is None else _whole("seed", seed, SEED)
+    drawing, hands = check_drawing(str(draw), "draw"), _whole("workers", workers, WORKERS)
+    if chosen == "bulk":
+        return bulk_experiment(found, (), seed, confidence=level, drawing=drawing, workers=hands)
+    people = draw_people(found, len(task.offers), seed)
     return Experiment(
         scenario=found,
         values=people.values,
         choices=people.choices,
         engine=chosen,
         broker=address,
-        confidence=_confidence(confidence),
+        confidence=level,
         seed=people.seed,
     )
 
@@ -136,8 +153,8 @@ def _named(asked: object) -> Scenario:
 
 
 def _broker(name: str, engine: Engine) -> str:
-    if engine == "memory" and name != "embedded":
-        raise OptionError("broker", "a broker is not used with engine='memory'; leave one of them out")
+    if engine != "mqtt" and name != "embedded":
+        raise OptionError("broker", f"a broker is not used with engine={engine!r}; leave one of them out")
     return parse_broker(str(name), "broker")
 
 

@@ -11,6 +11,7 @@ from hush_simulations.api.arguments import Epsilon, experiment_of
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.api.run import Run
 from hush_simulations.engines import live
+from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.scenarios.scenario import Scenario
 
 __all__ = ["Progress", "simulate", "simulate_async"]
@@ -33,6 +34,8 @@ def simulate(
     rounds: int | None = None,
     engine: str = "mqtt",
     broker: str = "embedded",
+    draw: str = "auto",
+    workers: int = 1,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -58,9 +61,13 @@ def simulate(
         clients: how many devices report; with `data`, each row is one, or this many are drawn from the rows, with
             replacement.
         rounds: how often every device is asked.
-        engine: "mqtt" (real sockets) or "memory".
+        engine: "mqtt" (real sockets), "memory", or "bulk": no devices and no broker, but numbers drawn from the same
+            law; for up to 10^9 devices.
         broker: "embedded", "mosquitto", or the address of one that runs.
-        seed: fixes the population, not the noise.
+        draw: in bulk, "tally" draws the sums of all reports at once, "devices" every report; "auto" the former where
+            that says everything, or there are many.
+        workers: in bulk, how many draw devices at a time. The result is the same with any number.
+        seed: fixes the population, not the noise; in bulk the noise too.
         confidence: coverage of the error bars.
         progress: called as the answers are counted; what it raises ends the simulation.
 
@@ -83,6 +90,8 @@ def simulate(
             rounds=rounds,
             engine=engine,
             broker=broker,
+            draw=draw,
+            workers=workers,
             seed=seed,
             confidence=confidence,
             progress=progress,
@@ -104,6 +113,8 @@ async def simulate_async(
     rounds: int | None = None,
     engine: str = "mqtt",
     broker: str = "embedded",
+    draw: str = "auto",
+    workers: int = 1,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -122,12 +133,14 @@ async def simulate_async(
         rounds=rounds,
         engine=engine,
         broker=broker,
+        draw=draw,
+        workers=workers,
         seed=seed,
         confidence=confidence,
     )
     for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = len(experiment.values) * experiment.task.rounds
+    total = experiment.clients * experiment.task.rounds
 
     raised: list[Exception] = []
 
@@ -140,7 +153,7 @@ async def simulate_async(
             raise
 
     try:
-        outcome = await live.simulate(experiment, told)
+        outcome = await (bulk if experiment.engine == "bulk" else live).simulate(experiment, told)
     except ExceptionGroup as errors:
         raise (raised or [errors])[0] from None
     run = Run.of(experiment, outcome)

@@ -15,8 +15,9 @@ from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
 from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_RECALLS
+from hush_simulations.brokers.topic_filters import matches
 
-__all__ = ["MemoryBroker", "PersistentSession", "matches"]
+__all__ = ["MemoryBroker", "PersistentSession"]
 
 
 class MemoryBroker:
@@ -73,6 +74,13 @@ class MemoryBroker:
                 session.put(topic, payload)
             if session.connection is not None and matches(ALL_RECALLS, topic):
                 session.connection.listen(topic, payload)
+        self.show(topic, payload)
+
+    def show(self, topic: str, payload: bytes) -> None:
+        """Let every aggregator see what is published that looks at the topic."""
+        for session in self._sessions.values():
+            if session.connection is not None and topic in session.connection.looks:
+                session.connection.looks[topic](topic, payload)
 
     def tell(self, topic: str, payload: bytes) -> None:
         """Say something about itself to every aggregator, now and whenever one asks."""
@@ -100,19 +108,6 @@ class MemoryBroker:
     def session(self, identifier: str = "aggregator") -> "PersistentSession":
         """What it keeps for an aggregator, connected or not."""
         return self._sessions.setdefault(identifier, PersistentSession())
-
-
-def matches(wanted: str, topic: str) -> bool:
-    """Whether a topic filter, with `+` for one level and `#` for the rest, takes in `topic`."""
-    if "+" not in wanted and "#" not in wanted:
-        return wanted == topic
-    levels = topic.split("/")
-    for position, level in enumerate(wanted.split("/")):
-        if level == "#":
-            return True
-        if position >= len(levels) or level not in ("+", levels[position]):
-            return False
-    return len(wanted.split("/")) == len(levels)
 
 
 class _Transport:
@@ -250,6 +245,7 @@ class _Session:
         self._something = asyncio.Event()
         self._number = 0
         self._lost = False
+        self.looks: dict[str, Callable[[str, bytes], object]] = {}
 
     async def batch(self) -> list[Delivery]:
         await asyncio.sleep(0)  # let the devices that are ready send first, as a socket's buffer would
@@ -275,6 +271,11 @@ class _Session:
     def _acknowledge(self, number: int) -> None:
         if not self._lost:
             self._kept.acknowledge(number)
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        self.looks.update(dict.fromkeys(topics, listen))
+        for topic in filter(self._broker.retained.__contains__, topics):
+            listen(topic, self._broker.retained[topic])
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         self.listen = listen

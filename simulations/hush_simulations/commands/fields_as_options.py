@@ -8,11 +8,12 @@ from typing import Any
 __all__ = ["with_options_of"]
 
 
-def with_options_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options_of(kind: type[Any], *, last: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take, in place of its first parameter, the fields of a dataclass.
 
     Args:
         kind: a dataclass whose fields are annotated as typer wants it, each with a default.
+        last: whether help lists them after the command's own.
     """
 
     def decorate(run: Callable[..., None]) -> Callable[..., None]:
@@ -22,7 +23,7 @@ def with_options_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable
         def command(**given: Any) -> None:  # noqa: ANN401 - what typer parsed
             run(kind(**{parameter.name: given.pop(parameter.name) for parameter in listed}), **given)
 
-        parameters = [*listed, *own]
+        parameters = [*own, *listed] if last else [*listed, *own]
         command.__name__, command.__doc__ = run.__name__, run.__doc__
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # read by typer
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

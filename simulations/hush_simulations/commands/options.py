@@ -3,19 +3,31 @@
 import math
 
 from hush_common.errors import OptionError
-from hush_simulations.engines.experiment import Engine
-from hush_simulations.engines.limits import CLIENTS, CONNECTIONS, ROUNDS, SEED, Whole, check_confidence, check_engine
+from hush_simulations.engines.experiment import Drawing, Engine
+from hush_simulations.engines.limits import (
+    CLIENTS,
+    CONNECTIONS,
+    ROUNDS,
+    SEED,
+    WORKERS,
+    Whole,
+    check_confidence,
+    check_drawing,
+    check_engine,
+)
 
 __all__ = [
     "parse_bound",
     "parse_confidence",
     "parse_connections",
     "parse_count",
+    "parse_drawing",
     "parse_engine",
     "parse_port",
     "parse_rounds",
     "parse_seed",
     "parse_shares",
+    "parse_workers",
 ]
 
 _PORT = Whole(0, 65535, "a free TCP port", 1883)
@@ -30,7 +42,7 @@ def _whole(option: str, text: str, limits: Whole) -> int:
 
 
 def parse_count(text: str) -> int:
-    """How many devices: 1 to 1 000 000."""
+    """How many devices: 1 to 1 000 000, in bulk to 1 000 000 000."""
     return _whole("--clients", text, CLIENTS)
 
 
@@ -47,6 +59,16 @@ def parse_connections(text: str) -> int:
 def parse_engine(text: str) -> Engine:
     """What carries the messages."""
     return check_engine(text, "--engine")
+
+
+def parse_drawing(text: str) -> Drawing:
+    """What the bulk engine draws."""
+    return check_drawing(text, "--draw")
+
+
+def parse_workers(text: str) -> int:
+    """How many draw at a time: 1 to 64."""
+    return _whole("--workers", text, WORKERS)
 
 
 def parse_seed(text: str) -> int:

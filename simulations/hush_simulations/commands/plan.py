@@ -1,9 +1,9 @@
-"""`hush plan`: compute sample size, epsilon or error from the other two."""
+"""`hush plan`: compute sample size, epsilon or error from the other two, for the worst values or for one's own."""
 
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Annotated
 
@@ -14,11 +14,16 @@ from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.figures import significant
 from hush_common.terminal.screen import show
+from hush_simulations.commands.csv_options import CsvOptions
+from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.options import parse_bound, parse_confidence
+from hush_simulations.commands.own_data import OwnData, scenario_of_file
 from hush_simulations.display.plan_table import blocks
-from hush_simulations.planning.plan import Plan, PlanQuestion
+from hush_simulations.planning.own_values import own_values
+from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion
 from hush_simulations.planning.precision import MOST_PEOPLE
 from hush_simulations.planning.solve import solve
+from hush_simulations.scenarios.population import Observed
 
 __all__ = ["app"]
 
@@ -35,16 +40,22 @@ app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=Fa
 class _Kind:
     """What the options say about the value."""
 
-    name: str
+    given: str | None
     lower: str | None
     upper: str | None
     unit: str
     categories: int | None
     coordinates: int | None
 
+    @property
+    def name(self) -> str:
+        return NumberDomain.kind if self.given is None else self.given
+
 
 @app.command()
+@with_options_of(CsvOptions, last=True)
 def run(
+    own: CsvOptions,
     *,
     people: Annotated[str | None, typer.Option(metavar="N", help="How many people answer.")] = None,
     epsilon: Annotated[str | None, typer.Option(metavar="EPS", help="Epsilon of one report.")] = None,
@@ -59,8 +70,8 @@ def run(
         bool, typer.Option("--rms", help="The error is a root mean square error, not a half-width.")
     ] = False,
     domain: Annotated[
-        str, typer.Option(metavar="KIND", help="Kind of value: number, bit, category or vector.")
-    ] = "number",
+        str | None, typer.Option(metavar="KIND", help="Kind of value: number (if not given), bit, category or vector.")
+    ] = None,
     lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value of a number.")] = None,
     upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value of a number.")] = None,
     unit: Annotated[str, typer.Option(metavar="TEXT", help="Unit of the numbers, for example cm.")] = "",
@@ -73,7 +84,7 @@ def run(
         raise _not_two(people=people, epsilon=epsilon, error=error)
     if rms and confidence is not None:
         raise OptionError("--rms", f"a root mean square has no confidence; leave out --confidence {confidence}")
-    asked = _domain(_Kind(domain, lower, upper, unit, categories, coordinates))
+    asked, data = _asked(_Kind(domain, lower, upper, unit, categories, coordinates), own)
     found = solve(
         PlanQuestion(
             domain=asked,
@@ -81,6 +92,7 @@ def run(
             epsilon=None if epsilon is None else parse_epsilon(epsilon, field="--epsilon"),
             error=None if error is None else _error(error, asked, bounded=lower is not None),
             confidence=None if rms else parse_confidence(confidence or str(_CONFIDENCE)),
+            data=data,
         )
     )
     _print(found, as_json=as_json)
@@ -136,6 +148,27 @@ def _error(text: str, domain: Domain, *, bounded: bool) -> float:
         raise OptionError("--error", f"{text} is in the unit of the value: add --lower and --upper, or write it as 5%")
     part = domain.coordinates[0] if isinstance(domain, VectorDomain) else domain
     return value / (part.upper - part.lower)
+
+
+def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
+    """What is asked, and the values of a person's own file, if there is one."""
+    if own.csv is None:
+        own.check_unused()
+        return _domain(kind), None
+    for option, value in (
+        ("--domain", kind.given),
+        ("--categories", kind.categories),
+        ("--coordinates", kind.coordinates),
+    ):
+        if value is not None:
+            raise OptionError(option, "follows from the other options where there is a file; leave it out")
+    given = {field.name: getattr(own, field.name) for field in fields(own)}
+    mine = OwnData(scenario=None, lower=kind.lower, upper=kind.upper, unit=kind.unit or None, **given)
+    scenario = scenario_of_file(mine, own.csv)
+    asked, people = scenario.task().domain, scenario.population
+    if not isinstance(people, Observed):
+        raise TypeError("a file has the values of people who were observed")
+    return asked, own_values(asked, people.values, people.to_document(), people.name)
 
 
 def _domain(kind: _Kind) -> Domain:

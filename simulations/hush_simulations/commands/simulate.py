@@ -1,6 +1,7 @@
 """`hush simulate`: a population of devices, a broker and an aggregator; one table at the end."""
 
 import asyncio
+import json
 import logging
 import sys
 from pathlib import Path
@@ -14,15 +15,21 @@ from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
+from hush_simulations.commands.record import Record, read_record, write_record
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
 from hush_simulations.display.table import blocks
+from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
+from hush_simulations.results.differences import differences, is_repeatable
 from hush_simulations.results.run import Run
 
 __all__ = ["app"]
+
+_MOST_NAMED = 5
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -35,9 +42,16 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and result.png to.")
     ] = None,
+    rerun: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Repeat the run that --out DIR kept, and name what differs.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    in_full: Annotated[bool, typer.Option("--all", help="Print every figure of --json below the table.")] = False,
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
+    record = None if rerun is None else read_record(rerun, request)
+    if record is not None:
+        request = record.request
     directory = None if out is None else prepare(out)
     experiment = experiment_of(request)
     _warn(experiment)
@@ -48,21 +62,42 @@ def run(
     if as_json:
         print(to_json(done))
     else:
-        show(blocks(done))
+        show((*blocks(done), *(everything(done.to_document()) if in_full else ())))
     if directory is not None:
-        _say("wrote " + ", ".join(map(str, write_files(directory, done))))
+        written = write_files(directory, done) + write_record(directory, request, experiment)
+        _say("wrote " + ", ".join(map(str, written)))
     _complain_of_losses(done)
     if done.stopped:
         _say("interrupted")
         raise typer.Exit(INTERRUPTED)
+    if record is not None:
+        _compare(record, done)
+
+
+def _compare(record: Record, done: Run) -> None:
+    """Say what differs from the run that was repeated; status 1 if something does."""
+    for remark in record.remarks:
+        _say(remark)
+    now: object = json.loads(to_json(done))
+    differing = differences(record.result, now)
+    if not is_repeatable(now):
+        _say("the noise came from the operating system, and is another; only the people were repeated")
+    if not differing:
+        _say("nothing else differs" if record.remarks else "nothing differs")
+        return
+    more = f", and {len(differing) - _MOST_NAMED} more" if len(differing) > _MOST_NAMED else ""
+    _say(f"differs: {'; '.join(differing[:_MOST_NAMED])}{more}")
+    raise typer.Exit(1)
 
 
 def _simulate(experiment: Experiment) -> Run:
     for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
         logging.getLogger(name).addHandler(logging.NullHandler())
-    total = len(experiment.values) * experiment.task.rounds
+    total = experiment.clients * experiment.task.rounds
     stop = asyncio.Event()
     with following(total) as (progress, look):
+        if experiment.engine == "bulk":
+            return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress)))
         return Run.of(experiment, run_to_end(simulate(experiment, progress, look, stop), stop))
 
 

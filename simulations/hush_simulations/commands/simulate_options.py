@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,17 +11,31 @@ from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.mechanisms.registry import known
 from hush_simulations.brokers.choice import parse_broker
+from hush_simulations.commands.csv_options import (
+    Column,
+    Csv,
+    Decimal,
+    Delimiter,
+    Encoding,
+    Header,
+    Labels,
+    Missing,
+    Yes,
+)
 from hush_simulations.commands.options import (
     parse_confidence,
     parse_connections,
     parse_count,
+    parse_drawing,
     parse_engine,
     parse_rounds,
     parse_seed,
     parse_shares,
+    parse_workers,
 )
 from hush_simulations.commands.own_data import OwnData, scenario_of_file
-from hush_simulations.engines.experiment import Engine, Experiment
+from hush_simulations.engines.experiment import Drawing, Engine, Experiment, bulk_experiment
+from hush_simulations.engines.limits import check_size
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.people import draw_people
 from hush_simulations.scenarios.scenario import Scenario
@@ -65,26 +78,27 @@ class Request:
         typer.Option(metavar="BROKER", parser=parse_broker, help="embedded, mosquitto or mqtt://host:port."),
     ] = None
     engine: Annotated[
-        Engine, typer.Option(metavar="NAME", parser=parse_engine, help="mqtt (real sockets) or memory.")
+        Engine, typer.Option(metavar="NAME", parser=parse_engine, help="mqtt (real sockets), memory or bulk.")
     ] = "mqtt"
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own data: every row is a client.")] = None
-    column: Annotated[str | None, typer.Option(metavar="NAME", help="Column of the file.")] = None
+    draw: Annotated[
+        Drawing | None,
+        typer.Option(metavar="WHAT", parser=parse_drawing, help="In bulk: tally (at once) or devices (one by one)."),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", parser=parse_workers, help="In bulk: how many draw devices at a time.")
+    ] = None
+    csv: Csv = None
+    column: Column = None
     lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value, from public knowledge.")] = None
     upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value, from public knowledge.")] = None
     unit: Annotated[str | None, typer.Option(metavar="TEXT", help="Unit of your own data.")] = None
-    labels: Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")] = None
-    yes: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="For a yes/no question: the text of a cell that means yes.")
-    ] = None
-    missing: Annotated[
-        str | None, typer.Option(metavar="HOW", help="Rows without a value: drop them, or replace as devices do.")
-    ] = None
-    delimiter: Annotated[
-        str | None, typer.Option(metavar="SIGN", help="Of the file: comma, semicolon, tab, pipe or another.")
-    ] = None
-    encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Of the file, as cp1252 or utf-16.")] = None
-    header: Annotated[str | None, typer.Option(metavar="yes|no", help="Whether the first line names columns.")] = None
-    decimal: Annotated[str | None, typer.Option(metavar="SIGN", help="Before decimals in the file: . or ,")] = None
+    labels: Labels = None
+    yes: Yes = None
+    missing: Missing = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    header: Header = None
+    decimal: Decimal = None
     shares: Annotated[
         str | None,
         typer.Option(metavar="S,S,…", help="Shares of devices that take each epsilon on offer; equal if left out."),
@@ -101,12 +115,21 @@ def experiment_of(request: Request) -> Experiment:
         OptionError: an option that is missing, superfluous or illegal.
         TaskError: the question is no legal task.
     """
-    if request.engine == "memory" and request.broker is not None:
-        raise OptionError("--broker", "a broker is not used with --engine memory; leave one of them out")
+    _check_engine(request)
     scenario = _changed(_scenario(request), request)
     task = scenario.task()  # its mistakes come before the work of drawing a population
     asked = () if request.shares is None else parse_shares(request.shares)
     shares = check_shares("--shares", asked, task)
+    check_size(scenario.clients, request.engine, "--clients")
+    if request.engine == "bulk":
+        return bulk_experiment(
+            scenario,
+            shares,
+            request.seed,
+            confidence=request.confidence,
+            drawing=request.draw or "auto",
+            workers=request.workers or 1,
+        )
     people = draw_people(scenario, len(task.offers), request.seed, shares, seeded=request.deterministic_noise)
     return Experiment(
         scenario=scenario,
@@ -119,6 +142,20 @@ def experiment_of(request: Request) -> Experiment:
         noise_seed=people.seed if request.deterministic_noise else None,
         seed=people.seed,
     )
+
+
+def _check_engine(request: Request) -> None:
+    """Options that say nothing to the engine that is asked for."""
+    if request.engine != "mqtt" and request.broker is not None:
+        name = request.engine
+        raise OptionError("--broker", f"a broker is not used with --engine {name}; leave one of them out")
+    superfluous = {"--connections": request.connections, "--deterministic-noise": request.deterministic_noise or None}
+    for option, given in superfluous.items():
+        if request.engine == "bulk" and given is not None:
+            raise OptionError(option, "says nothing to --engine bulk, which has no devices; leave one of them out")
+    for option, of_bulk in (("--draw", request.draw), ("--workers", request.workers)):
+        if request.engine != "bulk" and of_bulk is not None:
+            raise OptionError(option, "is for --engine bulk; add that, or leave it out")
 
 
 def _changed(scenario: Scenario, request: Request) -> Scenario:

@@ -39,7 +39,7 @@ def prepare(directory: Path) -> Path:
 
 
 def write_files(directory: Path, run: Run) -> list[Path]:
-    """Write the files, and return their paths.
+    """Write the files, and return their paths; in bulk, where no report is kept, the result alone.
 
     Raises:
         OptionError: the directory cannot be written any more.
@@ -47,6 +47,8 @@ def write_files(directory: Path, run: Run) -> list[Path]:
     paths = [directory / name for name in ("result.json", "reports.csv", "result.png")]
     try:
         paths[0].write_text(to_json(run) + "\n", encoding="utf-8")
+        if run.drawing is not None:
+            return paths[:1]
         _write_reports(paths[1], run)
         draw(paths[2], run)
     except OSError as error:

@@ -12,7 +12,7 @@ from hush_common.terminal.screen import Block
 from hush_common.terminal.table import Column, Row, Table
 from hush_common.terminal.words import Sentence
 from hush_simulations.display.error_words import error_in_words, is_share
-from hush_simulations.planning.plan import Amount, Plan, PlanLine, PlanQuestion, Unknown
+from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
 
 __all__ = ["blocks"]
 
@@ -108,10 +108,23 @@ def _sentences(plan: Plan) -> Iterator[str]:
         sure = percent_at_most(at_most_sure(epsilon))
         yield f"Epsilon {decimal_text(epsilon)}: whoever was 50/50 about a person becomes at most {sure} sure."
     yield "reporters: those who answer, noise alone. population: those of whom they are a random sample."
-    yield "trusted collector: sees every value and adds noise to the mean, once. Every figure is for worst-case values."
+    data = plan.question.data
+    basis = "Every figure is for worst-case values." if data is None else _basis(data, plan.question.domain)
+    yield f"trusted collector: sees every value and adds noise to the mean, once. {basis}"
     if plan.question.confidence is not None:
         kept = exact(KEPT, scale=100)
-        yield f"In {kept} % of samples, whatever the values, no interval that hush prints is wider than planned."
+        values = ", whatever the values" if data is None else " of such values"
+        yield f"In {kept} % of samples{values}, no interval that hush prints is wider than planned."
+
+
+def _basis(data: OwnValues, domain: Domain) -> str:
+    """Whose values a plan is for, where they are somebody's own."""
+    column = f" of the column {data.column}" if data.column else " of the file"
+    deviation = "" if data.deviation is None else f", standard deviation {error_in_words(domain, data.deviation)}"
+    return (
+        f"Every figure is for values like those{column}{deviation}, not for worst-case values, and tells something "
+        "about them: it is not private."
+    )
 
 
 def _choice(plan: Plan) -> Iterator[str]:

@@ -18,6 +18,7 @@ from hush_simulations.scenarios.population import Observed
 
 __all__ = ["blocks", "heading"]
 
+_BULK = {"tally": "in bulk, the tally drawn at once", "devices": "in bulk, one by one"}
 _LABELS = len("epsilon spent by each device")
 """Columns of the labels of all lists, so that they stand in line where they can."""
 _BANDS = {
@@ -59,7 +60,8 @@ def blocks(run: Run) -> Iterator[Block]:
 def heading(run: Run) -> str:
     """One line: the question, who was asked, and how."""
     task = run.task
-    ways = "in memory" if run.experiment.engine == "memory" else f"over MQTT ({run.broker})"
+    ways = {"memory": "in memory", "bulk": _BULK.get(run.drawing or "")}.get(run.experiment.engine)
+    ways = ways or f"over MQTT ({run.broker})"
     devices = "1 device" if run.clients == 1 else f"{whole(run.clients)} devices"
     *others, last = [decimal_text(epsilon) for epsilon in task.offers or (task.epsilon,)]
     epsilon = f"{', '.join(others)} or {last}" if others else last
@@ -118,7 +120,7 @@ def _error(mean: float, known: float | None, wording: NumberFormat) -> str:
 
 def _verdict(is_covered: bool | None, is_everything: bool) -> Cell:
     if is_everything:
-        return "all that is possible"
+        return "the whole range"
     if is_covered is None:
         return "truth unknown"
     return Styled("covers the truth", "green") if is_covered else Styled("misses the truth", "red")

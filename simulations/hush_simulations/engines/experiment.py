@@ -1,19 +1,24 @@
 """Experiment and outcome: what a simulation is asked to do, and what it observes."""
 
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hush_aggregator.result import Result
+from hush_aggregator.tally import Tally
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Value
 from hush_simulations.scenarios.scenario import Scenario
 
-__all__ = ["Engine", "Experiment", "Outcome", "RoundOutcome", "judged"]
+__all__ = ["Drawing", "Engine", "Experiment", "Outcome", "RoundOutcome", "bulk_experiment", "judged"]
 
-Engine = Literal["mqtt", "memory"]
+Engine = Literal["mqtt", "memory", "bulk"]
+Drawing = Literal["auto", "tally", "devices"]
+"""What the bulk engine draws: the tally of a round at once, or the report of every device."""
+
 _DEFAULT_CONNECTIONS = 20
 
 
@@ -23,17 +28,20 @@ class Experiment:
 
     Args:
         scenario: the question; on a broker of others its task gets an id of its own.
-        values: the true values, one device each. Never part of a representation: they may be somebody's data.
+        values: the true values, one device each; empty on the engine `"bulk"`, which draws them itself. Never part of a
+            representation: they may be somebody's data.
         choices: for each device the number of the epsilon that it takes of those offered, chosen without looking at
             its value; empty where the task offers one.
-        engine: `"mqtt"` (real sockets) or `"memory"`.
+        engine: `"mqtt"` (real sockets), `"memory"`, or `"bulk"` (neither devices nor a broker: the same law alone).
         broker: `"embedded"`, `"mosquitto"`, or an address, which may hold a password; of no effect on the engine
             `"memory"`.
         connections: gateways that share the devices; None for as many as work best.
         confidence: coverage of the error bars, in (0, 1).
         noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
             operating system.
-        seed: what the population was drawn with; None if nothing depends on one.
+        seed: what the population was drawn with, in bulk the noise too; None if nothing depends on one.
+        drawing: in bulk, what is drawn.
+        workers: in bulk, how many threads draw; nothing else depends on it.
 
     Attributes:
         task: the task of the scenario.
@@ -51,10 +59,17 @@ class Experiment:
     confidence: float = 0.95
     noise_seed: int | None = None
     seed: int | None = None
+    drawing: Drawing = "auto"
+    workers: int = 1
     task: Task = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", self.scenario.task())
+
+    @property
+    def clients(self) -> int:
+        """How many devices there are."""
+        return self.scenario.clients if self.engine == "bulk" else len(self.values)
 
     @property
     def gateways(self) -> int:
@@ -68,28 +83,69 @@ class RoundOutcome:
 
     Args:
         result: of the aggregator.
-        reporters: positions, in `Experiment.values`, of the devices that sent a report.
+        reporters: positions, in `Experiment.values` where it has any, of the devices that sent a report.
         clamped: how many of them had to move their value into the domain.
         declined: devices that sent nothing, by their reason.
         elapsed: seconds from the first answer to the last commit.
-        received: what the aggregator counted.
+        received: what the aggregator counted; empty in bulk, where no report is kept.
+        truth: in bulk, the mean of the values, of each coordinate, or the share of each label; None where nobody has
+            one. Else None: it is made of the values.
+        tally: in bulk, that of the round.
+        chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
     """
 
     result: Result
-    reporters: tuple[int, ...] = field(repr=False)
+    reporters: Sequence[int] = field(repr=False)
     clamped: int
     declined: Mapping[str, int]
     elapsed: float
     received: Received = field(repr=False)
+    truth: tuple[float | None, ...] | None = None
+    tally: Tally | None = None
+    chosen: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A simulation: the task as it was published, its rounds, and whether it was stopped before all had answered."""
+    """A simulation: the task as published, its rounds, whether it was stopped early, and in bulk what was drawn."""
 
     task: Task
     rounds: tuple[RoundOutcome, ...]
     stopped: bool = False
+    drawing: Drawing | None = None
+
+
+def bulk_experiment(
+    scenario: Scenario,
+    shares: tuple[float, ...],
+    seed: int | None,
+    *,
+    confidence: float,
+    drawing: Drawing = "auto",
+    workers: int = 1,
+) -> Experiment:
+    """An experiment of the bulk engine, which draws the people itself.
+
+    Args:
+        scenario: the question, and how many it is put to.
+        shares: of the devices that take each epsilon offered; empty for those of the scenario.
+        seed: of people and noise; None for a fresh one, short enough to be typed again.
+        confidence: coverage of the error bars.
+        drawing: what is drawn.
+        workers: how many draw at a time.
+
+    Raises:
+        TaskError: the question is no legal task.
+    """
+    return Experiment(
+        scenario=replace(scenario, shares=shares or scenario.shares),
+        values=(),
+        engine="bulk",
+        confidence=confidence,
+        seed=secrets.randbelow(1 << 32) if seed is None else seed,
+        drawing=drawing,
+        workers=workers,
+    )
 
 
 def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:

@@ -5,10 +5,21 @@ from fractions import Fraction
 
 from hush_common.errors import OptionError
 from hush_common.figures import significant
-from hush_simulations.engines.experiment import Engine
-from hush_simulations.scenarios.population import MOST_CLIENTS
+from hush_simulations.engines.experiment import Drawing, Engine
+from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES
 
-__all__ = ["CLIENTS", "CONNECTIONS", "ROUNDS", "SEED", "Whole", "check_confidence", "check_engine"]
+__all__ = [
+    "CLIENTS",
+    "CONNECTIONS",
+    "ROUNDS",
+    "SEED",
+    "WORKERS",
+    "Whole",
+    "check_confidence",
+    "check_drawing",
+    "check_engine",
+    "check_size",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,7 @@ class Whole:
 CLIENTS = Whole(1, MOST_CLIENTS, "how many devices report", 500)
 ROUNDS = Whole(1, 1000, "how often every device is asked", 3)
 CONNECTIONS = Whole(1, 500, "over how many connections the devices are spread", 20)
+WORKERS = Whole(1, 64, "how many workers draw in bulk", 2)
 SEED = Whole(0, (1 << 63) - 1, "a seed of the population", 7)
 
 
@@ -54,7 +66,34 @@ def check_engine(name: str, option: str) -> Engine:
         return "mqtt"
     if name == "memory":
         return "memory"
-    raise OptionError(option, f"{name[:40]!r} is not an engine; write mqtt (real sockets) or memory")
+    if name == "bulk":
+        return "bulk"
+    raise OptionError(option, f"{name[:40]!r} is not an engine; write mqtt (real sockets), memory or bulk")
+
+
+def check_drawing(name: str, option: str) -> Drawing:
+    """What the bulk engine draws.
+
+    Raises:
+        OptionError: it draws no such thing; `option` is what its message calls the choice.
+    """
+    if name == "auto":
+        return "auto"
+    if name == "tally":
+        return "tally"
+    if name == "devices":
+        return "devices"
+    raise OptionError(option, f"{name[:40]!r} is not what the bulk engine draws; write auto, tally or devices")
+
+
+def check_size(clients: int, engine: Engine, option: str) -> None:
+    """So many devices take too long one by one.
+
+    Raises:
+        OptionError: more than `MOST_DEVICES`, and not in bulk.
+    """
+    if engine != "bulk" and clients > MOST_DEVICES:
+        raise OptionError(option, f"{clients} devices are more than {MOST_DEVICES}; choose the bulk engine")
 
 
 def check_confidence(value: float, option: str, shown: str) -> float:

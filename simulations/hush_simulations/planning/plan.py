@@ -9,12 +9,35 @@ from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.worst_case import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, posterior
+from hush_simulations.planning.costs import Known
 
-__all__ = ["Amount", "Plan", "PlanLine", "PlanQuestion", "Unknown", "range_of"]
+__all__ = ["Amount", "OwnValues", "Plan", "PlanLine", "PlanQuestion", "Unknown", "range_of"]
 
 Unknown: TypeAlias = Literal["people", "epsilon", "error"]
 Amount: TypeAlias = int | float | Fraction
 """Of what is unknown: people, an error in the unit of the value, or an epsilon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnValues:
+    """Values that somebody has, whose variance takes the place of the worst one. They never show.
+
+    Args:
+        known: how they are distributed.
+        rows: what became of the rows of the table, as a result tells it.
+        column: that they are from.
+        deviation: their standard deviation, in the unit of the value; None for categories, which have several.
+    """
+
+    known: Known = field(repr=False)
+    rows: Mapping[str, object]
+    column: str
+    deviation: float | None
+
+    def to_document(self) -> dict[str, Any]:
+        """What a plan tells of them."""
+        deviation = {} if self.deviation is None else {"standard_deviation": self.deviation}
+        return {"column": self.column, **self.rows, **deviation}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +50,7 @@ class PlanQuestion:
         epsilon: loss of one answer.
         error: as a share of the range.
         confidence: of the error bar; None where the error is a root mean square.
+        data: whose values it is planned for; the worst ones if None.
     """
 
     domain: Domain
@@ -34,6 +58,7 @@ class PlanQuestion:
     epsilon: Fraction | None
     error: float | None
     confidence: float | None
+    data: OwnValues | None = None
 
     @property
     def unknown(self) -> Unknown:
@@ -133,6 +158,8 @@ def _line(question: PlanQuestion, line: PlanLine) -> dict[str, Any]:
 
 def _known(question: PlanQuestion) -> dict[str, Any]:
     known: dict[str, Any] = {"domain": _domain(question.domain)}
+    if question.data is not None:
+        known |= {"values": "of the data", "data": question.data.to_document()}
     if question.people is not None:
         known["people"] = question.people
     if question.epsilon is not None:

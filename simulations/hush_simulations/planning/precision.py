@@ -50,7 +50,8 @@ def error_of(line: MechanismCost, target: Target, people: int, confidence: float
     """Half the length of the interval of a mean at `confidence`; for None, its root mean square error."""
     if confidence is None or line.task is None:
         return _normal_error(line, target, people, confidence)
-    return half_widths(line.task, people, confidence).get(target, inf)
+    laws = line.values or (None,)
+    return max(half_widths(line.task, people, confidence, values).get(target, inf) for values in laws)
 
 
 def _normal_error(line: MechanismCost, target: Target, people: int, confidence: float | None) -> float:
@@ -63,9 +64,15 @@ def _normal_error(line: MechanismCost, target: Target, people: int, confidence: 
     return sqrt(line.noise / 2 * (quantile / people) ** 2 + sampling)
 
 
-def sampling_error(people: int, confidence: float | None) -> float:
-    """The error of `people` answers without any noise, for `population`, at its worst: no epsilon goes below it."""
-    return sqrt(EVEN / people) * (1.0 if confidence is None else normal_quantile(confidence))
+def sampling_error(people: int, confidence: float | None, variance: float = EVEN) -> float:
+    """The error of `people` answers without any noise, for `population`: no epsilon goes below it.
+
+    Args:
+        people: how many answer.
+        confidence: of the interval; None for the root mean square.
+        variance: of one person's value; the largest there is unless it is known.
+    """
+    return sqrt(variance / people) * (1.0 if confidence is None else normal_quantile(confidence))
 
 
 def people_for(line: MechanismCost, target: Target, error: float, confidence: float | None) -> int | None:

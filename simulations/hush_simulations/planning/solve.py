@@ -7,7 +7,15 @@ from fractions import Fraction
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.registry import fitting
-from hush_simulations.planning.costs import Family, MechanismCost, central, offered, references
+from hush_simulations.planning.costs import (
+    Family,
+    Known,
+    MechanismCost,
+    central,
+    offered,
+    references,
+    sampling_variance,
+)
 from hush_simulations.planning.plan import Amount, Plan, PlanLine, PlanQuestion, range_of
 from hush_simulations.planning.precision import (
     TARGETS,
@@ -23,9 +31,10 @@ __all__ = ["solve"]
 
 def solve(question: PlanQuestion) -> Plan:
     """Every mechanism that fits, what `auto` would pick, and a collector who is trusted."""
-    lines = list(_offered(question))
-    others = [_line(question, name, family) for name, family in references(question.domain).items()]
-    trusted = _line(question, "trusted collector", central(question.domain))
+    known = () if question.data is None else question.data.known
+    lines = list(_offered(question, known))
+    others = [_line(question, name, family) for name, family in references(question.domain, known).items()]
+    trusted = _line(question, "trusted collector", central(question.domain, known))
     chosen = _auto(question, lines)
 
     def compared(line: PlanLine) -> PlanLine:
@@ -43,10 +52,10 @@ def solve(question: PlanQuestion) -> Plan:
     )
 
 
-def _offered(question: PlanQuestion) -> Iterator[PlanLine]:
+def _offered(question: PlanQuestion, known: Known) -> Iterator[PlanLine]:
     """The lines of hush's own mechanisms, but of one that is not there for every epsilon, and is none for this."""
     kinds = {kind.name: kind for kind in fitting(question.domain)}
-    for name, family in offered(question.domain).items():
+    for name, family in offered(question.domain, known).items():
         line = _line(question, name, family)
         if line.amounts or line.parameters or not kinds[name].smallest():
             yield line
@@ -79,7 +88,8 @@ def _solved(question: PlanQuestion, family: Family, target: Target, line: PlanLi
 def _least_epsilon(question: PlanQuestion, family: Family, target: Target) -> Fraction | None:
     if question.people is None or question.error is None:
         return None
-    if target == POPULATION and sampling_error(question.people, question.confidence) > question.error:
+    variance = sampling_variance(() if question.data is None else question.data.known)
+    if target == POPULATION and sampling_error(question.people, question.confidence, variance) > question.error:
         return None  # no epsilon reaches it: do not search
     return epsilon_for(family, target, question.people, question.error, question.confidence)
 
@@ -98,9 +108,16 @@ def _auto(question: PlanQuestion, lines: Sequence[PlanLine]) -> PlanLine:
     if question.epsilon is None:
         names = [kind.name for kind in fitting(question.domain) if kind.auto]
         able = [line for line in lines if REPORTERS in line.amounts and line.mechanism in names]
-        return min(able, key=lambda line: line.amounts[REPORTERS], default=lines[0])
+        best = min(able, key=lambda line: line.amounts[REPORTERS], default=lines[0])
+        return next((line for line in able if _is_auto(question, line)), best) if question.data else best
     by_name = {line.mechanism: line for line in lines}
     return by_name[choose(question.domain, [question.epsilon])[0]]
+
+
+def _is_auto(question: PlanQuestion, line: PlanLine) -> bool:
+    """Whether `auto` means this mechanism at its epsilon: that is decided by public parameters, not by the data."""
+    epsilon = line.amounts[REPORTERS]
+    return isinstance(epsilon, Fraction) and choose(question.domain, [epsilon])[0] == line.mechanism
 
 
 def _ratio(line: PlanLine, chosen: PlanLine) -> float | None:

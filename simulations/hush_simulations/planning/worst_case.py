@@ -6,6 +6,9 @@ would print. For the reporters of a share it is also that of the answer whose ow
 all. If its interval is cut off at a bound of the range, a mean farther inside is tried as well, and the longer interval
 counts.
 
+Of values that are known it is the tally of people like those; where a bound cuts the interval off, its whole arm
+counts, since of another sample less may be cut off.
+
 Intervals are longer the more the sample varies, so that no more than 1 - `KEPT` of the samples give a longer one than
 planned.
 """
@@ -20,7 +23,7 @@ from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms import analysis_of
-from hush_aggregator.estimate.worst_case import worst_people
+from hush_aggregator.estimate.worst_case import Assumed, Values, worst_people
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
@@ -36,14 +39,17 @@ _Array = NDArray[np.float64]
 
 
 @lru_cache(maxsize=4096)
-def half_widths(task: Task, people: int, confidence: float) -> dict[str, float]:
+def half_widths(task: Task, people: int, confidence: float, values: Values | None = None) -> dict[str, float]:
     """Half the length of the intervals of either target.
 
     Args:
         task: with one epsilon; its values lie in [0, 1], or in one of the categories.
         people: how many report.
         confidence: of the intervals.
+        values: of people like those who will be asked; the worst ones if None.
     """
+    if values is not None:
+        return _known(task, people, confidence, values)
     worst, _, intervals = _intervals(task, people, confidence, None)
     noisiest = _noisiest(_mechanism(task))
     means: dict[str, tuple[float | None, ...]] = {REPORTERS: (None,), POPULATION: (None,)}
@@ -54,6 +60,26 @@ def half_widths(task: Task, people: int, confidence: float) -> dict[str, float]:
         for target in means
         if target in intervals
     }
+
+
+def _known(task: Task, people: int, confidence: float, values: Values) -> dict[str, float]:
+    longest: dict[str, float] = {}
+    for more in _near(task, people):
+        _, center, intervals = _intervals(task, people, confidence, values, more)
+        for target in {REPORTERS, POPULATION} & intervals.keys():
+            low, high = intervals[target]
+            whole = [arm for arm, cut in ((high - center, low <= 0), (center - low, high >= 1)) if cut]
+            half = min(max((high - low) / 2, *whole, 0.0), 0.5)
+            longest[target] = max(longest.get(target, 0.0), half)
+    return longest
+
+
+def _near(task: Task, people: int) -> range:
+    """How many reports of yes more or less to try: where reports are few, the length depends on the last one."""
+    if not _mechanism(task).is_share:
+        return range(1)
+    reach = _REACH_OF_FEW if people <= _FEW else _REACH
+    return range(-reach, reach + 1)
 
 
 def _mechanism(task: Task) -> Mechanism:
@@ -82,8 +108,7 @@ def _longest(task: Task, people: int, confidence: float, target: str, inside: fl
         beyond = high - 2 * center if low <= 0 else low - 2 * center + 1
         inside = min(max(mean + beyond, 0.0), 1.0)
     if _step(_mechanism(task)) / people * _COARSE > longest:  # the length depends on the last report
-        reach = _REACH_OF_FEW if people <= _FEW else _REACH
-        for more in range(-reach, reach + 1):
+        for more in _near(task, people):
             low, high = _intervals(task, people, confidence, inside, more)[2][target]
             longest = max(longest, (high - low) / 2)
     return longest
@@ -96,11 +121,11 @@ def _step(mechanism: Mechanism) -> float:
 
 @lru_cache(maxsize=4096)
 def _intervals(
-    task: Task, people: int, confidence: float, mean: float | None, more: int = 0
+    task: Task, people: int, confidence: float, assumed: Assumed, more: int = 0
 ) -> tuple[float, float, Intervals]:
-    """The mean of the values, this or the worst one, the estimate, and its intervals, with so many a yes more."""
+    """The mean of the values, the known or the worst one, the estimate, and its intervals, with so many a yes more."""
     mechanism = _mechanism(task)
-    x, sums = analysis_of(mechanism).worst(mechanism, people, mean, more)
+    x, sums = analysis_of(mechanism).worst(mechanism, people, assumed, more)
     result = estimate(task, Tally(people, sums), confidence)
     if result.categories:
         return x, result.categories[0].frequency, result.categories[0].intervals

@@ -1,24 +1,25 @@
 """Run: the one account of a finished simulation, and the JSON object that `--json` prints and `result.json` holds."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
 from hush_aggregator.fold import fold
 from hush_aggregator.result import Result
+from hush_aggregator.tally import Tally
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
-from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
+from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
 from hush_simulations.results.combined import combine
 from hush_simulations.results.instead import Instead, instead
-from hush_simulations.results.score import Covered, Score, score
+from hush_simulations.results.score import Covered, Score, score, score_of_truth
 from hush_simulations.scenarios.population import Observed
 
 __all__ = ["Round", "Run", "Together"]
@@ -35,16 +36,22 @@ class Round:
         clamped: how many of them had to move their value into the domain.
         declined: devices that sent nothing, by their reason.
         elapsed: seconds from the first answer to the last commit.
-        received: what the aggregator counted.
+        received: what the aggregator counted; empty in bulk, where no report is kept.
+        chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
+        tally: in bulk, that of the round.
+        truth: in bulk, as in `RoundOutcome`.
     """
 
     result: Result
     score: Score
-    reporters: tuple[int, ...] = field(repr=False)
+    reporters: Sequence[int] = field(repr=False)
     clamped: int
     declined: Mapping[str, int]
     elapsed: float
     received: Received = field(repr=False)
+    chosen: tuple[int, ...] = ()
+    tally: Tally | None = None
+    truth: tuple[float | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +78,20 @@ class Run:
         task: as it was published: on a broker of others under an id of its own.
         rounds: one at least, in their order.
         stopped: whether somebody stopped it before all devices had been asked.
+        drawing: in bulk, what was drawn; else None.
     """
 
     experiment: Experiment
     task: Task
     rounds: tuple[Round, ...]
     stopped: bool = False
+    drawing: Drawing | None = None
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
         """Judge what came of an experiment."""
         rounds = tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds)
-        return cls(experiment, outcome.task, rounds, outcome.stopped)
+        return cls(experiment, outcome.task, rounds, outcome.stopped, outcome.drawing)
 
     def __repr__(self) -> str:
         rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
@@ -122,12 +131,16 @@ class Run:
     def together(self) -> Together | None:
         """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
         task, last = self.task, self.result
-        tallies = [fold(task.randomizer, one.received.bodies) for one in self.rounds]
+        tallies = [one.tally or fold(task.randomizer, one.received.bodies) for one in self.rounds]
         made = combine(task, tallies, last.confidence)
         if made is None:
             return None
-        values = [self.experiment.values[device] for one in self.rounds for device in one.reporters]
-        found = score(task.domain, made, values, self.experiment.scenario.population.mean)
+        population = self.experiment.scenario.population.mean
+        if last_truth := self.last.truth:  # in bulk everybody answers in every round
+            found = score_of_truth(task.domain, made, last_truth, population)
+        else:
+            values = [self.experiment.values[device] for one in self.rounds for device in one.reporters]
+            found = score(task.domain, made, values, population)
         return Together(replace(last, round=0, estimate=made), found, len(self.rounds))
 
     @property
@@ -138,7 +151,7 @@ class Run:
     @property
     def clients(self) -> int:
         """Devices."""
-        return len(self.experiment.values)
+        return self.experiment.clients
 
     @property
     def published(self) -> int:
@@ -179,6 +192,9 @@ class Run:
     @property
     def epsilon_spent(self) -> Fraction:
         """The most that one device has spent: what a round costs it, as often as it answered, or all of it at first."""
+        if self.drawing is not None:  # everybody answers in every round
+            taken = [epsilon for epsilon, count in self.chosen.items() if count]
+            return max(taken, default=self.task.epsilon)
         answered = Counter(device for done in self.rounds for device in done.reporters)
         totals = [self.task.offers[choice] for choice in self.experiment.choices] or [self.task.epsilon] * self.clients
         if self.task.repeat == "sticky":
@@ -189,6 +205,8 @@ class Run:
     @property
     def chosen(self) -> Mapping[Fraction, int]:
         """How many devices took each of the epsilons offered, in the last round; empty where there is no choice."""
+        if self.last.chosen:
+            return dict(zip(self.task.offers, self.last.chosen, strict=True))
         if not self.experiment.choices:
             return {}
         taken = Counter(self.experiment.choices[device] for device in self.last.reporters)
@@ -197,15 +215,15 @@ class Run:
     @property
     def broker(self) -> str:
         """What it ran over, without a password."""
-        if self.experiment.engine == "memory":
-            return "memory"
+        if self.experiment.engine != "mqtt":
+            return "memory" if self.experiment.engine == "memory" else "none"
         name = self.experiment.broker
         return str(BrokerUrl.parse(name)) if is_external(name) else name
 
     @property
     def noise(self) -> str:
         """Where the noise came from, in words."""
-        return SYSTEM if self.experiment.noise_seed is None else NOT_PRIVATE
+        return SYSTEM if self.experiment.noise_seed is None and self.drawing is None else NOT_PRIVATE
 
     def to_document(self) -> dict[str, Any]:
         """Everything but the values and the reports.
@@ -231,9 +249,11 @@ class Run:
             "reports_per_s": self.reports_per_s,
             "engine": self.experiment.engine,
             "broker": self.broker,
-            "connections": self.experiment.gateways,
+            "connections": 0 if self.drawing else self.experiment.gateways,
             "noise": self.noise,
         }
+        if self.drawing is not None:
+            document["drawn"] = self.drawing
         if self.experiment.seed is not None:
             document["seed"] = self.experiment.seed
         document |= {"stopped": True} if self.stopped else {}
@@ -246,9 +266,13 @@ class Run:
 
 
 def _judged(experiment: Experiment, task: Task, done: RoundOutcome) -> Round:
-    values = [experiment.values[device] for device in done.reporters]
-    found = score(task.domain, done.result.estimate, values, experiment.scenario.population.mean)
-    return Round(done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+    population, estimate = experiment.scenario.population.mean, done.result.estimate
+    if done.truth is None:
+        found = score(task.domain, estimate, [experiment.values[device] for device in done.reporters], population)
+    else:
+        found = score_of_truth(task.domain, estimate, done.truth, population)
+    judged = (done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+    return Round(*judged, done.chosen, done.tally, done.truth)
 
 
 def _rate(rounds: Iterable[Round]) -> float:

@@ -10,7 +10,7 @@ from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_simulations.scenarios.population import Value
 
-__all__ = ["Covered", "Score", "covered", "errors", "score", "truth"]
+__all__ = ["Covered", "Score", "covered", "errors", "score", "score_of_truth"]
 
 Covered = Mapping[str, bool]
 
@@ -51,38 +51,54 @@ def score(
         values: the true values of the devices that reported, before any clamping; None has none.
         population_mean: mean of the distribution they were drawn from, or None where nobody knows it.
     """
+    return score_of_truth(domain, estimate, _truths(domain, values), population_mean)
+
+
+def score_of_truth(
+    domain: Domain,
+    estimate: Estimate,
+    truths: Sequence[float | None],
+    population_mean: float | tuple[float, ...] | None,
+) -> Score:
+    """Judge the estimate of a round whose truth is known without the values.
+
+    Args:
+        domain: of the task.
+        estimate: of the round.
+        truths: the mean of the values of the devices that reported, of each coordinate, or the share of each label;
+            None where nobody has a value.
+        population_mean: as `score`.
+    """
+    known = [{} if mean is None else {REPORTERS: mean} for mean in truths]
+    match domain:
+        case CategoryDomain(labels=labels):
+            return _of_categories(labels, estimate, _with_population(known, population_mean))
+        case VectorDomain(coordinates=coordinates):
+            names = [coordinate.name for coordinate in coordinates]
+            return _of_coordinates(names, estimate, _with_population(known, population_mean))
+    mean = None if isinstance(population_mean, tuple) else population_mean
+    about = known[0] | ({} if mean is None else {POPULATION: mean})
+    return Score(
+        truth=about,
+        covered=covered(estimate.intervals, estimate.methods, about),
+        error=errors(estimate.mean, about),
+    )
+
+
+def _truths(domain: Domain, values: Sequence[Value]) -> list[float | None]:
     match domain:
         case CategoryDomain(labels=labels):
             counts = Counter(value for value in values if value is not None)
             n = counts.total()
-            shares = [{REPORTERS: counts[label] / n} if n else {} for label in labels]
-            return _of_categories(labels, estimate, _with_population(shares, population_mean))
+            return [counts[label] / n if n else None for label in labels]
         case VectorDomain(coordinates=coordinates):
             columns = list(zip(*_vectors(values), strict=True)) or [()] * len(coordinates)
-            means = [truth([number for number in column if number is not None], None) for column in columns]
-            names = [coordinate.name for coordinate in coordinates]
-            return _of_coordinates(names, estimate, _with_population(means, population_mean))
-    mean = None if isinstance(population_mean, tuple) else population_mean
-    known = truth([value for value in values if isinstance(value, float | int)], mean)
-    return Score(
-        truth=known,
-        covered=covered(estimate.intervals, estimate.methods, known),
-        error=errors(estimate.mean, known),
-    )
+            return [_mean([number for number in column if number is not None]) for column in columns]
+    return [_mean([value for value in values if isinstance(value, float | int)])]
 
 
-def truth(values: Sequence[float], population_mean: float | None) -> dict[str, float]:
-    """What the two error bars are about.
-
-    Args:
-        values: the true values of the devices that reported, before any clamping.
-        population_mean: mean of the distribution they were drawn from, or None where nobody knows it.
-
-    Returns:
-        `"reporters"`, the mean of the values (absent if nobody reported), and `"population"` if it is known.
-    """
-    known = {} if population_mean is None else {POPULATION: population_mean}
-    return ({REPORTERS: math.fsum(values) / len(values)} if values else {}) | known
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
 def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) -> dict[str, bool]:
@@ -91,7 +107,7 @@ def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) 
     Args:
         intervals: of an estimate, or of a part of one.
         methods: of the same; they say which truth the interval `"anytime"` is about.
-        truths: as `truth` returns them.
+        truths: what the intervals are about.
     """
     about = {name: _watched(name, methods) if name.startswith(ANYTIME) else name for name in intervals}
     return {

@@ -1,11 +1,13 @@
 """What a cell of somebody's table says: a value, or what is wrong with it. Only a person at a terminal sees its text.
 
 A number is read where there is one way to: a comma may separate decimals or thousands, and so may a point before three
-digits, unless another cell of the column shows which. `--decimal` says it.
+digits, unless another cell of the column shows which. `--decimal` says it. Per cents, units, ranges and dates have
+several readings that no option chooses from: such cells are refused by their kind.
 """
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +23,15 @@ _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _POINT_AND_THREE = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
 _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,'\u2019 \u00a0\u202f])[0-9]{3}(?:\1[0-9]{3})*(?:([.,])[0-9]+)?")
 _COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
-_DATE = re.compile(r"[0-9]{1,4}([-/.])[0-9]{1,2}\1[0-9]{1,4}([T ].*)?|[0-9]{1,2}:[0-9]{2}(:[0-9]{2}.*)?")
+_DATE = re.compile(
+    r"[0-9]{1,4}([-/.])[0-9]{1,2}\1[0-9]{1,4}([T ].*)?|[0-9]{1,2}:[0-9]{2}(:[0-9]{2}.*)?|[0-9]{1,4}/[0-9]{1,4}"
+)
+_SHARE = re.compile(r"[+-]?[0-9][0-9.,]*\s*[%\u2030]")
+_UNIT = re.compile(
+    r"[+-]?[0-9][0-9.,]*\s*[^\W\d_]+[\u00b2\u00b3]?|[+-]?[0-9][0-9.,]*\s*[$\u00a3\u20ac\u00b0]|[$\u00a3\u20ac]\s*[0-9][0-9.,]*"
+)
+_RANGE = re.compile(r"[0-9][0-9.,]*\s*[-\u2013]\s*[0-9][0-9.,]*|[<>~\u2264\u2265\u2248]\s*[0-9][0-9.,]*|[0-9]+\+")
+_MINUS = "\u2212"
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
 
@@ -34,17 +44,24 @@ class Fault(StrEnum):
     DECIMAL_COMMA = "with a decimal comma"
     DECIMAL_POINT = "with a decimal point"
     GROUPS = "with a separator of thousands or decimals"
-    DATE = "with a date or a time"
+    DATE = "with a date, a time or a fraction"
+    SHARE = "with a per cent sign"
+    UNIT = "with a unit"
+    RANGE = "with a range or a limit"
     INFINITE = "infinite"
     TEXT = "with text"
     NO_ANSWER = "with neither yes nor no"
     NO_LABEL = "with none of the labels"
-    OTHER_CASE = "spelled like yes but for capitals"
+    NEARLY = "that say almost what means yes"
 
     @property
     def is_missing(self) -> bool:
         """Whether there is no value, rather than one that cannot be read."""
         return self in (Fault.EMPTY, Fault.MARKED, Fault.SHORT)
+
+
+_OF_TEXT = (Fault.TEXT, Fault.UNIT, Fault.RANGE)
+"""Of cells that name categories as well as numbers: 18-25, 500 ml."""
 
 
 class CellError(ValueError):
@@ -97,6 +114,7 @@ class Numbers:
 
     def read(self, text: str) -> float:
         _check_present(text)
+        text = _with_hyphen(text)
         plain = text.replace(",", ".") if self.decimal == "," and "." not in text else text
         if _PLAIN.fullmatch(plain) and not (self.decimal == "," and "." in text):
             return _finite(plain)
@@ -111,14 +129,14 @@ class Numbers:
         return _finite(text.replace(grouped[1], "").replace(self.decimal, "."))
 
     def is_cell(self, text: str) -> bool:
-        return is_missing(text) or bool(_PLAIN.fullmatch(text)) or _fault(text) is not Fault.TEXT
+        return is_missing(text) or _fault(_with_hyphen(text)) not in _OF_TEXT
 
     def doubts(self, texts: Sequence[str]) -> list[int]:
         """Cells with a point before three digits, unless a point elsewhere cannot separate thousands."""
         if self.decimal is not None:
             return []
         pointed = [place for place, text in enumerate(texts) if "." in text]
-        found = [place for place in pointed if _POINT_AND_THREE.fullmatch(texts[place])]
+        found = [place for place in pointed if _POINT_AND_THREE.fullmatch(_with_hyphen(texts[place]))]
         return found if len(found) == len(pointed) else []
 
 
@@ -149,8 +167,8 @@ class Yes:
         if text == self.text:
             return 1
         _check_present(text)
-        if text.casefold() == self.text.casefold():
-            raise CellError(Fault.OTHER_CASE)
+        if _meaning(text) == _meaning(self.text):
+            raise CellError(Fault.NEARLY)
         return 0
 
     def is_cell(self, text: str) -> bool:  # noqa: ARG002 - whatever it is
@@ -190,6 +208,19 @@ class Labels:
         return []
 
 
+def _meaning(text: str) -> str | float:
+    """What a text says, however it is spelled: letters, spaces and accents as they look, numbers, yes and no."""
+    seen = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    if seen in _ANSWERS:
+        return _ANSWERS[seen]
+    return float(seen) if _PLAIN.fullmatch(seen) else seen
+
+
+def _with_hyphen(text: str) -> str:
+    """With the sign of ASCII in place of a typographic minus, which some countries' spreadsheets write."""
+    return text.replace(_MINUS, "-", 1) if text.startswith(_MINUS) else text
+
+
 def _finite(plain: str) -> float:
     value = float(plain)
     if not math.isfinite(value):
@@ -206,6 +237,9 @@ def _fault(text: str) -> Fault:
         (_COMMA, Fault.DECIMAL_COMMA),
         (_DATE, Fault.DATE),
         (_INFINITE, Fault.INFINITE),
+        (_SHARE, Fault.SHARE),
+        (_UNIT, Fault.UNIT),
+        (_RANGE, Fault.RANGE),
     ):
         if pattern.fullmatch(text):
             return fault

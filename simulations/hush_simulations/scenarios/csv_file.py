@@ -13,7 +13,7 @@ from hush_simulations.scenarios.cells import Answers, CellError, Fault, Labels, 
 from hush_simulations.scenarios.csv_encoding import read_text
 from hush_simulations.scenarios.csv_rules import CsvRules
 from hush_simulations.scenarios.csv_table import find_table
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Value
+from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Value
 
 __all__ = ["kind_of_column", "read_answers", "read_column", "read_columns"]
 
@@ -24,10 +24,14 @@ _REMEDIES = {
     Fault.DECIMAL_COMMA: "write --decimal , if the comma separates decimals",
     Fault.DECIMAL_POINT: "write --decimal . if the point separates decimals",
     Fault.GROUPS: "write --decimal . or --decimal , for the sign that separates decimals",
+    Fault.DATE: "write the number that is meant, as an age in years",
+    Fault.SHARE: "write the number alone: whether 5 % is 5 or 0.05 is yours to say",
+    Fault.UNIT: "write the number alone, in the unit of the bounds",
+    Fault.RANGE: "write one number, or name the categories with --labels",
     Fault.TEXT: "correct those rows, or name the categories with --labels",
     Fault.NO_ANSWER: "write yes, no, true, false, 1 or 0 there, or --yes VALUE for what means yes",
     Fault.NO_LABEL: "labels must be spelled exactly: correct the cells, or add the label",
-    Fault.OTHER_CASE: "spell it alike in all cells",
+    Fault.NEARLY: "spell it alike in all cells that mean yes, and otherwise in those that do not",
 }
 _MISSING_REMEDY = (
     "write --missing drop to leave rows without a value out, or --missing replace to ask those devices too"
@@ -152,9 +156,9 @@ def _vector(row: tuple[Value, ...]) -> tuple[float | None, ...]:
 def _cells(path: Path, columns: Sequence[str], reader: Reader, rules: CsvRules) -> _Cells:
     decoded = read_text(path, rules.encoding)
     table = find_table(path, decoded, rules, columns, reader.is_cell)
-    listed = list(islice(table.rows(), MOST_CLIENTS + 1))
-    if len(listed) > MOST_CLIENTS:
-        raise OptionError("--csv", f"{path} has more than {MOST_CLIENTS} rows; take a sample of them")
+    listed = list(islice(table.rows(), MOST_DEVICES + 1))
+    if len(listed) > MOST_DEVICES:
+        raise OptionError("--csv", f"{path} has more than {MOST_DEVICES} rows; take a sample of them")
     if not listed:
         raise OptionError("--csv", f"{path} has a header and no rows; every row is one client, write at least one")
     if not decoded.certain and not all(text.isascii() for text in _texts(table.names, listed)):

@@ -10,7 +10,7 @@ from hush_common.errors import OptionError
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import parse_scenario, read_scenario
 
-__all__ = ["SCENARIOS", "find_scenario"]
+__all__ = ["SCENARIOS", "find_scenario", "text_of"]
 
 _FOLDER = files(__package__) / "shipped"
 _SUFFIX = ".toml"
@@ -53,6 +53,16 @@ def find_scenario(name: str, option: str = "SCENARIO") -> Scenario:
     near = difflib.get_close_matches(name, SCENARIOS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "or name a TOML file"
     raise OptionError(option, f"{name[:60]!r} is not a scenario; there are {', '.join(SCENARIOS)}; {hint}")
+
+
+def text_of(name: str) -> str:
+    """The text of a scenario that `find_scenario` finds.
+
+    Raises:
+        OSError: its file is there no more.
+    """
+    file = _FOLDER / f"{name}{_SUFFIX}" if name in SCENARIOS else Path(name)
+    return file.read_text(encoding="utf-8")
 
 
 @cache

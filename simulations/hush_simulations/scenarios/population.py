@@ -11,6 +11,7 @@ from hush_common.errors import OptionError
 
 __all__ = [
     "MOST_CLIENTS",
+    "MOST_DEVICES",
     "Bernoulli",
     "Frequencies",
     "Independent",
@@ -32,8 +33,11 @@ Treatment = Literal["drop", "replace"]
 """Of rows without a value: left out, or each a device without a value."""
 
 
-MOST_CLIENTS = 1_000_000
-"""Devices of one simulation, at most."""
+MOST_DEVICES = 1_000_000
+"""Devices of one simulation that are there, and rows of somebody's data, at most."""
+
+MOST_CLIENTS = 1_000_000_000
+"""Devices of one simulation in bulk, at most."""
 
 
 def is_complete(value: Value) -> bool:

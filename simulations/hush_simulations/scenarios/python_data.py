@@ -19,7 +19,7 @@ from hush_common.reading import is_real, is_table, plain
 from hush_simulations.scenarios.columns import choose_column
 from hush_simulations.scenarios.data_file import observed_by_program
 from hush_simulations.scenarios.parquet_file import PARQUET, parquet_table
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Treatment, Value, is_complete
+from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Treatment, Value, is_complete
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -64,8 +64,8 @@ def observed(
     rows, name = _rows(table, domain, column)
     if not rows:
         raise OptionError("data", "has no values; every value is one client, pass at least one")
-    if len(rows) > MOST_CLIENTS:
-        raise OptionError("data", f"{len(rows)} values are more than {MOST_CLIENTS}; take a sample of them")
+    if len(rows) > MOST_DEVICES:
+        raise OptionError("data", f"{len(rows)} values are more than {MOST_DEVICES}; take a sample of them")
     values, missing = _values(rows, _reader(domain, treatment), treatment)
     return Observed(values, name, missing, treatment if missing else None)
 

@@ -8,7 +8,8 @@ import pytest
 from broker_world import CLOSING, DRAFT, HOUR, World, frame, living
 
 from hush_aggregator.lasting import LASTING_S
-from hush_aggregator.store import SqliteEditor, State
+from hush_aggregator.progress import Progress
+from hush_aggregator.store import CommitOutcome, SqliteEditor, State
 from hush_common.codec import encode_frame
 from hush_common.errors import TaskError
 from hush_common.refusal import Refusal
@@ -63,6 +64,34 @@ def test_a_clock_set_back_opens_no_task_again_even_once_its_ids_are_gone(world: 
     world.send(counted)
     assert world.n == 1
     assert says(world) == (True, True)
+
+
+def test_a_replay_of_a_day_counts_nothing_before_the_end_or_after_it_or_once_the_ids_are_gone(world: World) -> None:
+    day = [frame(CLOSING) for _ in range(500)]
+    world.serve()
+    world.send(*day)
+    world.send(*day)
+    assert world.store.refusals("heights") == {Refusal.DUPLICATE: 500}
+    world.wait(2 * HOUR)
+    world.send(*day)
+    assert world.store.refusals("heights") == {Refusal.DUPLICATE: 1000}
+    world.store._connection.execute("DELETE FROM report")
+    world.send(*day)
+    assert world.store.refusals("heights") == {Refusal.DUPLICATE: 1000, Refusal.CLOSED: 500}
+    assert world.n == 500
+
+
+def test_what_comes_again_is_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    progress = Progress()
+    details = {("heights", Refusal.DUPLICATE): 7, ("sleep", Refusal.CLOSED): 2}
+    with caplog.at_level("INFO"):
+        progress.add(CommitOutcome(0, {}, frozenset(), details))
+        progress.add(CommitOutcome(0, {}, frozenset(), {("heights", Refusal.DUPLICATE): 5}))
+        progress.stop()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "heights: 12 reports came again, and count once"),
+        ("WARNING", "sleep: refused 2: closed, the task is closed"),
+    ]
 
 
 def test_a_clock_that_is_ahead_for_a_while_closes_nothing_for_good(world: World) -> None:

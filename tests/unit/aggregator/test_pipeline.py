@@ -63,9 +63,14 @@ def n(store: WatchedStore) -> int:
 
 @asynccontextmanager
 async def running(
-    bus: FakeBus, store: WatchedStore, *, tasks: tuple[Task, ...] = (HEIGHTS,), settle_s: float = 0.2
+    bus: FakeBus,
+    store: WatchedStore,
+    *,
+    tasks: tuple[Task, ...] = (HEIGHTS,),
+    settle_s: float = 0.2,
+    any_task: bool = False,
 ) -> AsyncIterator[Aggregator]:
-    aggregator = Aggregator(bus, store, tasks=tasks, settle_s=settle_s)
+    aggregator = Aggregator(bus, store, tasks=tasks, settle_s=settle_s, any_task=any_task)
     task = asyncio.create_task(aggregator.run(), name="aggregator")
     try:
         yield aggregator
@@ -129,7 +134,7 @@ async def test_a_report_that_arrives_before_its_task_is_counted(store: WatchedSt
     bus = FakeBus(retained_after=0.1)
     bus.retained["hush/v1/tasks/heights"] = HEIGHTS.payload
     bus.send(TOPIC, *frames(30))
-    async with running(bus, store, tasks=(), settle_s=5):
+    async with running(bus, store, tasks=(), settle_s=5, any_task=True):
         await asyncio.wait_for(bus.emptied(), 3)
     assert n(store) == 30
     assert store.refusals(UNKNOWN) == {}
@@ -153,7 +158,7 @@ async def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted_all_
     bus.retained["hush/v1/tasks/heights"] = HEIGHTS.payload
     bus.send(TOPIC, *frames(100))
     bus.send("hush/v1/reports/nobody/device", *frames(100))
-    async with running(bus, store, tasks=()):
+    async with running(bus, store, tasks=(), any_task=True):
         await bus.emptied()
     assert n(store) == 100
     assert bus.connections == 2
@@ -181,7 +186,7 @@ async def test_a_storm_of_garbage_is_counted_and_the_reports_in_it_are_not_lost(
 async def test_a_task_that_is_none_is_logged_and_ignored(store: WatchedStore, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bus = FakeBus()
-    async with running(bus, store, tasks=()):
+    async with running(bus, store, tasks=(), any_task=True):
         await bus.up.wait()
         for payload in (b"\xff", b"[1]", b"", b'{"id":"else"}', HEIGHTS.payload):
             bus.retain("else", payload)
@@ -200,7 +205,7 @@ async def test_the_first_task_under_an_id_wins_and_the_other_is_told(
 ) -> None:
     other = make_task({"id": "heights", "epsilon": "2", "domain": NUMBER})
     bus = FakeBus()
-    async with running(bus, store, tasks=()):
+    async with running(bus, store, tasks=(), any_task=True):
         await bus.up.wait()
         bus.retain("heights", HEIGHTS.payload)
         bus.retain("heights", other.payload)

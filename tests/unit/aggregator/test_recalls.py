@@ -1,6 +1,6 @@
 """When an aggregator recalls, what it publishes, and when a recall ends: a whole service over a broker in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ from broker_world import CLOSING, DRAFT, HEIGHTS, HOUR, START, TOPIC, WEEK, Worl
 from hush_aggregator.lasting import LASTING_S
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.recall_terms import drawn_up, is_recallable
-from hush_aggregator.store import SqliteEditor, SqliteStore, State, TaskRow
+from hush_aggregator.store import BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State, TaskRow
 from hush_common.recall import Recall, encode_recall
 from hush_common.refusal import Refusal
 from hush_common.task_file import make_task
@@ -269,6 +269,34 @@ def test_an_open_recall_is_published_again_on_every_connection(world: World) -> 
     world.broker.retained.pop(TOPIC)
     world.serve()
     assert world.open == recall
+
+
+def test_a_user_who_may_not_write_recalls_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.serve()
+    deliver = world.broker.deliver
+    world.broker.deliver = lambda topic, payload, *, retain=False: (  # type: ignore[method-assign]  # an access rule
+        None if topic == TOPIC else deliver(topic, payload, retain=retain)
+    )
+    for _ in range(3):
+        asked(world)
+        world.wait(20)
+    told = "the recall of heights did not come back from the broker: allow this user to write and to read"
+    assert caplog.text.count(told) == 1
+
+
+def test_a_quiet_day_costs_a_write_every_ten_minutes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[object] = []
+    recall = SqliteStore.recall
+
+    def watched(store: SqliteStore, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
+        written.append(memory)
+        recall(store, rows, memory)
+
+    monkeypatch.setattr(SqliteStore, "recall", watched)
+    monkeypatch.setattr("hush_aggregator.store_watch._LOOK_EVERY_S", 60)
+    world.serve()
+    world.wait(24 * HOUR)
+    assert 24 <= len(written) <= 24 * 6 + 5
 
 
 # When it ends

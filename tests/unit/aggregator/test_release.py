@@ -44,6 +44,7 @@ class World:
         rounds: the latest round, by task.
         takes: seconds that an estimate of the task takes.
         fails: why it fails then.
+        final: tasks of which nothing counts any more.
         attempts: n of each estimate that was begun, by task.
         published: when, what, in order.
     """
@@ -52,6 +53,7 @@ class World:
     rounds: Counter[str] = field(default_factory=Counter)
     takes: dict[str, float] = field(default_factory=dict)
     fails: dict[str, Failure] = field(default_factory=dict)
+    final: set[str] = field(default_factory=set)
     attempts: dict[str, list[int]] = field(default_factory=dict)
     published: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     running: int = 0
@@ -70,7 +72,7 @@ class World:
         return [document for _, document in self.published if document["task"] == name]
 
     async def _read(self, name: str) -> Counted:
-        return Counted(task_of(name), self.rounds[name], Tally(self.n[name]), {})
+        return Counted(task_of(name), self.rounds[name], Tally(self.n[name]), {}, final=name in self.final)
 
     async def prepare(self) -> None:
         await asyncio.sleep(0)
@@ -225,6 +227,26 @@ def test_a_task_that_was_slow_once_is_quick_again(run: Run) -> None:
     world = run(story())
     assert world.released("once")[-1]["n"] >= world.n["once"] - 2
     assert world.attempts["once"][:2] == [10, 20]
+
+
+@pytest.mark.parametrize("fails", [{}, {"slow": FAILS}])
+def test_the_last_word_on_a_slow_or_failing_task_is_made_once_however_few_reports_came(
+    run: Run, fails: dict[str, Failure]
+) -> None:
+    async def story() -> World:
+        world = World(takes={"slow": 10.0}, fails=fails)
+        world.count("slow", 10)
+        await world.serve(20)
+        world.count("slow")
+        world.final.add("slow")
+        await world.serve(20)
+        world.releases.mark({"slow"})
+        await world.serve(20)
+        return world
+
+    world = run(story())
+    assert world.attempts["slow"] == [10, 11]
+    assert (world.released("slow")[-1]["n"], world.released("slow")[-1]["final"]) == (11, True)
 
 
 def test_an_estimate_made_while_nobody_was_connected_is_released_later(run: Run) -> None:

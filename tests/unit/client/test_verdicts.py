@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from virtual_time import VirtualLoop
 
+from hush_client.catalogue import Catalogue
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
@@ -86,7 +87,7 @@ def run(
         state = await State.open(directory)
         for topic, payload in waiting:
             await state.run(partial(outbox.put, topic=topic, payload=payload))
-        sender = Sender(broker, state, lambda *_: None, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        sender = Sender(broker, state, Catalogue(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hush_common.errors import OptionError
 from hush_simulations.scenarios import cells
-from hush_simulations.scenarios.csv_file import read_answers, read_column
+from hush_simulations.scenarios.csv_file import kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.csv_rules import CsvRules
 from hush_simulations.scenarios.population import Observed
 
@@ -86,6 +86,107 @@ def test_two_delimiters_without_a_header_are_refused_with_the_question(tmp_path:
     with pytest.raises(OptionError, match="--yes: no cell"):  # it reads
         read(path, CsvRules(header="no", delimiter=";"))
     assert read(path, CsvRules(header="no", delimiter=",")).values == (0, 1)
+
+
+def bits(column: str | None = None) -> Read:
+    return lambda path, rules: read_column(path, column, bits=True, rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "asked"),
+    [
+        ("03/04/2021", "with a date", "write the number that is meant"),  # 3 April, 4 March, or its year
+        ("3.4.21", "with a date", "write the number that is meant"),
+        ("2021-03-04", "with a date", "write the number that is meant"),
+        ("3/4", "with a date, a time or a fraction", "write the number that is meant"),  # 0.75, or a day
+        ("1:30", "with a date, a time", "write the number that is meant"),  # 90 s, 90 min, or 1.5
+        ("5%", "with a per cent sign", "5 or 0.05"),
+        ("5 %", "with a per cent sign", "5 or 0.05"),
+        ("5\u2030", "with a per cent sign", "write the number alone"),
+        ("170 cm", "with a unit", "in the unit of the bounds"),  # 170, or 1.7 where the others are metres
+        ("5k", "with a unit", "write the number alone"),  # 5, or 5000
+        ("$5", "with a unit", "write the number alone"),
+        ("5 \u20ac", "with a unit", "write the number alone"),
+        ("18-25", "with a range", "name the categories with --labels"),  # 18, 25, or between
+        ("18\u201325", "with a range", "write one number"),
+        ("<5", "with a range or a limit", "write one number"),
+        ("90+", "with a range or a limit", "write one number"),
+        ("1,234", "with a separator of thousands or decimals", "--decimal . or --decimal ,"),
+        ("1\u202f234", "with a separator of thousands or decimals", "--decimal . or --decimal ,"),
+        ("1'234", "with a separator of thousands or decimals", "--decimal . or --decimal ,"),
+        ("1.234.567", "with a separator of thousands or decimals", "--decimal . or --decimal ,"),
+        ("1,23", "with a decimal comma", "--decimal , if the comma separates decimals"),
+        ("inf", "infinite", "correct those rows, or remove them"),  # the bound, or no value
+        ("1e999", "infinite", "correct those rows, or remove them"),
+        ("NaN", "marked as missing", "--missing drop"),
+        ("N/A", "marked as missing", "--missing drop"),
+        ("none", "with text", "correct those rows"),  # no value, or the number of none: 0
+        ("(5)", "with text", "correct those rows"),  # 5, or what accountants write for -5
+        ("5-", "with text", "correct those rows"),
+        ("1,23,456", "with text", "correct those rows"),
+        ("0x10", "with text", "correct those rows"),
+        ("1_000", "with text", "correct those rows"),
+        ("\u0661", "with text", "correct those rows"),
+    ],
+)
+def test_a_cell_with_several_meanings_is_refused_by_its_kind_and_never_a_number(
+    cell: str, kind: str, asked: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, f"h;w\n{cell};x\n7;y\n")
+    with pytest.raises(OptionError) as caught:
+        numbers("h")(path, CsvRules())
+    assert f"1 of 2 cells cannot be used: 1 {kind}" in str(caught.value)
+    assert asked in str(caught.value)
+    assert f"{cell!r}" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cell", ["7", "+7", "7.0", "7e0", "70E-1", " 7 ", '"7"', "007"])
+def test_a_number_with_one_meaning_is_read_without_a_question(cell: str, tmp_path: Path) -> None:
+    assert numbers("h")(written(tmp_path, f"h;w\n{cell};x\n"), CsvRules()).values == (7.0,)
+
+
+def test_a_typographic_minus_is_one(tmp_path: Path) -> None:
+    assert numbers("h")(written(tmp_path, "h;w\n\u22125;x\n\u22121.5;x\n"), CsvRules()).values == (-5.0, -1.5)
+    path = written(tmp_path, "h;w\n\u22121.234;x\n")
+    with pytest.raises(OptionError, match=r"--decimal \. or --decimal ,"):
+        numbers("h")(path, CsvRules())
+    assert numbers("h")(path, CsvRules(decimal=",")).values == (-1234.0,)
+
+
+@pytest.mark.parametrize(
+    ("yes", "other"),
+    [
+        ("yes", "Yes"),
+        ("1", "1.0"),
+        ("true", "1"),
+        ("on foot", "on  foot"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("a b", "a\u00a0b"),
+        ("A", "\uff21"),
+    ],
+)
+def test_what_looks_like_yes_is_not_counted_as_no(yes: str, other: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f"q;n\n{yes};1\n{other};1\nzzz;1\n")
+    with pytest.raises(OptionError, match=r"1 that say almost what means yes \(line 3\)"):
+        answers("q", yes)(path, CsvRules())
+    assert answers("q", yes)(written(tmp_path, f"q;n\n{yes};1\nzzz;1\n"), CsvRules()).values == (1, 0)
+
+
+def test_zero_and_one_are_numbers_or_answers_as_it_is_asked_and_nobody_guesses(tmp_path: Path) -> None:
+    path = written(tmp_path, "q\n0\n1\n")
+    assert kind_of_column(path, "q") == "answers"
+    assert numbers("q")(path, CsvRules()).values == (0.0, 1.0)
+    assert bits("q")(path, CsvRules()).values == (0, 1)
+
+
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
+def test_lines_end_as_any_system_ends_them(line: str, tmp_path: Path) -> None:
+    assert numbers("h")(written(tmp_path, line.join(["h;w", "1;x", "2;y", ""])), CsvRules()).values == (1.0, 2.0)
+
+
+def test_age_groups_are_categories(tmp_path: Path) -> None:
+    assert kind_of_column(written(tmp_path, "g\n18-25\n26-35\n"), "g") == "text"
+    assert kind_of_column(written(tmp_path, "g\n250 ml\n500 ml\n"), "g") == "text"
 
 
 CELLS = ("1", "2.5", "1.234", "1,5", "1,234", "x", "NA", "0.250")

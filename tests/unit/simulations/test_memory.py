@@ -13,7 +13,8 @@ from hush_client.gateway import Gateway
 from hush_client.sending.transport import SubscriptionRefusedError
 from hush_common.errors import BrokerError
 from hush_common.task_file import make_task
-from hush_simulations.brokers.memory import MemoryBroker, matches
+from hush_simulations.brokers.memory import MemoryBroker
+from hush_simulations.brokers.topic_filters import matches
 
 TASK = make_task({"id": "survey", "epsilon": "1", "domain": {"kind": "bit"}})
 

@@ -51,7 +51,7 @@ def complaint(**options: Any) -> str:  # noqa: ANN401 - any option
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        *((parse_count, text) for text in ("0", "-1", "abc", "", "1.5", "1000001", "9" * 5000, "²")),
+        *((parse_count, text) for text in ("0", "-1", "abc", "", "1.5", "1000000001", "9" * 5000, "²")),
         *((parse_rounds, text) for text in ("0", "1001")),
         *((parse_connections, text) for text in ("0", "501")),
         *((parse_seed, text) for text in ("-1", "x", str(1 << 63))),

@@ -204,7 +204,7 @@ def test_a_column_is_chosen_of_a_data_frame_alone(data: object) -> None:
 
 
 def test_more_values_than_a_simulation_has_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_data, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(python_data, "MOST_DEVICES", 3)
     assert len(observed([1, 2, 3], NUMBER).values) == 3
     assert "4 values are more than 3; take a sample" in complaint([1, 2, 3, 4])
 

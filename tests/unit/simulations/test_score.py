@@ -1,12 +1,20 @@
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
 from hush_aggregator.estimate.estimates import Intervals
-from hush_common.domain import CategoryDomain, Coordinate, VectorDomain
+from hush_common.domain import CategoryDomain, Coordinate, NumberDomain, VectorDomain
 from hush_simulations.engines.experiment import judged
-from hush_simulations.results.score import covered, errors, score, truth
+from hush_simulations.results.score import Score, covered, errors, score
+from hush_simulations.scenarios.population import Value
 
 INTERVALS: Intervals = {"reporters": (10.0, 12.0), "population": (9.0, 13.0)}
+
+
+def truth(values: Sequence[Value], population: float | None) -> Mapping[str, float]:
+    found: Score = score(NumberDomain(0.0, 1.0), Estimate(0), values, population)
+    return found.truth
 
 
 def test_the_truth_is_the_mean_of_those_who_reported_and_of_the_population() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.estimates import Estimate
+from hush_aggregator.estimate.worst_case import Assumed
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain
 
@@ -54,13 +55,13 @@ class Analysis(Protocol):
         """The estimate, from the mechanism and tally of each epsilon; at least one has a report."""
         ...
 
-    def worst(self, mechanism: Any, people: int, mean: float | None, more: int, /) -> tuple[float, tuple[int, ...]]:
+    def worst(self, mechanism: Any, people: int, assumed: Assumed, more: int, /) -> tuple[float, tuple[int, ...]]:
         """A tally whose intervals are long, as a plan needs it: see `hush_aggregator.estimate.worst_case`.
 
         Args:
             mechanism: for values in [0, 1].
             people: how many report.
-            mean: of their values; the worst one if None.
+            assumed: of their values: who has which, their mean alone, or nothing: then the worst.
             more: so many reports of yes more, where the estimate is a share.
 
         Returns:

@@ -10,7 +10,7 @@ from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Mechanism
@@ -35,10 +35,10 @@ def estimate(parts: Sequence[tuple[Mechanism, Tally]], asked: Asked) -> Estimate
     return bounded_mean.estimate(groups, units, asked.confidence, enrolled=asked.enrolled_of(parts))
 
 
-def by_output(mechanism: Mechanism, people: int, mean: float | None, columns: int) -> tuple[float, tuple[int, ...]]:
+def by_output(mechanism: Mechanism, people: int, assumed: Assumed, columns: int) -> tuple[float, tuple[int, ...]]:
     """The mean of the worst values, and how often each output comes of them."""
     channel = finite(mechanism)
-    mean, counts = worst_counts(channel, people, mean)
+    mean, counts = worst_counts(channel, people, assumed)
     found = dict(zip(channel.used, counts, strict=True))
     return mean, tuple(found.get(output, 0) for output in range(columns))
 

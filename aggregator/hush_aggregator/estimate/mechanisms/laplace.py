@@ -4,6 +4,7 @@ These are Σ of k moved into [-t, m + t], and how many were moved, t = `threshol
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import sqrt
 from typing import cast
 
@@ -15,7 +16,7 @@ from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.ladder import LADDER, threshold
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import in_words_of
-from hush_aggregator.estimate.worst_case import quantile
+from hush_aggregator.estimate.worst_case import Assumed, Values, quantile
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Laplace
@@ -23,6 +24,8 @@ from hush_common.mechanisms import Laplace
 __all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
 
 _SAFE = 1 << 62
+_FEW = 8
+_EXACT = 1 << 53  # floats below it are exact integers
 
 
 def columns(_: Laplace) -> int:
@@ -46,11 +49,15 @@ def in_words(mechanism: Laplace, domain: NumberDomain, bodies: NDArray[np.int64]
     return in_words_of(said(mechanism, domain, bodies, 0))
 
 
-def worst(mechanism: Laplace, people: int, mean: float | None, _: int) -> tuple[float, tuple[int, ...]]:
-    """Values at the bounds, half at either if no mean is given; the winsorised sums as if no report lay outside."""
-    mean = 0.5 if mean is None else mean
-    b2, values = mechanism.worst_variance / 2, mean * (1 - mean)
-    raw = {2: values, 4: values * (1 - 3 * values), 6: values * (1 - 5 * values * (1 - values))}  # about the mean
+def worst(mechanism: Laplace, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
+    """Values at the bounds, half at either if nothing is known; the winsorised sums as if no report lay outside."""
+    if isinstance(assumed, Values):
+        mean, raw = assumed.mean, {order: assumed.moment(order) for order in (2, 4, 6)}
+    else:
+        mean = 0.5 if assumed is None else assumed
+        two = mean * (1 - mean)
+        raw = {2: two, 4: two * (1 - 3 * two), 6: two * (1 - 5 * two * (1 - two))}  # about the mean
+    b2, values = mechanism.worst_variance / 2, raw[2]
     variance = values + 2 * b2
     fourth = raw[4] + 6 * values * 2 * b2 + 24 * b2**2
     sixth = raw[6] + 15 * raw[4] * 2 * b2 + 15 * values * 24 * b2**2 + 720 * b2**3
@@ -64,17 +71,33 @@ def worst(mechanism: Laplace, people: int, mean: float | None, _: int) -> tuple[
 
 def fold(mechanism: Laplace, bodies: NDArray[np.int64]) -> tuple[int, ...]:
     reported = bodies[:, 0]
-    beyond = max(-int(reported.min()), int(reported.max()) - mechanism.steps)
     total = _sum(reported)
     sums = [total, _sum_of_squares(reported)]
-    for step in LADDER:
-        reach = threshold(mechanism, step)
-        if reach >= beyond:
-            sums += [total, 0]
-            continue
-        moved = np.clip(reported, -reach, mechanism.steps + reach)
-        sums += [_sum(moved), int((moved != reported).sum())]
+    reaches = _reaches(mechanism)
+    above = _beyond(reported[reported > mechanism.steps + int(reaches[0])], -mechanism.steps, 1, reaches)
+    below = _beyond(reported[reported < -int(reaches[0])], 0, -1, reaches)
+    for over, under, reach in zip(above, below, reaches.tolist(), strict=True):
+        sums += [total - (over[1] - over[0] * reach) + (under[1] - under[0] * reach), over[0] + under[0]]
     return tuple(sums)
+
+
+@lru_cache(maxsize=64)
+def _reaches(mechanism: Laplace) -> NDArray[np.int64]:
+    return np.array([threshold(mechanism, step) for step in LADDER])
+
+
+def _beyond(far: NDArray[np.int64], shift: int, sign: int, reaches: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """How many of the far reports k lie beyond each reach, sign·(k + shift) out, and the sum of how far they do."""
+    if len(far) == 0:
+        return [(0, 0)] * len(reaches)
+    if max(abs(int(far.max())), abs(int(far.min()))) * len(far) >= _EXACT:
+        out = [sign * (k + shift) for k in far.tolist()]
+        return [(sum(k > reach for k in out), sum(k for k in out if k > reach)) for reach in reaches.tolist()]
+    out_by = sign * (far + shift)
+    rungs = np.searchsorted(reaches, out_by)  # how many reaches it exceeds
+    counts, sums = (np.bincount(rungs, weights, minlength=len(reaches) + 1) for weights in (None, out_by))
+    beyond = (column[:0:-1].cumsum()[::-1].astype(np.int64).tolist() for column in (counts, sums))
+    return list(zip(*beyond, strict=True))
 
 
 def _sum(reported: NDArray[np.int64]) -> int:
@@ -86,8 +109,10 @@ def _sum(reported: NDArray[np.int64]) -> int:
 
 
 def _sum_of_squares(reported: NDArray[np.int64]) -> int:
-    """An exact sum of squares."""
-    largest = max(abs(int(reported.max())), abs(int(reported.min())))
-    if largest * largest * len(reported) < _SAFE:
-        return int((reported * reported).sum())
-    return sum(k * k for k in reported.tolist())
+    """An exact sum of squares: of as many at a time as cannot overflow."""
+    largest = max(abs(int(reported.max())), abs(int(reported.min())), 1)
+    together = _SAFE // largest**2
+    if together < _FEW:
+        return sum(k * k for k in reported.tolist())
+    squares = reported * reported
+    return sum(np.add.reduceat(squares, np.arange(0, len(squares), together)).tolist())

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms.bounded import by_output, estimate, in_words, occurrences, possible, said
+from hush_aggregator.estimate.worst_case import Assumed
 from hush_common.mechanisms import Multilevel
 
 __all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
@@ -17,5 +18,5 @@ def fold(mechanism: Multilevel, bodies: NDArray[np.int64]) -> tuple[int, ...]:
     return occurrences(bodies[:, 0], columns(mechanism))
 
 
-def worst(mechanism: Multilevel, people: int, mean: float | None, _: int) -> tuple[float, tuple[int, ...]]:
-    return by_output(mechanism, people, mean, columns(mechanism))
+def worst(mechanism: Multilevel, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
+    return by_output(mechanism, people, assumed, columns(mechanism))

@@ -10,7 +10,7 @@ from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import in_words, said
-from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse
 
@@ -33,6 +33,6 @@ def estimate(parts: Sequence[tuple[RandomizedResponse, Tally]], asked: Asked) ->
     return pooled.estimate(parts, asked.confidence, enrolled=asked.enrolled_of(parts))
 
 
-def worst(mechanism: RandomizedResponse, people: int, mean: float | None, more: int) -> tuple[float, tuple[int, ...]]:
-    mean, counts = worst_counts(finite(mechanism), people, mean)
+def worst(mechanism: RandomizedResponse, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:
+    mean, counts = worst_counts(finite(mechanism), people, assumed)
     return mean, (min(max(counts[-1] + more, 0), people),)

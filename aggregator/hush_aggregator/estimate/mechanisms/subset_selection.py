@@ -10,7 +10,7 @@ from hush_aggregator.estimate import categories
 from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import Asked
-from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import SubsetSelection
@@ -39,9 +39,9 @@ def estimate(parts: Sequence[tuple[SubsetSelection, Tally]], asked: Asked) -> Es
     return categories.estimate(parts, labels, asked.confidence, enrolled=asked.enrolled_of(parts))
 
 
-def worst(mechanism: SubsetSelection, people: int, mean: float | None, more: int) -> tuple[float, tuple[int, ...]]:
+def worst(mechanism: SubsetSelection, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:
     """The first category at its worst; who named which other one does not matter."""
-    mean, counts = worst_counts(finite(mechanism), people, mean)
+    mean, counts = worst_counts(finite(mechanism), people, assumed)
     named = min(max(counts[-1] + more, 0), people)
     each, others = divmod(people * mechanism.size - named, mechanism.categories - 1)
     return mean, (named, *(each + (place < others) for place in range(mechanism.categories - 1)))

@@ -11,7 +11,7 @@ from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import occurrences
-from hush_aggregator.estimate.worst_case import worst_counts
+from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Vector
@@ -37,9 +37,9 @@ def estimate(parts: Sequence[tuple[Vector, Tally]], asked: Asked) -> Estimate:
     return vectors.estimate(parts, domain, asked.confidence, asked.enrolled_of(parts))
 
 
-def worst(mechanism: Vector, people: int, mean: float | None, _: int) -> tuple[float, tuple[int, ...]]:
+def worst(mechanism: Vector, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
     """The first coordinate at its worst; who drew what else does not matter."""
-    mean, counts = worst_counts(finite(mechanism.part), people, mean, drawn=mechanism.drawn)
+    mean, counts = worst_counts(finite(mechanism.part), people, assumed, drawn=mechanism.drawn)
     rest = [0] * (mechanism.coordinates - 1) * (mechanism.levels + 1)
     if rest:
         rest[0] = people * mechanism.sampled - sum(counts)

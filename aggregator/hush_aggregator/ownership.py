@@ -1,0 +1,274 @@
+"""Ownership: of which tasks this store publishes task and estimate, so that no aggregator publishes over another's.
+
+What is retained when the aggregator connects decides (`claims`), and the store keeps what was decided. Whoever does not
+own a task counts it all the same, and publishes nothing of it until told to take it over. An owner publishes again what
+another has overwritten, less and less often if that goes on, and yields to a claim that is above its own.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import NoReturn
+
+from hush_aggregator.book import Book
+from hush_aggregator.bus import Session
+from hush_aggregator.claims import TAKE_OVER, Claim, Verdict, claim_of, judged, outranks, signature, signed, written
+from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.result import encode
+from hush_aggregator.standing import Standing
+from hush_aggregator.store.base import State, TaskRow
+from hush_common.task import digest_of
+from hush_common.topics import estimate_topic, task_of_estimate_topic, task_of_task_topic, task_topic
+
+__all__ = ["Ownership"]
+
+_LOG = logging.getLogger("hush.aggregator")
+_ECHO_S = 3.0
+
+
+class Ownership:
+    """Decides, task by task, and sees to it that what this store owns stays as it published it.
+
+    Args:
+        tasks: those counted.
+        book: the store.
+        settle_s: seconds to wait for retained messages of a broker that sends them apart from the others.
+        gained: called with a task whose estimate is to be published from now on, and with what is retained there.
+        on_estimate: called with each estimate that comes from elsewhere.
+    """
+
+    def __init__(
+        self,
+        tasks: KnownTasks,
+        book: Book,
+        *,
+        settle_s: float,
+        gained: Callable[[str, Claim | None], object],
+        on_estimate: Callable[[bytes], object],
+    ) -> None:
+        self._tasks = tasks
+        self._book = book
+        self._settle_s = settle_s
+        self._gained = gained
+        self._on_estimate = on_estimate
+        self._me = ""
+        self._standings: dict[str, Standing] = {}
+        self._new: set[str] = set()
+        self._due: set[str] = set()
+        self._wake = asyncio.Event()
+        self._probe = ""
+        self._echoed = asyncio.Event()
+        self._told: set[str] = set()
+        self.unconfirmed: dict[str, None] = {}  # topics of messages that did not come back (yet)
+
+    # What the release of estimates asks
+
+    def fields(self, task_id: str) -> Mapping[str, str | int] | None:
+        """What an estimate says of whose it is; None if this store does not publish it."""
+        standing = self._standings.get(task_id)
+        return None if standing is None or standing.mine is None else written(standing.mine)
+
+    def owns(self, task_id: str) -> bool:
+        """Whether this store publishes of a task, as far as that is decided on this connection."""
+        return self.fields(task_id) is not None
+
+    def publishing(self, task_id: str, payload: bytes) -> None:
+        """An estimate is about to be published."""
+        self._standings[task_id].sending(payload)
+        self._expect(estimate_topic(task_id))
+
+    # While there is a connection
+
+    def look_at(self, task_ids: Iterable[str]) -> None:
+        """Decide anew about these: they are new, or a command has changed them."""
+        self._new |= set(task_ids)
+        self._wake.set()
+
+    async def serve(self, session: Session) -> NoReturn:
+        """Decide, and see to what was overwritten, until cancelled or the connection is lost."""
+        self.begin()
+        while True:
+            await self.decide(session)
+            due, self._due = self._due, set()
+            for task_id in sorted(due):
+                await self._see_to(session, task_id)
+            await self._wake.wait()
+            self._wake.clear()
+
+    def begin(self) -> None:
+        """A new connection: whatever was retained before may be another thing by now."""
+        self.unconfirmed.clear()
+        kept = {task_id: standing.last for task_id, standing in self._standings.items()}
+        self._standings = {task_id: Standing(last=last) for task_id, last in kept.items()}
+        self.look_at(self._tasks)
+
+    async def decide(self, session: Session) -> None:
+        """Decide about all that is new."""
+        while self._new:
+            new, self._new = self._new, set()
+            here = [task_id for task_id in sorted(new) if task_id in self._tasks]
+            for task_id in here:
+                self._standings.setdefault(task_id, Standing())
+            if not here:
+                continue
+            self._me = self._me or await self._book.me()
+            try:
+                seen = await self._look(session, here)
+                for task_id in here:
+                    await self._decide(session, task_id, seen=seen)
+            except BaseException:
+                self._new |= new
+                raise
+
+    async def _look(self, session: Session, task_ids: list[str]) -> bool:
+        """See what is retained of these; return whether it could be seen, for which a message of one's own must."""
+        topics = [topic for task_id in task_ids for topic in (task_topic(task_id), estimate_topic(task_id))]
+        await session.look(topics, self._saw)
+        await asyncio.sleep(self._settle_s)
+        if not any(
+            self._standings[task_id].estimate is None and not self._tasks.rows[task_id].owner for task_id in task_ids
+        ):
+            return True  # there is no need to know: something is there, or was
+        self._echoed.clear()
+        self._probe = f"probe-{secrets.token_hex(8)}"
+        probe = estimate_topic(self._probe)
+        await session.look([probe], self._saw)
+        self._expect(probe)
+        await session.publish(probe, encode({"v": 1, "task": self._probe, "probe": True}))
+        try:
+            async with asyncio.timeout(_ECHO_S):
+                await self._echoed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _saw(self, topic: str, payload: bytes) -> None:
+        """In the event loop, at once, whatever is on the topics looked at."""
+        self.unconfirmed.pop(topic, None)
+        if (task_id := task_of_task_topic(topic)) is not None:
+            if (standing := self._standings.get(task_id)) is not None:
+                standing.task = digest_of(payload) if payload else None
+        elif (task_id := task_of_estimate_topic(topic)) is not None:
+            if task_id == self._probe:
+                self._echoed.set()
+                return
+            if (standing := self._standings.get(task_id)) is not None:
+                own = standing.has_sent(payload)
+                if not own and payload:
+                    self._on_estimate(payload)
+                standing.estimate = claim_of(payload) if payload else None
+                standing.forged = not own
+        if task_id is not None and task_id in self._standings:
+            self._due.add(task_id)
+            self._wake.set()
+
+    async def _decide(self, session: Session, task_id: str, *, seen: bool) -> None:
+        row, standing = self._tasks.rows[task_id], self._standings[task_id]
+        if standing.mine is not None and row.taken_from != TAKE_OVER:  # what a command changed is not whose it is
+            await self._put_task(session, row, standing)
+            return
+        there = standing.estimate
+        counted = 0 if there is None or there.store else await self._book.counted(row.digest, there.round)
+        verdict = judged(row, self._me, standing.task, there, counted, seen=seen)
+        if verdict is not Verdict.MINE:
+            standing.mine = None
+            await self._note(row, there if there is not None and there.store else None)
+            self._tell(row, standing, verdict)
+            return
+        standing.mine = signature(row, self._me, there)
+        await self._note(row, standing.mine)
+        self._due.discard(task_id)
+        await self._put_task(session, row, standing)
+        if standing.last:
+            standing.last = signed(standing.last, standing.mine)
+            await self._put_estimate(session, task_id, standing)
+        self._gained(task_id, there)
+
+    # What was overwritten
+
+    async def _see_to(self, session: Session, task_id: str) -> None:
+        row, standing = self._tasks.rows.get(task_id), self._standings[task_id]
+        if row is None or standing.mine is None or task_id not in self._tasks:
+            return
+        there = standing.estimate
+        if there is not None and there.store != self._me and outranks(there, standing.mine):
+            standing.mine = None
+            await self._note(row, there)
+            self._tell(row, standing, Verdict.OTHERS_ESTIMATE)
+            return
+        estimate = bool(standing.last) and standing.forged
+        if not estimate and not standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < standing.again_at:
+            loop.call_at(standing.again_at, self._come_back, task_id)
+            return
+        if standing.overwritten(loop.time()):
+            whose = f" by store {there.store}" if there is not None and there.store not in ("", self._me) else ""
+            _LOG.warning(
+                "task %s: what is published of it was overwritten%s: published again; stop whoever does that, or have "
+                "that store take it over (hush task take-over)",
+                task_id,
+                whose,
+            )
+        await self._put_task(session, row, standing)
+        if estimate:
+            await self._put_estimate(session, task_id, standing)
+
+    def _come_back(self, task_id: str) -> None:
+        self._due.add(task_id)
+        self._wake.set()
+
+    async def _put_task(self, session: Session, row: TaskRow, standing: Standing) -> None:
+        if standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
+            wanted = row.state is State.OPEN
+            standing.task = row.digest if wanted else None
+            self._expect(task_topic(row.id))
+            await session.publish(task_topic(row.id), row.payload if wanted else b"", retain=True)
+
+    async def _put_estimate(self, session: Session, task_id: str, standing: Standing) -> None:
+        self.publishing(task_id, standing.last)
+        await session.publish(estimate_topic(task_id), standing.last, retain=True)
+
+    # What is kept, and told
+
+    def _expect(self, topic: str) -> None:
+        """A message to `topic` comes back, if this user may write and read there."""
+        self.unconfirmed[topic] = None
+        if topic not in self._told:
+            asyncio.get_running_loop().call_later(_ECHO_S, self._miss, topic)
+
+    def _miss(self, topic: str) -> None:
+        """An acknowledgement says nothing about rights; that it comes back does."""
+        if topic in self.unconfirmed and topic not in self._told:
+            self._told.add(topic)
+            _LOG.error(
+                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it",
+                "hush/v1/estimates/+" if "/probe-" in topic else topic,
+            )
+
+    async def _note(self, row: TaskRow, claim: Claim | None) -> None:
+        """Keep who owns it; where nobody is known to, what was known before stays."""
+        if claim is not None and (claim.store, claim.term) != (row.owner, row.term):
+            mine = claim.store == self._me
+            await self._book.note(row.id, claim if mine else replace(claim, taken_from=""))
+
+    def _tell(self, row: TaskRow, standing: Standing, verdict: Verdict) -> None:
+        """One line for each reason while the service runs."""
+        there = standing.estimate.store if standing.estimate is not None else row.owner
+        task = "" if standing.task is None else standing.task.hex()
+        told = verdict.value.format(there=there, task=task, digest=row.digest.hex())
+        if told == standing.told:
+            return
+        standing.told = told
+        remedy = (
+            ""
+            if verdict is Verdict.UNSEEN
+            else (
+                "; stop this aggregator if that is a mistake, give the task another id, or, if this store is to "
+                f"publish it from now on, run: hush task take-over {row.id} --store …"
+            )
+        )
+        _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, told, remedy)

@@ -1,0 +1,22 @@
+"""Synced: what a short run has sent, and what it leaves to later ones."""
+
+from dataclasses import dataclass
+
+__all__ = ["Synced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What came of one `sync`.
+
+    Args:
+        done: whether the broker was heard, and has acknowledged all that was due.
+        resent: reports or frames that went once more because the aggregator asked, since the client was opened.
+        planned: those of them whose moment is still to come.
+        waiting: reports or frames that the broker has never acknowledged.
+    """
+
+    done: bool
+    resent: int
+    planned: int
+    waiting: int

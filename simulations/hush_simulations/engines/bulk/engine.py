@@ -1,0 +1,142 @@
+"""The bulk engine: an experiment becomes an outcome without devices, broker or store, by the same law.
+
+Where the law of a whole tally is known (every mechanism of finitely many outputs), tallies are drawn at once. Of
+numbers with Laplace noise so is the sum of the reports, with the mean, the intervals that need no sample variance, and
+the band; for the rest every device is drawn, which is what happens up to `MOST_ONE_BY_ONE` answers. The outcome says
+which it was. The estimate is the aggregator's own.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from threading import Event
+
+import numpy as np
+
+from hush_aggregator.estimate import Estimate, estimate
+from hush_aggregator.estimate.tallies import parts_of
+from hush_aggregator.result import Counted, result_of
+from hush_aggregator.tally import Tally
+from hush_common.errors import OptionError
+from hush_common.task import Task
+from hush_simulations.engines.bulk.drawn import Drawn
+from hush_simulations.engines.bulk.groups import groups_of, parts_of_offers
+from hush_simulations.engines.bulk.laws import law_of
+from hush_simulations.engines.bulk.one_by_one import draw_devices
+from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome
+from hush_simulations.engines.reports import Received
+from hush_simulations.scenarios.population import Independent
+
+__all__ = ["MOST_ONE_BY_ONE", "simulate", "simulate_now"]
+
+MOST_ONE_BY_ONE = 100_000_000
+"""Answers up to which devices are drawn one by one where the law of the tally does not say everything."""
+
+
+async def simulate(experiment: Experiment, on_progress: Callable[[int], None] | None = None) -> Outcome:
+    """Run an experiment to its end.
+
+    Raises:
+        OptionError: the law of its mechanism is not known, or tallies are asked for that cannot be drawn.
+    """
+    stopped = Event()
+    try:
+        return await asyncio.to_thread(simulate_now, experiment, on_progress or _ignore, stopped)
+    finally:
+        stopped.set()
+
+
+def simulate_now(
+    experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
+) -> Outcome:
+    """The same for programs without an event loop; whoever sets `stopped` wants no more of it."""
+    task, drawing = experiment.task, _drawing(experiment)
+    shares = _shares(experiment)
+    entropy = experiment.seed or 0
+    began = time.perf_counter()
+    if drawing == "devices":
+        drawn = draw_devices(
+            task,
+            experiment.scenario.population,
+            experiment.clients,
+            shares,
+            entropy,
+            workers=experiment.workers,
+            on_progress=on_progress,
+            stopped=stopped,
+        )
+    else:
+        drawn = _at_once(experiment, shares, entropy)
+    estimates = [_estimate(task, tally, experiment.confidence, drawing) for tally in drawn.tallies]
+    elapsed = (time.perf_counter() - began) / len(estimates)
+    on_progress(experiment.clients * task.rounds)
+    nothing = Received((), np.empty((0, task.randomizer.width), dtype=np.int64))
+    rounds = [
+        RoundOutcome(
+            result_of(
+                Counted(task, number, tally, {}),
+                made,
+                experiment.confidence,
+                task.round_opens(number) or datetime.now(UTC),
+            ),
+            range(experiment.clients),
+            drawn.moved,
+            {},
+            elapsed,
+            nothing,
+            truth=drawn.truth,
+            tally=tally,
+            chosen=tuple(part.n for _, part in parts_of(task.randomizer, tally)) if task.offers else (),
+        )
+        for number, (tally, made) in enumerate(zip(drawn.tallies, estimates, strict=True))
+    ]
+    return Outcome(task, tuple(rounds), drawing=drawing)
+
+
+def _drawing(experiment: Experiment) -> Drawing:
+    """What is drawn.
+
+    Raises:
+        OptionError: as `simulate`.
+    """
+    task = experiment.task
+    laws = [law_of(part) for part in parts_of_offers(task.randomizer)]
+    separate = isinstance(experiment.scenario.population, Independent)
+    again = separate and task.rounds > 1
+    if experiment.drawing == "tally" and again:
+        raise OptionError("draw", "vectors in several rounds have no law of their tallies; draw devices")
+    if experiment.drawing != "auto":
+        return experiment.drawing
+    few = experiment.clients * task.rounds <= MOST_ONE_BY_ONE
+    return "devices" if again or (few and not all(law.WHOLE for law in laws)) else "tally"
+
+
+def _shares(experiment: Experiment) -> tuple[float, ...]:
+    offers = len(experiment.task.offers)
+    shares = experiment.scenario.shares or (1.0,) * offers
+    return tuple(share / sum(shares) for share in shares)
+
+
+def _at_once(experiment: Experiment, shares: tuple[float, ...], entropy: int) -> Drawn:
+    task, people = experiment.task, people_of(entropy, 0, 0)
+    groups = groups_of(task, experiment.scenario.population, experiment.clients, shares, people)
+    rounds = 1 if task.repeat == "sticky" else task.rounds
+    tallies = [groups.tallies(noise_of(entropy, 0, 0, round_))[0] for round_ in range(rounds)]
+    truths = groups.truths()
+    return Drawn(
+        tuple(tallies) * (task.rounds // rounds),  # values stay as they are: a memory gives the same report again
+        tuple(truths.sums[0].tolist()),
+        tuple(truths.known[0].tolist()),
+        int(truths.moved[0]),
+    )
+
+
+def _estimate(task: Task, tally: Tally, confidence: float, drawing: Drawing) -> Estimate:
+    made = estimate(task, tally, confidence)
+    return made if drawing == "devices" else law_of(parts_of_offers(task.randomizer)[0]).known(made)
+
+
+def _ignore(_: int) -> None:
+    """Show no progress."""

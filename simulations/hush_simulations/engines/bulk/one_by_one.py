@@ -1,0 +1,145 @@
+"""One by one: every device draws a report, as arrays in chunks; a chunk's memory is used again by the next."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.fold import fold
+from hush_aggregator.tally import Tally
+from hush_common.domain import CategoryDomain, Domain, VectorDomain
+from hush_common.mechanisms import Mechanism, Offers
+from hush_common.task import Task
+from hush_simulations.engines.bulk.cells import MISSING
+from hush_simulations.engines.bulk.crowd import Crowd, Source, source_of
+from hush_simulations.engines.bulk.drawn import Drawn, merged
+from hush_simulations.engines.bulk.laws import law_of
+from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.scenarios.population import Population
+
+__all__ = ["StoppedError", "draw_devices"]
+
+CHUNK = 1 << 20
+"""Devices with a seed of their own: part of what a seed means, not of how the work is shared."""
+
+_BLOCK = 1 << 14  # numbers at once: few enough for the caches of a core; part of what a seed means, as CHUNK
+_LEAST = 256  # devices at once, or numpy's calls cost more than its work
+
+
+class StoppedError(Exception):
+    """Somebody wants no more of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    task: Task
+    source: Source
+    clients: int
+    shares: tuple[float, ...]
+    entropy: int
+    cell: int
+
+    def chunk(self, number: int, stopped: Event) -> Drawn:
+        people, first = people_of(self.entropy, self.cell, number), number * CHUNK
+        rounds = 1 if self.task.repeat == "sticky" else self.task.rounds
+        noise = [noise_of(self.entropy, self.cell, number, round_) for round_ in range(rounds)]
+        last = min(first + CHUNK, self.clients)
+        block = max(_BLOCK // _numbers(self.task.domain), _LEAST)
+        return merged(
+            self._block(start, min(start + block, last), people, noise, stopped) for start in range(first, last, block)
+        )
+
+    def _block(
+        self, start: int, stop: int, people: np.random.Generator, noise: Sequence[np.random.Generator], stopped: Event
+    ) -> Drawn:
+        if stopped.is_set():
+            raise StoppedError
+        crowd = self.source.draw(start, stop - start, people)
+        offers = people.choice(len(self.shares), size=stop - start, p=self.shares) if self.shares else None
+        tallies = tuple(self._reports(crowd, offers, rng) for rng in noise)
+        if len(tallies) < self.task.rounds:  # values stay as they are, so that a memory gives the same report again
+            tallies *= self.task.rounds
+        return Drawn(tallies, crowd.sums, crowd.known, crowd.moved)
+
+    def _reports(self, crowd: Crowd, offers: NDArray[np.int64] | None, rng: np.random.Generator) -> Tally:
+        indices = crowd.indices
+        missing = indices == MISSING
+        if missing.any():
+            indices = np.where(missing, rng.integers(0, _sizes(self.task, indices), size=indices.shape), indices)
+        return fold(self.task.randomizer, _bodies(self.task.randomizer, indices, offers, rng))
+
+
+def draw_devices(
+    task: Task,
+    population: Population,
+    clients: int,
+    shares: tuple[float, ...],
+    entropy: int,
+    *,
+    cell: int = 0,
+    workers: int = 1,
+    on_progress: Callable[[int], None] = lambda _: None,
+    stopped: Event | None = None,
+) -> Drawn:
+    """All reports of so many devices in every round.
+
+    Args:
+        task: what is asked.
+        population: where the values come from.
+        clients: devices.
+        shares: of the devices that take each epsilon offered, adding up to 1; empty where there is one.
+        entropy: the seed.
+        cell: of a sweep.
+        workers: threads; numpy draws without holding the others up.
+        on_progress: called with the number of answers so far.
+        stopped: whoever sets it wants no more.
+
+    Raises:
+        StoppedError: `stopped` was set.
+    """
+    work = _Work(task, source_of(task.domain, population), clients, shares, entropy, cell)
+    stopped = stopped or Event()
+    numbers = range(-(-clients // CHUNK))
+    done: list[Drawn] = []
+    with ThreadPoolExecutor(max(workers, 1), thread_name_prefix="hush-bulk") as pool:
+        try:
+            for part in pool.map(work.chunk, numbers, [stopped] * len(numbers)):
+                done.append(part)
+                on_progress(sum(tally.n for one in done for tally in one.tallies))
+        except BaseException:
+            stopped.set()
+            raise
+    return merged(done)
+
+
+def _bodies(
+    randomizer: Mechanism | Offers,
+    indices: NDArray[np.int64],
+    offers: NDArray[np.int64] | None,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    if not isinstance(randomizer, Offers):
+        return law_of(randomizer).bodies(randomizer, indices, rng)
+    found = np.empty((len(indices), randomizer.width), dtype=np.int64)
+    for offer, part in enumerate(randomizer.parts):
+        chosen = offers == offer
+        found[chosen, 0] = offer
+        found[chosen, 1:] = law_of(part).bodies(part, indices[chosen], rng)
+    return found
+
+
+def _sizes(task: Task, indices: NDArray[np.int64]) -> NDArray[np.int64] | int:
+    return np.array(task.domain.sizes) if indices.ndim > 1 else task.domain.sizes[0]
+
+
+def _numbers(domain: Domain) -> int:
+    """How many numbers are drawn for a device at once."""
+    match domain:
+        case CategoryDomain(labels=labels):
+            return len(labels)
+        case VectorDomain(coordinates=coordinates):
+            return len(coordinates)
+    return 1

@@ -1,0 +1,55 @@
+"""README.md with all that is known of its digits: what is recomputed, and what is only quoted.
+
+Its blocks of code are run, by `tests/integration/test_readme.py`; their digits are pinned in their order.
+"""
+
+import re
+from fractions import Fraction
+from functools import cache
+
+from documented.figures import Section, computed, given
+from readme import README, blocks
+from tools.readme_picture import fresh
+
+from hush_common.epsilon import at_most_sure
+from hush_common.figures import percent_at_most
+from hush_common.report import REPORT_ID_BYTES
+
+__all__ = ["PINNED", "page"]
+
+QUOTES = {
+    "address of a file or a page": re.compile(r"\]\([^)]*\)|`[^`]*`"),
+    "name": re.compile(r"UTF-8|UTF-16|Apache-2\.0"),
+    "limit of another program": re.compile(r"(?<=keeps only )1000(?= messages)"),
+}
+PINNED = {
+    "address of a file or a page": "123417201411",
+    "name": "81620",
+    "limit of another program": "1000",
+}
+
+
+@cache
+def _claims() -> tuple[str, ...]:
+    run = fresh()
+    n, epsilon = run.result.n, run.task.epsilon
+    needed = re.search(r'requires-python = ">=([0-9.]+)"', README.with_name("pyproject.toml").read_text("utf-8"))
+    assert needed
+    sure = percent_at_most(at_most_sure(Fraction(1)))
+    return (
+        f"![{computed(n)} heights, the reports that the aggregator saw",
+        f"*{computed(n)} simulated people, ε = {given(epsilon)}: above",
+        f"One report says almost nothing; {computed(n)} of them find the mean.",
+        f"With Python ≥ {given(needed[1])}, in a clone",
+        f"at ε = {given(1)}, whoever was 50/50 about a person's answer is at most {computed(sure)} sure of it",
+        f"under {given(5)} MB in all",  # weighed by tests/integration/test_install.py
+        f"deduplicated by a random {computed(8 * REPORT_ID_BYTES)}-bit id",
+    )
+
+
+def page(text: str | None = None) -> Section:
+    """All of it as one section, without its blocks."""
+    document = README.read_text(encoding="utf-8") if text is None else text
+    for block in blocks(document):
+        document = document.replace(f"```{block.language}\n{block.text}```", "")
+    return Section("README", " ".join(document.split()), _claims(), QUOTES, PINNED)

@@ -1,0 +1,176 @@
+"""The bulk engine from Python: the same results with any number of workers, and the truth of the people it drew."""
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import hush
+from hush_common.errors import OptionError
+from hush_common.task import Task
+from hush_simulations.engines.bulk import one_by_one
+from hush_simulations.engines.bulk.drawn import Drawn
+from hush_simulations.engines.bulk.groups import groups_of
+from hush_simulations.engines.bulk.one_by_one import draw_devices
+from hush_simulations.engines.experiment import Drawing
+from hush_simulations.scenarios.population import Observed, Population
+from hush_simulations.scenarios.scenario import Scenario
+
+SCENARIOS: Mapping[str, Scenario] = hush.SCENARIOS
+
+
+def shares_of(task: Task) -> tuple[float, ...]:
+    return (1 / len(task.offers),) * len(task.offers) if task.offers else ()
+
+
+def devices(scenario: Scenario, clients: int, workers: int = 1) -> Drawn:
+    task = scenario.task()
+    return draw_devices(task, scenario.population, clients, shares_of(task), 7, workers=workers)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_any_number_of_workers_gives_the_same_integers_and_the_same_truth(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_by_one, "CHUNK", 1000)
+    alone = devices(SCENARIOS[name], 5_500)
+    assert alone.tallies[0].n == 5_500
+    assert devices(SCENARIOS[name], 5_500, workers=2) == alone
+    assert devices(SCENARIOS[name], 5_500, workers=3) == alone
+
+
+@pytest.mark.parametrize("drawing", ["tally", "devices"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_seed_repeats_a_run_and_another_gives_another(name: str, drawing: Drawing) -> None:
+    first, again, other = (
+        hush.simulate(name, engine="bulk", draw=drawing, clients=3000, seed=seed).to_document() for seed in (5, 5, 6)
+    )
+    for document in (first, again, other):
+        del document["elapsed_s"], document["reports_per_s"], document["result"]["updated_at"], document["seed"]
+    assert first == again != other
+    assert first["drawn"] == drawing
+
+
+@pytest.mark.parametrize("drawing", ["tally", "devices"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_intervals_of_a_million_devices_hold_the_truth_of_the_people_drawn(name: str, drawing: Drawing) -> None:
+    """At confidence 1 - 10^-6; `offices` moves values to the bounds, which no interval of so many knows of."""
+    clients = 20_000 if name == "offices" else 200_000
+    run = hush.simulate(name, engine="bulk", draw=drawing, clients=clients, seed=11, confidence=0.999999)
+    assert run.accepted == clients
+    assert run.covered
+    assert all(run.covered.values())
+    json.dumps(run.to_document(), allow_nan=False)
+
+
+def test_a_billion_devices_are_a_matter_of_counts() -> None:
+    run = hush.simulate("commute", engine="bulk", clients=10**9, seed=1, confidence=0.999999)
+    assert (run.accepted, run.clients, run.drawing) == (10**9, 10**9, "tally")
+    assert all(run.covered.values())
+
+
+def test_what_rests_on_more_than_the_sum_of_the_reports_is_absent_and_says_so() -> None:
+    run = hush.simulate("heights", engine="bulk", draw="tally", clients=10**6, seed=1)
+    assert set(run.result.intervals) == {"reporters", "anytime", "anytime_population"}
+    assert set(run.result.failures) == {"population", "monitor", "winsorised"}
+    document = run.to_document()["result"]
+    assert not {"monitor", "winsorised"} & document.keys()
+    full = hush.simulate("heights", engine="bulk", draw="devices", clients=10**6, seed=1)
+    assert not full.result.failures
+    assert full.result.estimate.methods["reporters"] == run.result.estimate.methods["reporters"]
+
+
+def test_few_people_keep_the_interval_that_needs_no_sample_variance() -> None:
+    run = hush.simulate("heights", engine="bulk", draw="tally", clients=50, seed=1)
+    assert run.result.estimate.methods["population"] == "laplace-popoviciu"
+    assert set(run.result.failures) == {"monitor", "winsorised"}
+
+
+TOLD: dict[str, tuple[Mapping[str, object], list[object]]] = {
+    "numbers": ({"kind": "number", "lower": 0.0, "upper": 10.0}, [1.0, 12.0, None, -3.0, 5.5]),
+    "bits": ({"kind": "bit"}, [1, 0, None, 1]),
+    "categories": ({"kind": "category", "labels": ["a", "b", "c"]}, ["a", None, "c", "c"]),
+    "vectors": (
+        {"kind": "vector", "coordinates": [{"name": name, "lower": 0.0, "upper": 1.0} for name in "ab"]},
+        [(0.5, None), (0.25, 2.0), (1.0, 0.5)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_values_of_somebodys_own_are_the_truth_and_missing_ones_are_left_out_of_it(kind: str) -> None:
+    domain, data = TOLD[kind]
+    runs = [
+        hush.simulate(data=data, domain=domain, missing="replace", engine=engine, draw=draw, seed=1)
+        for engine, draw in (("memory", "auto"), ("bulk", "tally"), ("bulk", "devices"))
+    ]
+    assert runs[0].score.truth == runs[1].score.truth == runs[2].score.truth
+    parts = [{name: part.truth for name, part in run.score.parts.items()} for run in runs]
+    assert parts[0] == parts[1] == parts[2]
+    assert runs[0].clamped == runs[1].clamped == runs[2].clamped
+    assert [run.accepted for run in runs] == [len(data)] * 3
+
+
+def test_rounds_have_the_same_people_and_fresh_noise_and_sticky_ones_the_same_answers() -> None:
+    for drawing in ("tally", "devices"):
+        run = hush.simulate("survey", engine="bulk", draw=drawing, rounds=3, clients=1000, seed=3)
+        tallies = {done.result.mean for done in run.rounds}
+        assert len(tallies) == 3
+        assert len({done.score.truth["reporters"] for done in run.rounds}) == 1
+        sticky = SCENARIOS["survey"].asking(repeat="sticky")
+        run = hush.simulate(sticky, engine="bulk", draw=drawing, rounds=4, clients=1000, seed=3)
+        assert len({done.result.mean for done in run.rounds}) == 1
+
+
+def test_vectors_in_several_rounds_are_drawn_device_by_device_or_refused() -> None:
+    run = hush.simulate("offices", engine="bulk", rounds=2, clients=1000, seed=3)
+    assert run.drawing == "devices"
+    with pytest.raises(OptionError, match="draw: vectors in several rounds"):
+        hush.simulate("offices", engine="bulk", draw="tally", rounds=2, clients=1000)
+
+
+def test_choices_of_an_epsilon_follow_their_shares() -> None:
+    for drawing in ("tally", "devices"):
+        run = hush.simulate("sleep", engine="bulk", draw=drawing, clients=30_000, seed=3)
+        taken = np.array(list(run.chosen.values()))
+        assert taken.sum() == 30_000
+        assert abs(taken - 10_000).max() < 600  # seven deviations
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_all_trials_of_a_sweep_are_drawn_at_once(name: str) -> None:
+    scenario = SCENARIOS[name]
+    task, rng = scenario.task(), np.random.default_rng(1)
+    groups = groups_of(task, scenario.population, 400, shares_of(task), rng, trials=50)
+    tallies = groups.tallies(rng)
+    truths = groups.truths()
+    assert [tally.n for tally in tallies] == [400] * 50
+    assert len(set(tallies)) > 25
+    assert truths.sums.shape == truths.known.shape
+    assert truths.sums.shape[0] == 50
+
+
+def test_people_who_were_observed_answer_once_each_or_are_drawn_with_replacement() -> None:
+    people: Population = Observed((1, 0, 1, 1), resampled=False)
+    scenario = Scenario(SCENARIOS["survey"].document, people, 4)
+    assert devices(scenario, 4).truth == (0.75,)
+    again = devices(scenario.of_size(100_000), 100_000)
+    assert again.truth[0] == pytest.approx(0.75, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "bulks"}, "engine: 'bulks' is not an engine; write mqtt"),
+        ({"engine": "bulk", "draw": "all"}, "draw: 'all' is not what the bulk engine draws; write auto"),
+        ({"engine": "bulk", "workers": 0}, "workers: 0 is outside 1 to 64"),
+        ({"engine": "bulk", "clients": 10**9 + 1}, "clients: 1000000001 is outside"),
+        ({"engine": "bulk", "broker": "mosquitto"}, "broker: a broker is not used with engine='bulk'"),
+        ({"engine": "memory", "clients": 10**6 + 1}, "clients: 1000001 devices are more than 1000000; choose the bulk"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_remedy(options: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        hush.simulate("survey", **options)  # type: ignore[arg-type]  # a mistake
+    assert message in str(caught.value)

@@ -1,0 +1,131 @@
+"""Recalls between a real `hush serve`, a real mosquitto and real gateways: what each death costs, which is nothing."""
+
+import asyncio
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from chaos import BARE, Serve, spent
+from servers import Mosquitto
+
+from hush_aggregator.broker_signs import Cause
+from hush_client import Gateway
+from hush_client.sending.mqtt import MqttTransport
+
+pytestmark = pytest.mark.slow
+
+DEVICES = 400
+
+
+@pytest.fixture
+def bare(memory_path: Path) -> Iterator[Mosquitto]:
+    (memory_path / "broker").mkdir()
+    server = Mosquitto(memory_path / "broker", settings=BARE)
+    server.start()
+    yield server
+    server.stop()
+
+
+@asynccontextmanager
+async def gateway(bare: Mosquitto, directory: Path) -> AsyncIterator[Gateway]:
+    """With a second between the recalls that it obeys."""
+    transport = MqttTransport(bare.url, "g")
+    async with Gateway(transport, name="g", state=directory / "g", spread=0, recall_every=1.0) as there:
+        yield there
+
+
+async def answer(there: Gateway, devices: range) -> None:
+    receipts = await there.report_many("heights", {f"d{n}": 0.5 for n in devices}, timeout=20)
+    assert {receipt.status for receipt in receipts.values()} == {"sent"}
+
+
+async def count(serve: Serve, reports: int, within_s: float = 30) -> None:
+    async with asyncio.timeout(within_s):
+        while serve.counted()[0] < reports:  # noqa: ASYNC110 - another process's file has no event
+            await asyncio.sleep(0.05)
+
+
+async def lose_what_waits(bare: Mosquitto, serve: Serve, there: Gateway) -> None:
+    """Half of the devices answer while nobody counts; then the broker, which took it all, is killed."""
+    await answer(there, range(DEVICES // 2))
+    await count(serve, DEVICES // 2)
+    serve.end(signal.SIGKILL)
+    await answer(there, range(DEVICES // 2, DEVICES))
+    bare.kill()
+    bare.start()
+    serve.start()
+
+
+async def test_what_waited_at_a_broker_that_was_killed_is_counted_all_the_same(
+    bare: Mosquitto, memory_path: Path
+) -> None:
+    serve = Serve(bare.url, memory_path)
+    serve.start()
+    async with gateway(bare, memory_path) as there:
+        await lose_what_waits(bare, serve, there)
+        await count(serve, DEVICES)
+    assert serve.end(signal.SIGTERM) == 0
+    assert serve.counted() == (DEVICES, DEVICES)
+    assert spent(memory_path / "g") == (DEVICES, DEVICES)
+    assert serve.told()[Cause.SESSION] == 1
+
+
+async def test_without_a_recall_it_is_lost(bare: Mosquitto, memory_path: Path) -> None:
+    serve = Serve(bare.url, memory_path, over=0)
+    serve.start()
+    async with gateway(bare, memory_path) as there:
+        await lose_what_waits(bare, serve, there)
+        await serve.connected(2)
+        with pytest.raises(TimeoutError):
+            await count(serve, DEVICES, within_s=5)
+    serve.end(signal.SIGTERM)
+    assert serve.counted() == (DEVICES // 2, DEVICES // 2)
+
+
+async def test_a_broker_put_back_from_an_older_snapshot_still_has_the_session_and_is_found_out(
+    bare: Mosquitto, memory_path: Path
+) -> None:
+    memory, snapshot = bare.directory / "mosquitto.db", memory_path / "snapshot"
+    serve = Serve(bare.url, memory_path)
+    serve.start()
+    async with gateway(bare, memory_path) as there:
+        await answer(there, range(DEVICES // 2))
+        await count(serve, DEVICES // 2)
+        serve.end(signal.SIGKILL)
+        bare.stop()  # which writes its memory, the session too
+        shutil.copy(memory, snapshot)
+        bare.start()
+        await answer(there, range(DEVICES // 2, DEVICES))
+        bare.kill()
+        shutil.copy(snapshot, memory)
+        bare.start()
+        serve.start()
+        await count(serve, DEVICES)
+    assert serve.end(signal.SIGTERM) == 0
+    assert (serve.told()[Cause.SESSION], serve.told()[Cause.RESTART]) == (0, 1)
+
+
+async def test_a_part_that_stands_still_for_a_while_loses_nothing_and_is_no_reason_to_recall(
+    bare: Mosquitto, memory_path: Path
+) -> None:
+    serve = Serve(bare.url, memory_path)
+    serve.start()
+    async with gateway(bare, memory_path) as there:
+        await answer(there, range(DEVICES // 4))
+        assert serve.process is not None
+        assert bare.process is not None
+        for part, process in enumerate((serve.process, bare.process), 1):
+            process.send_signal(signal.SIGSTOP)
+            devices = range(part * DEVICES // 4, (part + 1) * DEVICES // 4)
+            answering = asyncio.create_task(answer(there, devices))
+            await asyncio.sleep(1.5)
+            process.send_signal(signal.SIGCONT)
+            await answering
+        await answer(there, range(3 * DEVICES // 4, DEVICES))
+        await count(serve, DEVICES)
+    assert serve.end(signal.SIGTERM) == 0
+    assert serve.counted() == (DEVICES, DEVICES)
+    assert set(serve.told().values()) == {0}

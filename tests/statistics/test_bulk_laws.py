@@ -1,0 +1,161 @@
+"""Two engines, one law: whole tallies of the bulk engine, and of the code that a device and an aggregator run.
+
+Both are held to the exact joint law of all sums of a tally, enumerated from the probability table of the device: a
+wrong mean, a wrong variance or a wrong correlation of two sums is another law. A verdict condemns the right law once in
+10^9 seeds (`FALSE_ALARM`); seeds are fixed. Twins that are wrong in one of these ways must be condemned by as
+many draws.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+from tally_laws import Sums, counted, law_of_tally, of_devices
+
+from hush_common.domain import Index
+from hush_common.mechanisms import (
+    Channel,
+    Mechanism,
+    Multilevel,
+    RandomizedResponse,
+    SubsetSelection,
+    Vector,
+    perturb,
+)
+from hush_common.mechanisms.tables import shipped_at
+from hush_common.rng import Rng
+from hush_simulations.engines.bulk import subsets
+from hush_simulations.engines.bulk.laws import law_of
+from hush_simulations.engines.bulk.laws import subset_selection as subset_law
+from hush_simulations.engines.bulk.laws import vector as vector_law
+from hush_simulations.engines.bulk.scatter import Counts
+
+Fits = Callable[[ArrayLike, ArrayLike], bool]
+Seeded = Callable[[int], Rng]
+
+ONE = Fraction(1)
+TABLE = shipped_at(Fraction(2))
+Indices = Sequence[int] | Sequence[tuple[int, ...]]
+MECHANISMS: dict[str, tuple[Mechanism, Indices]] = {  # the first two devices have the same value
+    "randomized response": (RandomizedResponse.from_epsilon(ONE), [0, 0, 1, 1, 1]),
+    "two coins": (RandomizedResponse.from_coins(Fraction("1.1"), Fraction("0.5"), Fraction("0.3")), [1, 1, 0]),
+    "multilevel, one bit": (Multilevel(ONE, 10, 1), [3, 3, 10]),
+    "multilevel, G = 3": (Multilevel(Fraction(2), 12, 3), [5, 5, 12]),
+    "table": (Channel(Fraction(2), 1 << 20, TABLE.positions, TABLE.unit, TABLE.weights), [777_777, 777_777]),
+    "subset selection, w = 1": (SubsetSelection(ONE, 4, 1), [0, 0, 3]),
+    "subset selection, w = 2": (SubsetSelection(ONE, 4, 2), [1, 1, 0]),
+    "subset selection, w = 3 of 5": (SubsetSelection(Fraction("0.5"), 5, 3), [4, 4]),
+    "vector, one of three": (Vector(ONE, 8, 3, 1, 1), [(0, 3, 8), (0, 3, 8)]),
+    "vector, two of three": (Vector(Fraction(2), 8, 3, 2, 1), [(0, 3, 8), (0, 3, 8)]),
+}
+OF_BULK, OF_DEVICES, LEAST = 50_000, 6_000, 0.002  # tallies; the last: a cell expects 12 of those from devices
+NAMES = list(MECHANISMS)
+
+
+def drawn(mechanism: Mechanism, indices: Indices, trials: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    places, counts = np.unique(np.array(indices, dtype=np.int64), axis=0, return_counts=True)
+    return law_of(mechanism).sums(mechanism, places, np.tile(counts, (trials, 1)), rng)
+
+
+def at_once(name: str, trials: int, seed: int = 1) -> list[Sums]:
+    return rows(drawn(*MECHANISMS[name], trials, np.random.default_rng(seed)))
+
+
+def rows(sums: NDArray[np.int64]) -> list[Sums]:
+    return [tuple(row) for row in sums.tolist()]
+
+
+def one_by_one(name: str, trials: int) -> list[Sums]:
+    mechanism, indices = MECHANISMS[name]
+    every = np.tile(np.array(indices, dtype=np.int64), (trials, 1) if np.ndim(indices[0]) else trials)
+    bodies = law_of(mechanism).bodies(mechanism, every, np.random.default_rng(2))
+    return of_devices(mechanism, bodies.reshape(trials, len(indices), -1))
+
+
+def by_devices(name: str, trials: int, rng: Rng) -> list[Sums]:
+    """As the client draws and the aggregator adds up."""
+    mechanism, indices = MECHANISMS[name]
+    bodies = [[perturb(mechanism, Index(index), rng, 0) for index in indices] for _ in range(trials)]
+    return of_devices(mechanism, np.array(bodies, dtype=np.int64))
+
+
+def follows(fits: Fits, name: str, tallies: list[Sums]) -> bool:
+    try:
+        return fits(*counted(law_of_tally(*MECHANISMS[name]), tallies, LEAST))
+    except KeyError:
+        return False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tallies_drawn_at_once_follow_the_exact_law_of_all_their_sums(name: str, fits: Fits) -> None:
+    assert follows(fits, name, at_once(name, OF_BULK))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tallies_of_devices_drawn_as_arrays_follow_it(name: str, fits: Fits) -> None:
+    assert follows(fits, name, one_by_one(name, 40_000))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tallies_of_what_devices_and_an_aggregator_run_follow_it(name: str, fits: Fits, seeded: Seeded) -> None:
+    assert follows(fits, name, by_devices(name, OF_DEVICES, seeded(3)))
+
+
+# Twins: what is wrong with each changes no mean, and is seen in no more tallies than above.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tallies_with_a_wrong_second_moment_are_seen(name: str, fits: Fits) -> None:
+    """In a quarter of them two devices of one value share their noise."""
+    mechanism, indices = MECHANISMS[name]
+    rng = np.random.default_rng(4)
+    right = drawn(mechanism, indices, OF_BULK, rng)
+    shared = 2 * drawn(mechanism, indices[:1], OF_BULK, rng)
+    shared += drawn(mechanism, indices[2:], OF_BULK, rng) if len(indices) > 2 else 0
+    wrong = np.where(rng.random((OF_BULK, 1)) < 0.25, shared, right)
+    assert wrong.mean(axis=0) == pytest.approx(right.mean(axis=0), abs=0.02)
+    assert not follows(fits, name, rows(wrong))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if MECHANISMS[name][0].name != "randomized_response"])
+def test_tallies_whose_sums_know_nothing_of_each_other_are_seen(name: str, fits: Fits) -> None:
+    """Each sum has its own law, exactly; only what connects them is gone."""
+    right, rng = np.array(at_once(name, OF_DEVICES, 6)), np.random.default_rng(7)
+    wrong = np.stack([rng.permutation(column) for column in right.T], axis=1)
+    assert not follows(fits, name, rows(wrong))
+
+
+def test_sets_that_are_no_uniform_ones_are_seen_though_each_category_is_named_as_often_as_it_should_be(
+    fits: Fits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbours on a circle: every category has its right share of the sets without a truth."""
+
+    def neighbours(free: Counts, bound: Counts, size: int, rng: np.random.Generator) -> Counts:
+        things = bound.shape[1]
+        starts = rng.multinomial(free, np.full(things, 1 / things))
+        circle = sum(np.roll(starts, step, axis=1) for step in range(size))
+        return cast("Counts", circle) + named(np.zeros_like(free), bound, size, rng)
+
+    named = subsets.named
+    monkeypatch.setattr(subset_law, "named", neighbours)
+    name = "subset selection, w = 2"
+    means = np.mean(at_once(name, OF_BULK), axis=0)
+    exact = law_of_tally(*MECHANISMS[name])
+    assert means == pytest.approx(np.sum([np.array(sums) * p for sums, p in exact.items()], axis=0), abs=0.02)
+    assert not follows(fits, name, at_once(name, OF_BULK))
+
+
+@pytest.mark.parametrize("name", ["vector, one of three", "vector, two of three"])
+def test_coordinates_that_are_drawn_without_regard_to_each_other_are_seen(
+    name: str, fits: Fits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each coordinate is drawn by a device as often as it should be; a device may draw none, or all."""
+
+    def alone(free: Counts, bound: Counts, size: int, rng: np.random.Generator) -> Counts:
+        return rng.binomial(free[:, None], size / bound.shape[1], size=bound.shape)
+
+    monkeypatch.setattr(vector_law, "named", alone)
+    assert not follows(fits, name, at_once(name, OF_DEVICES))
