@@ -32,12 +32,13 @@ _ASKED = 16  # days on which the real devices are asked; they have stopped long 
 _VICTIMS = 24
 _VALUE = 172.0
 _DOMAIN: dict[str, Any] = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
+_NUMBERS = NumberDomain(120.0, 220.0)
 _RANGE = 100.0
 _TOTAL = Fraction(4)
 
 
 def run(seed: int | None = None) -> Demonstration:
-    """Ask naive devices every day of a year, and real ones for 16 days: under one purpose, and under a new one a day."""
+    """Ask naive devices every day of a year, and real ones for 16 days: under one purpose, and under one a day."""
     naive = _naive(np.random.default_rng(seed))
     same, spent = run_blocking(_real(reworded=False))
     reworded, spent_reworded = run_blocking(_real(reworded=True))
@@ -59,10 +60,10 @@ def run(seed: int | None = None) -> Demonstration:
     return Demonstration(
         "averaging",
         "Learn a height by asking for it every day at ε = 1",
-        ("day", "naive: error", "naive: ε spent", "hush: error", "hush, new purpose a day: error", "hush: ε spent"),
+        ("day", "naive: error", "naive: ε spent", "hush: error", "hush, purpose reworded: error", "hush: ε spent"),
         rows,
-        "Fresh noise every day averages away, and a year of it is the value; a ledger that is charged before each report "
-        "leaves an error that no further question makes smaller.",
+        "Fresh noise every day averages away, and a year of it is the value; a ledger that is charged before each "
+        "report leaves an error that no further question makes smaller.",
         figures,
         partial(_draw, naive, same, reworded),
     )
@@ -115,9 +116,7 @@ def _heard(broker: OverheardBroker, tasks: Sequence[Task], sender: str) -> list[
     """What one device reported, decoded, in the order of the tasks."""
     values = []
     for task in tasks:
-        domain = task.domain
-        assert isinstance(domain, NumberDomain)
-        values += [float(domain.value_of(report.body[0])) for one, report in broker.reports(task) if one == sender]
+        values += [float(_NUMBERS.value_of(report.body[0])) for one, report in broker.reports(task) if one == sender]
     return values
 
 

@@ -72,7 +72,8 @@ def our_reports(epsilon: Fraction, count: int, rng: Rng) -> list[Report]:
 def run(seed: int | None = None, count: int = 1000) -> Demonstration:
     """Attack `count` reports of each of two values at each epsilon."""
     generator, rng = np.random.default_rng(seed), SystemRng()
-    rows, figures = [], {}
+    rows: list[tuple[str, ...]] = []
+    figures: dict[str, float] = {}
     for epsilon in EPSILONS:
         possible = partial(possible_for_numpy, scale=1 / float(epsilon))
         right, wrong = verdicts(naive_reports(epsilon, count, generator), possible)
@@ -99,8 +100,8 @@ def run(seed: int | None = None, count: int = 1000) -> Demonstration:
             "a guess may be right",
         ),
         tuple(rows),
-        "Noise that is drawn in floating point hides nothing from who looks at its last bits; on hush's integers the same "
-        "attack is a guess, and no better one than epsilon allows.",
+        "Noise that is drawn in floating point hides nothing from who looks at its last bits; on hush's integers the "
+        "same attack is a guess, and no better one than epsilon allows.",
         figures,
         partial(_draw, figures),
     )

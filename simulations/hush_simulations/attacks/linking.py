@@ -10,7 +10,7 @@ import logging
 import secrets
 import sqlite3
 import tempfile
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -88,17 +88,18 @@ async def _watched() -> list[tuple[str, str, tuple[Marks, Marks]]]:
             async with asyncio.timeout(_PATIENCE), asyncio.TaskGroup() as group, AsyncExitStack() as stack:
                 running = group.create_task(aggregator.run())
                 clients = [
-                    await stack.enter_async_context(device(broker, name, f"{folder}/{name}", Policy())) for name in names
+                    await stack.enter_async_context(device(broker, name, f"{folder}/{name}", Policy()))
+                    for name in names
                 ]
                 for task in tasks:
                     for client in clients:
                         await client.report(task.id, 8.0)
-                    await _until(counted, lambda task=task: len(broker.reports(task)) >= DEVICES)
+                    await _until(counted, partial(_has, broker, task, DEVICES))
                 sent = {task.id: _by_sender(broker, task, names) for task in tasks}
                 behind = await _behind_a_gateway(folder)
                 recall = Recall(tasks[0].id, tasks[0].digest, secrets.token_bytes(16), 1)
                 broker.deliver(recall_topic(tasks[0].id), encode_recall(recall), retain=True)
-                while len(broker.reports(tasks[0])) < 2 * DEVICES:  # noqa: ASYNC110 - it has no event
+                while not _has(broker, tasks[0], 2 * DEVICES):  # noqa: ASYNC110 - it has no event
                     await asyncio.sleep(0.05)
                 again = [[report.id for one, report in broker.reports(tasks[0]) if one == name] for name in names]
                 running.cancel()
@@ -124,10 +125,14 @@ def _task(name: str) -> Task:
     return make_task({"id": name, "epsilon": "1", "domain": domain})
 
 
-async def _until(changed: asyncio.Event, enough: "partial[bool] | object") -> None:
-    while not enough():  # type: ignore[operator]
+async def _until(changed: asyncio.Event, enough: Callable[[], bool]) -> None:
+    while not enough():
         changed.clear()
         await changed.wait()
+
+
+def _has(broker: OverheardBroker, task: Task, many: int) -> bool:
+    return len(broker.reports(task)) >= many
 
 
 def _by_sender(broker: OverheardBroker, task: Task, names: Sequence[str]) -> list[tuple[str, bytes]]:

@@ -9,6 +9,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.quotas import Limits
 from hush_common.codec import encode_frame
-from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Laplace, Mechanism
 from hush_common.report import Report
 from hush_common.rng import SystemRng
@@ -55,7 +55,7 @@ def run(seed: int | None = None) -> Demonstration:
         honest = [_drawn(task, height) for height in heights]
         alone, _ = run_blocking(_counted(task, honest, []))
         for name, false in (
-            ("says 220 cm, follows the protocol", partial(_drawn, task, 220.0)),
+            ("lies, follows the protocol", partial(_drawn, task, 220.0)),
             ("reports the extreme", partial(_extreme, task)),
         ):
             for liars in _LIARS:
@@ -69,7 +69,7 @@ def run(seed: int | None = None) -> Demonstration:
                         name,
                         kind,
                         f"{shift:+.1f} cm",
-                        "–" if robust is None else f"{robust:+.1f} cm",
+                        "" if robust is None else f"{robust:+.1f} cm",
                         f"{bound:.1f} cm",
                     )
                 )
@@ -91,7 +91,7 @@ def run(seed: int | None = None) -> Demonstration:
                         said,
                         task.mechanism,
                         f"{shift:+.1f} cm",
-                        "–",
+                        "",
                         f"{(counted - HONEST) * result.estimate.worst_case_bias['1']:.1f} cm",
                     )
                 )
@@ -102,7 +102,7 @@ def run(seed: int | None = None) -> Demonstration:
     return Demonstration(
         "poison",
         f"Move the mean of {HONEST} heights at ε = 1",
-        ("liars", "each of them", "mechanism", "mean moves by", "winsorised mean", "at most (worst_case_bias)"),
+        ("liars", "each of them", "mechanism", "mean moves", "winsorised", "at most"),
         tuple(rows),
         "Unbounded noise lets one false report move the mean as far as the window reaches; a bounded mechanism, or the "
         "winsorised mean, takes most of that, a quota all but one of many that share a credential, and a liar who "
@@ -126,8 +126,8 @@ def _extreme(task: Task) -> tuple[int, ...]:
 
 
 def _mechanism(task: Task) -> Mechanism:
-    assert isinstance(task.randomizer, Mechanism)
-    assert isinstance(task.domain, NumberDomain)
+    if not isinstance(task.randomizer, Mechanism):
+        raise TypeError(f"{task.id} offers several epsilons")
     return task.randomizer
 
 
@@ -169,8 +169,7 @@ def _send(broker: MemoryBroker, task: Task, bodies: Sequence[tuple[int, ...]], s
 
 
 def _mean(result: Result) -> float:
-    assert result.estimate.mean is not None
-    return result.estimate.mean
+    return nan if result.estimate.mean is None else result.estimate.mean
 
 
 def _robust(result: Result, alone: Result) -> float | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hush_client import Client, Policy
+from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Laplace
 from hush_common.task import Task
 from hush_common.task_file import make_task
@@ -34,21 +35,22 @@ _LOWER, _UPPER = 100.0, 250.0
 _SECRETS = tuple(_LOWER + 3 * k for k in range(51))
 """What the attacker holds for possible of a real device, each as likely as the others."""
 _VALUE = 139.0
+_STEPS = NumberDomain(_LOWER, _UPPER).steps  # of every task, whatever its bounds are
 
 
 @dataclass
 class _Observer:
-    """Who publishes tasks, hears all reports, knows the code of the device, and weighs an answer and its absence alike."""
+    """Who publishes tasks, hears all reports, knows the device's code, and weighs an answer and its absence alike."""
 
     likely: list[Decimal] = field(default_factory=lambda: [Decimal(0)] * len(_SECRETS))
 
     def hear(self, broker: OverheardBroker, task: Task) -> bool:
         """Take in what came; whether anything did."""
         reports = broker.reports(task)
-        assert isinstance(task.randomizer, Laplace)
+        law = Laplace(Fraction(_EPSILON), _STEPS)
         for _, report in reports:
             for place, secret in enumerate(_SECRETS):
-                chance = task.randomizer.probability(report.body, task.domain.index(secret).scalar, digits=30)
+                chance = law.probability(report.body, task.domain.index(secret).scalar, digits=30)
                 self.likely[place] += chance.ln()
         return bool(reports)
 
