@@ -140,20 +140,20 @@ class Catalogue:
         if task_id is None or not is_task_id(task_id):
             return
         before = self._forget(task_id)
+        if before is not None:
+            self._news()
         if payload and not self._make_room(task_id, len(payload)):
             return
-        if not payload:
-            if before is None or isinstance(before.what, TaskError):
-                return
-            before.withdrawn, before.delivered = True, False
-            self._put(task_id, before)
-        elif before is not None and before.payload == payload:  # whose mechanism is built already
-            before.withdrawn, before.delivered = False, True
-            self._put(task_id, before)
+        if payload and before is not None and before.payload == payload:  # whose mechanism is built already
+            before.withdrawn, before.delivered, known = False, True, before
+        elif payload:
+            known = _Known(payload, delivered=True)
+        elif before is not None and not isinstance(before.what, TaskError):
+            before.withdrawn, before.delivered, known = True, False, before
         else:
-            self._put(task_id, _Known(payload, delivered=True))
+            return
+        self._put(task_id, known)
         self._news()
-        known = self._known[task_id]
         if known.delivered and isinstance(what := self._read(task_id, known), Task):
             self._tell_once(known, what)
 

@@ -24,8 +24,14 @@ _COMMANDS = {
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
-    "task": _Command("hush_aggregator.commands.task", "Check and publish a task, close it, recall its reports."),
+    "task": _Command(
+        "hush_aggregator.commands.task", "Check, publish, list, withdraw and close tasks; recall reports."
+    ),
+    "results": _Command("hush_aggregator.commands.results", "Print results: of any round of a store, or as retained."),
+    "export": _Command("hush_aggregator.commands.export", "Write the counted reports of a task to CSV or Parquet."),
+    "store": _Command("hush_aggregator.commands.store", "Back up the store of an aggregator, and put it back."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
+    "sync": _Command("hush_client.commands.sync", "Send what waits or was recalled, and answer nothing."),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),

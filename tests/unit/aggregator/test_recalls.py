@@ -84,6 +84,24 @@ def test_what_happened_while_the_service_was_away_is_found_at_its_next_start(
     assert world.made == 1
 
 
+def test_a_service_that_starts_again_soon_after_its_broker_did_takes_no_old_word_for_a_start(world: World) -> None:
+    for _ in range(3):
+        world.serve(for_s=4)  # the word that is retained is older than the end of this
+        world.stop()
+        world.broker.drop()
+    world.serve()
+    world.wait(60)
+    assert world.made == 0
+
+
+def test_a_broker_that_says_one_word_alone_leaves_a_doubt_and_is_recalled(world: World) -> None:
+    world.serve()
+    world.broker.kill(keep=True)
+    world.broker.mute = True
+    world.wait(40)
+    assert world.made == 1
+
+
 def test_a_sign_whose_recall_was_not_stored_is_found_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.serve()
     world.wait(60)

@@ -22,7 +22,7 @@ from hush_client.state.database import FILE_NAME
 from hush_client.state.shelf import MOST_BYTES, SHELF_NAME, KeptTask, Shelf
 from hush_common.errors import BrokerError
 from hush_common.task_file import decode_task, make_task
-from hush_common.topics import task_topic
+from hush_common.topics import ALL_TASKS, task_topic
 
 TOPIC = task_topic("heights")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,6 +102,24 @@ async def test_one_that_was_withdrawn_while_the_device_was_off_is_answered_no_mo
     await learn(tmp_path)
     async with gateway(away(), tmp_path) as g:
         assert (await g.report("d", "heights", 172.0, timeout=0.3)).status == "queued", "it was published again"
+
+
+async def test_nothing_counts_as_withdrawn_while_messages_still_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_client.sending.sender._HEARING", 0.5)
+    await learn(tmp_path)
+    broker = FakeTransport(retained={})
+    async with gateway(broker, tmp_path) as g:
+        g.on_task(lambda _: None)
+        catalogue = g._opened().desk.catalogue
+        await until(lambda: broker.subscribed(ALL_TASKS))
+        for number in range(8):
+            broker.publish_task(task_topic(f"t{number}"), make_heights(id=f"t{number}"))
+            await asyncio.sleep(0.1)
+        assert not catalogue.withdrawn("heights")
+        await until(lambda: catalogue.withdrawn("heights"))
+        assert len(g.tasks()) == 8
 
 
 async def test_an_empty_message_withdraws_and_pin_and_bytes_stay(tmp_path: Path) -> None:

@@ -199,6 +199,7 @@ def test_a_report_over_which_the_broker_always_hangs_up_in_silence_lets_others_g
     left = run(broker, tmp_path, ("t", b"odd"), *[("t", b"%d" % number) for number in range(100)], seconds=HOUR)
     assert left == [("t", b"odd")]
     assert max(moment for moment, _, payload in broker.came if payload != b"odd") < 60
+    assert len(broker.times(b"odd")) < 5 + 13, "later it is tried ever more rarely, too"
 
 
 @pytest.mark.parametrize("reason", [None, 0x8B, 0x8E, 0x98])
