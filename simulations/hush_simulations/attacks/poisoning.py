@@ -20,7 +20,7 @@ from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.quotas import Limits
 from hush_common.codec import encode_frame
-from hush_common.mechanisms import Laplace, Mechanism
+from hush_common.mechanisms import Mechanism
 from hush_common.report import Report
 from hush_common.rng import SystemRng
 from hush_common.task import Task
@@ -62,7 +62,7 @@ def run(seed: int | None = None) -> Demonstration:
                 result, _ = run_blocking(_counted(task, honest, [false() for _ in range(liars)]))
                 shift, bound = _mean(result) - _mean(alone), liars * result.estimate.worst_case_bias["1"]
                 robust = _robust(result, alone)
-                kind = mechanism if mechanism == "laplace" else task.mechanism
+                kind = task.mechanism
                 rows.append(
                     (
                         f"{liars} of {HONEST + liars}",
@@ -120,9 +120,7 @@ def _drawn(task: Task, height: float) -> tuple[int, ...]:
 def _extreme(task: Task) -> tuple[int, ...]:
     """The legal body that moves the mean upwards the most."""
     mechanism = _mechanism(task)
-    if isinstance(mechanism, Laplace):
-        return (mechanism.span[1],)
-    return max(mechanism.outputs())
+    return max(mechanism.outputs()) if mechanism.span is None else (mechanism.span[1],)
 
 
 def _mechanism(task: Task) -> Mechanism:
