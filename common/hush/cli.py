@@ -4,9 +4,11 @@ Nothing but typer is imported for `hush --help`, and a command whose extra is no
 """
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, NamedTuple, cast
 
 import typer
+import typer.main
 
 from hush.extras import load
 from hush_common.errors import HushError, printable
@@ -66,17 +68,26 @@ def _root(
     pass
 
 
+def _uncut(app: typer.Typer) -> Callable[..., object]:
+    """The command of an app, whose own commands are listed with the whole of their first paragraph."""
+    command = typer.main.get_command(app)
+    for part in getattr(command, "commands", {}).values():
+        part.short_help = part.short_help or (part.help or "").split("\n\n")[0]
+    return command
+
+
 def _forward(name: str, command: _Command) -> None:
     """Register `name` as a command that loads its module and hands over everything that follows."""
 
     @app.command(
         name,
         help=command.summary,
+        short_help=command.summary,  # which is never cut, as the start of a help is
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )
     def run(context: typer.Context) -> None:
         module = load(command.module, f"hush {name}")
-        status = module.app(context.args, prog_name=f"hush {name}", standalone_mode=False)
+        status = _uncut(module.app)(context.args, prog_name=f"hush {name}", standalone_mode=False)
         raise typer.Exit(status if isinstance(status, int) else 0)
 
 
