@@ -81,10 +81,10 @@ class World:
     def now(self) -> datetime:
         return START + timedelta(seconds=self.loop.time()) + self.offset
 
-    def serve(self) -> None:
+    def serve(self, *, for_s: float = 20) -> None:
         self.aggregator = Aggregator(self.broker.bus(), self.store, tasks=(self.task,), clock=self.now, settle_s=0.1)
         self._running = self.loop.create_task(self.aggregator.run())
-        self.wait(20)
+        self.wait(for_s)
 
     def stop(self) -> None:
         """The process ends, however."""

@@ -16,6 +16,7 @@ from fake_transport import FakeTransport, make_heights
 
 import hush_client.client
 from hush_aggregator.store import SqliteStore
+from hush_client.state.database import FILE_NAME, _create
 from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
 
@@ -114,6 +115,14 @@ def _store() -> bytes:
         return path.read_bytes()
 
 
+def _state() -> bytes:
+    """A device that has answered nothing yet."""
+    with TemporaryDirectory() as directory:
+        _create(Path(directory) / FILE_NAME)
+        return (Path(directory) / FILE_NAME).read_bytes()
+
+
+STATE_FILES = FILES | {f"state/{FILE_NAME}": _state()}
 STORE_FILES = FILES | {"store": _store()}
 """A store in which `way` is counted."""
 BROKER_FILES = FILES | {
@@ -172,6 +181,13 @@ CALLS: tuple[Call, ...] = (
         {"TASK": "sum", "VALUE": "-", **_ANSWER, "--total": "9", "--max-epsilon": "2", "--epsilon": "1"},
         typed=f"{NUMBER}\n".encode(),
     ),
+    Call("sync", {"--state": "state", "--timeout": "0.05", "--broker": _BROKER, "--keep": "60"}, files=STATE_FILES),
+    Call(
+        "sync",
+        {"--json": "", "--device": "d-1", "--timeout": "0.05", **_LOGIN},
+        environment={"HUSH_STATE": "state"},
+        files=STATE_FILES,
+    ),
     Call("ledger", {"--state": "state", "--lifetime": "4", "--total": "8"}),
     Call("ledger", {"--json": ""}, environment={"HUSH_STATE": "state"}),
     Call("ledger", {"--forget": "sum", "--state": "state"}),
@@ -179,6 +195,17 @@ CALLS: tuple[Call, ...] = (
     Call("task check", {"FILE": "task.json", "--json": ""}),
     Call("task publish", {"FILE": "task.toml", **_LOGIN}),
     Call("task publish", {"FILE": "task.json"}, environment={"HUSH_BROKER": _BROKER}),
+    Call("task publish", {"FILE": "task.toml", "--store": "store"}, files=STORE_FILES),
+    Call("task list", {"--store": "store"}, files=STORE_FILES),
+    Call("task withdraw", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
+    Call("task take-over", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
+    Call("task forget", {"TASK": "way", "--store": "store", "--yes": ""}, files=STORE_FILES),
+    Call("results", {"TASK": "way", **_LOGIN}),
+    Call("results", {"TASK": "way", "--store": "store", "--round": "all", "--csv": ""}, files=STORE_FILES),
+    Call("results", {"TASK": "way", "--store": "store", "--confidence": "0.9", "--json": ""}, files=STORE_FILES),
+    Call("export", {"TASK": "way", "--store": "store", "--out": "way.csv", "--round": "0"}, files=STORE_FILES),
+    Call("store backup", {"FILE": "copy", "--store": "store"}, files=STORE_FILES),
+    Call("store restore", {"FILE": "store", "--store": "new"}, files=STORE_FILES),
     Call("task close", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("task close", {"TASK": "way", "--round": "0"}, environment={"HUSH_STORE": "store"}, files=STORE_FILES),
     Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
@@ -221,6 +248,7 @@ CALLS: tuple[Call, ...] = (
     Call("scenario show", {"NAME": "survey"}),
     Call("scenario check", {"FILE": "scenario.toml"}),
     Call("scenario new", {"FILE": "new.toml", "--like": "survey"}),
+    Call("attack", {"--json": ""}),
     Call(
         "broker config",
         {"DIRECTORY": "broker", "--host": "127.0.0.1", "--port": "8883", "--listen": "127.0.0.1", "--queue": "7"}

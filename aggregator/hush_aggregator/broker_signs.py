@@ -1,10 +1,11 @@
 """Signs that a broker has forgotten something: what it says of itself, beside what the store remembers of it.
 
 A broker that was killed, or put back from a snapshot, has lost messages that it had acknowledged, and nothing in MQTT
-says so. But it has started anew. By its uptime u at a time t it started at t - u or somewhat before (what it retains is
-a few seconds old). It is another start if that lies after the last word of the broker before: within one process by a
-clock that nobody sets. Across processes only the clock of the wall is left, which may have been set; so whatever that
-says is compared with the start that the store knows, too, and a doubt is a sign.
+says so. But it has started anew. By its uptime u at a time t it started at t - u or somewhat before: its first word on
+a connection is retained, and a few seconds old, the second one is of now. It is another start if that lies after the
+last word of the broker before: within one process by a clock that nobody sets. Across processes only the clock of the
+wall is left, which may have been set; so that start is compared with the one that the store knows, too. A doubt is a
+sign.
 """
 
 from collections.abc import Callable
@@ -58,12 +59,14 @@ class BrokerSigns:
         self._elapsed = elapsed
         self._alive: float | None = None  # when this process last heard the broker, by `elapsed`
         self._judged = True  # whether it is decided what happened before this connection
+        self._words = 0  # on this connection, of its uptime
         self._dropped: int | None = None  # what it said last
 
     def connected(self, *, resumed: bool) -> Cause | None:
         """A connection is made, to the session of before or to a new one."""
         missed = self.memory.session and not resumed
         self._judged = missed or not self.memory.session
+        self._words = 0
         self.memory = replace(self.memory, session=True)
         if not missed:
             return None
@@ -83,10 +86,18 @@ class BrokerSigns:
 
     def silent(self) -> Cause | None:
         """It has had time enough to say how long it is up."""
-        if self._judged:
+        if self._judged or self._words:
             return None
         self._judged = True
         return Cause.UNKNOWN
+
+    def overdue(self) -> Cause | None:
+        """It has had time enough to say so once more, where its first word left a doubt."""
+        if self._judged:
+            return None
+        self._judged = True
+        self._begin_anew()
+        return Cause.RESTART
 
     def repaired(self) -> None:
         """Everything that was dropped until now is recalled."""
@@ -113,7 +124,10 @@ class BrokerSigns:
     def _up_for(self, uptime: int) -> Cause | None:
         now, elapsed = int(self._now()), self._elapsed()
         started = now - uptime
-        another = not self._judged and self._is_another(started, now, elapsed - uptime)
+        self._words += 1
+        another = False if self._judged else self._is_another(started, now, elapsed - uptime)
+        if another is None:
+            return None
         self._judged = True
         if another:
             self._begin_anew()
@@ -124,13 +138,19 @@ class BrokerSigns:
         self._alive = elapsed
         return Cause.RESTART if another else None
 
-    def _is_another(self, started: int, now: int, started_elapsed: float) -> bool:
+    def _is_another(self, started: int, now: int, started_elapsed: float) -> bool | None:
+        """Whether it is not the start that is known; None if the next word has to tell."""
+        after = 0.0
         if self._alive is not None:
-            return started_elapsed > self._alive
-        known, alive = self.memory.started, self.memory.alive
-        if known is None or alive is None:
-            return True
-        return started > alive or abs(started - known) > _TOLERANCE_S + _DRIFT * abs(now - alive)
+            after = started_elapsed - self._alive
+        else:
+            known, alive = self.memory.started, self.memory.alive
+            if known is None or alive is None or abs(started - known) > _TOLERANCE_S + _DRIFT * abs(now - alive):
+                return True
+            after = started - alive
+        if 0 < after <= _LAG_S and self._words == 1:
+            return None
+        return after > 0
 
     def _has_dropped(self, count: int) -> Cause | None:
         self._dropped = count

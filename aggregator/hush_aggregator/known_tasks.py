@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hush_aggregator.learned_limits import LearnedLimits, columns_of
 from hush_aggregator.store.base import Origin, Store, TaskRow
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import Task, digest_of
@@ -66,8 +67,10 @@ class KnownTasks(Mapping[str, Task]):
         self.own: tuple[Task, ...] = tuple(own)
         self.rows: Mapping[str, TaskRow] = {}
         self._tasks: dict[str, Task] = {}
+        self._learned = LearnedLimits((), ())
         self._changed: set[str] = set()
         self._passed: set[str] = set()
+        self._refused = 0
 
     def __getitem__(self, task_id: str) -> Task:
         return self._tasks[task_id]
@@ -102,6 +105,7 @@ class KnownTasks(Mapping[str, Task]):
             if row.payload:
                 tasks[task_id] = self._tasks.get(task_id) or _told(stored_task(row.payload))
         self.rows, self._tasks = rows, tasks  # at once: the event loop reads them meanwhile
+        self._learned = LearnedLimits(rows.values(), tasks.values())
 
     def refreshed(self) -> set[str]:
         """Read the stored ones again; return the ids of those that changed since the last call, by anybody."""
@@ -130,17 +134,40 @@ class KnownTasks(Mapping[str, Task]):
         """Take in what is published under an id, and store it.
 
         Raises:
-            TaskError: it is no task, or contradicts one that came before.
+            TaskError: it is no task, contradicts one that came before, or is more than anybody may publish.
         """
         if not payload:
             raise TaskError("task", "its message was deleted; a task learned before remains")
         task = decode_task(payload)
         if task.id != task_id:
             raise TaskError("id", f"{task.id!r} is not the name in the topic")
+        if task_id not in self.rows:
+            self._learned.check(task)
         if self._store.add_task(task, Origin.BROKER) != payload:
             raise TaskError("id", "another task was published under it before, and tasks never change; use a new id")
-        self.refresh()
+        if task_id in self.rows:
+            self.refresh()
+        else:  # reading all of them for each that comes would take the square of the time
+            self.rows = {**self.rows, task_id: TaskRow(task_id, task.digest, payload, Origin.BROKER)}
+            self._tasks = {**self._tasks, task_id: task}
+            self._learned.add(task)
         return task
+
+    def tell_refused(self, task_id: str, why: str) -> None:
+        """Say that a task is not counted; whoever publishes many of them is told of few."""
+        self._refused += 1
+        if self._refused <= _FEW:
+            rest = " (others are not told any more)" if self._refused == _FEW else ""
+            _LOG.warning("refused the task published as %.80r: %s%s", task_id, why, rest)
+
+    def full(self, task_id: str, payload: bytes) -> str:
+        """Why a task that is not known has no room any more; empty if it has. It takes no time, in any thread."""
+        return "" if task_id in self.rows else self._learned.full(payload)
+
+    def rank(self, task_id: str) -> tuple[bool, int]:
+        """Whose estimates come first: one's own tasks before those found at a broker, and small ones before large."""
+        task, row = self._tasks.get(task_id), self.rows.get(task_id)
+        return row is not None and row.origin is Origin.BROKER, 0 if task is None else columns_of(task)
 
     def _settled(self, task: Task) -> Task:
         if task.legacy and task.id not in self._tasks:

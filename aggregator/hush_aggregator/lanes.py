@@ -81,8 +81,8 @@ class Lanes:
         """Take what came out of the slow lane for a task since the last call."""
         return self._finished.pop(task_id, None)
 
-    async def make(self, counted: Counted) -> Made | None:
-        """The estimate; None if there is to be none for now, since it is slow."""
+    async def make(self, counted: Counted, quick_s: float = QUICK_S) -> Made | None:
+        """The estimate; None if there is to be none for now, since it takes more than so many seconds."""
         task_id = counted.task.id
         trouble = self._trouble.get(task_id)
         if trouble is not None and trouble.lasts(counted):
@@ -92,11 +92,11 @@ class Lanes:
             return None
         await self._estimator.prepare()
         making = self._start(counted)
-        if await _within(making, QUICK_S):
+        if await _within(making, quick_s):
             return self._judged(counted, making.result(), slow=False)
         self._slow.add(task_id)
         self._quick.discard(task_id)
-        self._tell(counted, f"its estimate takes longer than {QUICK_S:g} s: it is made beside the others")
+        self._tell(counted, f"its estimate takes longer than {quick_s:g} s: it is made beside the others")
         self._put_beside(counted, making)
         return None
 

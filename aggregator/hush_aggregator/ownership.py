@@ -20,7 +20,7 @@ from hush_aggregator.result import encode
 from hush_aggregator.standing import Standing
 from hush_aggregator.store.base import State, TaskRow
 from hush_common.task import digest_of
-from hush_common.topics import estimate_topic, task_of_estimate_topic, task_of_task_topic, task_topic
+from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic
 
 __all__ = ["Ownership"]
 
@@ -102,18 +102,19 @@ class Ownership:
         self.unconfirmed.clear()
         kept = {task_id: standing.last for task_id, standing in self._standings.items()}
         self._standings = {task_id: Standing(last=last) for task_id, last in kept.items()}
-        self.look_at(self._tasks)
+        self.look_at(self._tasks.rows)
 
     async def decide(self, session: Session) -> None:
         """Decide about all that is new."""
+        self._me = self._me or await self._book.me()
         while self._new:
             new, self._new = self._new, set()
-            here = [task_id for task_id in sorted(new) if task_id in self._tasks]
+            rows = self._tasks.rows
+            here = [task_id for task_id in sorted(new) if task_id in rows and self._cares(rows[task_id])]
             for task_id in here:
                 self._standings.setdefault(task_id, Standing())
             if not here:
                 continue
-            self._me = self._me or await self._book.me()
             try:
                 seen = await self._look(session, here)
                 for task_id in here:
@@ -121,6 +122,10 @@ class Ownership:
             except BaseException:
                 self._new |= new
                 raise
+
+    def _cares(self, row: TaskRow) -> bool:
+        """A task that is forgotten matters as long as this store may have something at the broker."""
+        return bool(row.payload) or row.owner == self._me
 
     async def _look(self, session: Session, task_ids: list[str]) -> bool:
         """See what is retained of these; return whether it could be seen, for which a message of one's own must."""
@@ -166,6 +171,9 @@ class Ownership:
 
     async def _decide(self, session: Session, task_id: str, *, seen: bool) -> None:
         row, standing = self._tasks.rows[task_id], self._standings[task_id]
+        if not row.payload:
+            await self._clear(session, row, standing)
+            return
         if standing.mine is not None and row.taken_from != TAKE_OVER:  # what a command changed is not whose it is
             await self._put_task(session, row, standing)
             return
@@ -185,6 +193,15 @@ class Ownership:
             standing.last = signed(standing.last, standing.mine)
             await self._put_estimate(session, task_id, standing)
         self._gained(task_id, there)
+
+    async def _clear(self, session: Session, row: TaskRow, standing: Standing) -> None:
+        """It is forgotten: so that the broker forgets it, too."""
+        standing.mine, standing.last = None, b""
+        if standing.task == row.digest:
+            await session.publish(task_topic(row.id), b"", retain=True)
+        if standing.estimate is not None and standing.estimate.store == self._me:
+            await session.publish(estimate_topic(row.id), b"", retain=True)
+            await session.publish(recall_topic(row.id), b"", retain=True)  # whoever recalls looks at what it owns
 
     # What was overwritten
 

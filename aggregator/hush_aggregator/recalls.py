@@ -27,10 +27,11 @@ from hush_common.topics import ALL_RECALLS, recall_topic, task_of_recall_topic
 __all__ = ["Recalls"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_SILENT_AFTER_S = 5.0
+_SILENT_AFTER_S, _OVERDUE_AFTER_S = 5.0, 30.0
 _STEP_S = 0.5  # between two looks: whoever writes recalls himself gets one answer in that time
 _LOOK_S = 60.0  # the clock may have been set
 _ECHO_S = 5.0
+_FIRST_WORDS_S = 0.1
 _DOUBTFUL_EVERY_S = 3600
 
 
@@ -111,12 +112,13 @@ class Recalls:
         self._note(self._signs.connected(resumed=session.resumed))
         await self.refresh()
         await session.watch(self._hear)
-        silent_at: float | None = _elapsed() + _SILENT_AFTER_S
+        await asyncio.sleep(_FIRST_WORDS_S)  # so that what is stored first is all that there is to know
+        began = _elapsed()
+        asking = [(began + _OVERDUE_AFTER_S, self._signs.overdue), (began + _SILENT_AFTER_S, self._signs.silent)]
         while True:
             self._wake.clear()
-            if silent_at is not None and _elapsed() >= silent_at:
-                self._note(self._signs.silent())
-                silent_at = None
+            while asking and _elapsed() >= asking[-1][0]:
+                self._note(asking.pop()[1]())
             await self._compare()
             await self._make()
             await self._end()
@@ -124,7 +126,7 @@ class Recalls:
             self._look_for_echoes()
             wait = _ECHO_S if self._sent and not self._forbidden else _LOOK_S
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait if silent_at is None else max(0.0, silent_at - _elapsed())):
+                async with asyncio.timeout(min([wait, *(max(0.0, moment - _elapsed()) for moment, _ in asking)])):
                     await self._wake.wait()
                     await asyncio.sleep(_STEP_S)
 

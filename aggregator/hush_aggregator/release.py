@@ -1,7 +1,9 @@
 """Release: the estimates of tasks whose counts changed, each published at most once a second, the last change too.
 
-Tasks whose estimate is known to be quick come first in each round of releases; the others share two seconds of it, so
-that however many of them are slow or new, the estimates of the quick ones stay fresh.
+Tasks whose estimate is known to be quick come first in each round of releases; the others share a second of it, so
+that however many of them are slow or new, the estimates of the quick ones stay fresh. So do tasks that somebody else
+published, whether they are quick or not: one's own never wait for more than that second. Among those that share it
+small ones come first in its first half, and in its second those that have waited longest.
 
 A task whose estimate failed is released without figures; one whose estimate is slow keeps its last document, which
 says of how many reports it speaks, until the next is made.
@@ -15,7 +17,7 @@ from typing import NoReturn
 
 from hush_aggregator.bus import Publisher
 from hush_aggregator.estimating import Estimator
-from hush_aggregator.lanes import Lanes, Made
+from hush_aggregator.lanes import QUICK_S, Lanes, Made
 from hush_aggregator.result import Counted, encode, result_of
 from hush_common.errors import BrokerError
 from hush_common.topics import estimate_topic
@@ -25,7 +27,8 @@ __all__ = ["Releases"]
 _LOG = logging.getLogger("hush.aggregator")
 _EVERY_S = 1.0
 _LAST_S = 5.0
-_OTHERS_S = 2.0  # of each round, for tasks not known to be quick
+_OTHERS_S = 1.0  # of each round, for tasks not known to be quick, and for those of others
+_QUICK_OF_ANOTHER_S = 0.25
 
 
 def _nothing(_: str) -> Mapping[str, str | int]:
@@ -44,32 +47,36 @@ class Releases:
     """Keeps the retained estimates up to date.
 
     Args:
-        read: what is counted of the latest round of a task; may raise a `StoreError`.
+        read: what is counted of the latest round of a task, None if it is forgotten; may raise a `StoreError`.
         estimator: makes the estimates.
         confidence: nominal coverage of the intervals, inside (0, 1).
         clock: the time, aware.
+        rank: for the order: whether a task is another's, which anybody may have published, and how large it is.
         fields: what else the document of a task says; None if nothing is to be released of it.
         publishing: called with a task and its document before that is published.
     """
 
     def __init__(
         self,
-        read: Callable[[str], Awaitable[Counted]],
+        read: Callable[[str], Awaitable[Counted | None]],
         estimator: Estimator,
         *,
         confidence: float,
         clock: Callable[[], datetime],
+        rank: Callable[[str], tuple[bool, int]] = lambda _: (False, 0),
         fields: Callable[[str], Mapping[str, str | int] | None] = _nothing,
         publishing: Callable[[str, bytes], object] = _ignore,
     ) -> None:
         self._read = read
         self._confidence = confidence
         self._clock = clock
+        self._rank = rank
         self._fields = fields
         self._publishing = publishing
         self._lanes = Lanes(estimator, confidence, self.mark)
         self._due: set[str] = set()  # ids of the tasks whose retained estimate is out of date
         self._made: dict[str, Made] = {}  # made, and not published yet
+        self._waited: dict[str, int] = {}  # rounds of releases that a task was due in and had no turn
         self._changed = asyncio.Event()
 
     def mark(self, task_ids: set[str]) -> None:
@@ -108,19 +115,24 @@ class Releases:
         """One round of releases."""
         self._changed.clear()
         clock = asyncio.get_running_loop().time
-        quick = sorted(filter(self._lanes.is_quick, self._due))
-        others = sorted(self._due.difference(quick))
-        for task_id in quick:
+        rank = {task_id: self._rank(task_id) for task_id in self._due}
+        quick = [task_id for task_id in rank if self._lanes.is_quick(task_id) and not rank[task_id][0]]
+        for task_id in sorted(quick):
             await self._release(session, task_id)
+        others = sorted(rank.keys() - set(quick), key=lambda task_id: (*rank[task_id], task_id))
         until = clock() + _OTHERS_S
+        for take, end in ((0, until - _OTHERS_S / 2), (-1, until)):
+            others.sort(key=lambda task_id: self._waited.get(task_id, 0) * take)  # keeps the order of equals
+            while others and clock() < end:
+                task_id = others.pop(0)
+                self._waited.pop(task_id, None)
+                await self._release(session, task_id, QUICK_S if not rank[task_id][0] else _QUICK_OF_ANOTHER_S)
         for task_id in others:
-            await self._release(session, task_id)
-            if clock() >= until:
-                break
+            self._waited[task_id] = self._waited.get(task_id, 0) + 1
         if self._due:
             self._changed.set()
 
-    async def _release(self, session: Publisher, task_id: str) -> None:
+    async def _release(self, session: Publisher, task_id: str, quick_s: float = QUICK_S) -> None:
         self._due.discard(task_id)  # first, so that a commit in between marks it again
         if self._fields(task_id) is None:
             return
@@ -130,7 +142,8 @@ class Releases:
                 self._made[task_id] = made  # kept until it is published
                 self._due.add(task_id)  # more may have been counted meanwhile
             else:
-                made = await self._lanes.make(await self._read(task_id))
+                counted = await self._read(task_id)
+                made = None if counted is None else await self._lanes.make(counted, quick_s)
             if made is not None and (fields := self._fields(task_id)) is not None:
                 document = self._encoded(made, fields)
                 self._publishing(task_id, document)

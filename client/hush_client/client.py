@@ -1,10 +1,11 @@
 """Client: one device with its own connection and state."""
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from hush_client.limits import CAPACITY, DEVICE_BYTES, LONGEST_KEEP, not_a_sender
+from hush_client.limits import CAPACITY, DEVICE_BYTES, LONGEST_KEEP, check_type, not_a_sender
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.topics import is_sender
@@ -45,6 +46,7 @@ class Client:
 
     Raises:
         BrokerError: `url` is no address of a broker, or its user cannot be part of a topic.
+        TypeError: an argument of the wrong type; it is named.
         OptionError: `device` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
         StateError: (on entering) the state cannot be opened or trusted.
     """
@@ -61,6 +63,9 @@ class Client:
         keep: float = LONGEST_KEEP,
         transport: "Transport | None" = None,
     ) -> None:
+        check_type("url", url, (str, BrokerUrl), 'an address such as "mqtt://localhost", or a BrokerUrl')
+        check_type("device", device, str, 'text such as "sensor-17"')
+        check_type("state", state, (str, PathLike), "the path of a directory")
         address = BrokerUrl.parse(url) if isinstance(url, str) else url
         if address.user is not None and not is_sender(address.user):
             raise BrokerError(str(address), "this user cannot be part of a topic; use letters, digits and . _ @ : -")
@@ -106,6 +111,11 @@ class Client:
     ) -> None:
         """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
         self._gateway.answer(self._device, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; see `Gateway.trouble`."""
+        return self._gateway.trouble
 
     def on_task(self, callback: "Callable[[Task], object]") -> None:
         """Call `callback` with every task that is new or changed; see `Gateway.on_task`."""

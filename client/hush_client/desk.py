@@ -3,7 +3,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hush_client.answer import Question, admit, answer_all
@@ -11,6 +11,7 @@ from hush_client.catalogue import Catalogue
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import milliseconds_to_wait
 from hush_client.sending.sender import Sender
+from hush_client.shelving import Shelving
 from hush_client.state.database import State
 from hush_client.terms import Terms, topic_of
 from hush_common.errors import BrokerError
@@ -27,17 +28,22 @@ class Desk:
 
     Args:
         terms: of the gateway.
-        catalogue: the tasks.
+        shelving: keeps the tasks.
         state: where the ledger and the outbox are.
         sender: is told what was stored, and when it is due.
         rng: where index, noise and id come from.
     """
 
     terms: Terms
-    catalogue: Catalogue
+    shelving: Shelving
     state: State
     sender: Sender
     rng: Rng
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The tasks."""
+        return self.shelving.catalogue
 
     def want(self, task_id: str) -> str:
         """See to it that the broker sends a task; its topic.
@@ -56,11 +62,23 @@ class Desk:
             async with asyncio.timeout(timeout):
                 return await self.catalogue.wait(task_id)
         except TimeoutError:
-            sender = self.sender
-            why = f"no task {task_id!r} on this broker: publish it, or check the name"
-            if not sender.ever_connected:
-                why = "no connection yet; check the address, or wait longer"
-            raise sender.trouble or sender.forbidden.get(topic) or BrokerError(sender.broker, why) from None
+            kept = None if self.sender.connected else self.catalogue.remembered(task_id)
+            if kept is not None:
+                return kept
+            raise self.sender.forbidden.get(topic) or self._unknown(task_id) from None
+
+    def _unknown(self, task_id: str) -> BrokerError:
+        """Why a task is not known."""
+        sender = self.sender
+        if sender.connected:
+            return BrokerError(sender.broker, f"no task {task_id!r} on this broker: publish it, or check the name")
+        trouble = sender.trouble.message if isinstance(sender.trouble, BrokerError) else None
+        why = trouble or str(sender.trouble or "no connection yet; check the address, or wait longer")
+        known = "was withdrawn" if self.catalogue.withdrawn(task_id) else "is not kept here"
+        return BrokerError(
+            sender.broker,
+            f"{why}; task {task_id!r} {known}, so this device cannot answer it before it has reached the broker once",
+        )
 
     def ask_a_source(self, task: Task, device: str, seconds: float) -> tuple[Question, float, float]:
         """What is asked now, how many seconds its source has, and the moment of sending, which is after those."""
@@ -78,12 +96,14 @@ class Desk:
 
     async def store(self, asked: Sequence[tuple[Question, Reading]], due: float) -> list[tuple[Receipt, int | None]]:
         """Answer, and send what was stored from `due` on; see `hush_client.answer.answer_all`."""
+        offline = not self.sender.connected
 
         def send(answers: list[tuple[Receipt, int | None]]) -> None:
             for (question, _), (receipt, _) in zip(asked, answers, strict=True):
                 if receipt.reason is None:
-                    self.catalogue.note_answer(question.task.id)
+                    self.shelving.answered(question.task.id)
             for sequence in {sequence for _, sequence in answers if sequence is not None}:
                 self.sender.stored(sequence, due)
 
-        return await self.state.run(partial(answer_all, asked=asked, rng=self.rng), after=send)
+        answers = await self.state.run(partial(answer_all, asked=asked, rng=self.rng), after=send)
+        return [(replace(receipt, offline=offline and sequence is not None), sequence) for receipt, sequence in answers]

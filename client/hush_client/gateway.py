@@ -16,13 +16,13 @@ from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.keeping import HOUR, Keeping
-from hush_client.sending.schedule import LONGEST_SPREAD, Clock, utc_now
+from hush_client.sending.schedule import Clock, utc_now
 from hush_client.sending.synced import Synced
 from hush_client.sending.transport import Transport
 from hush_client.session import Session, open_session
 from hush_client.source import Absent, Answering, Told
 from hush_client.statement import Statement, read_statement
-from hush_client.terms import Terms, check_names
+from hush_client.terms import Terms, check_names, check_source
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import Task
 from hush_common.topics import ALL_TASKS
@@ -203,11 +203,12 @@ class Gateway:
 
         Raises:
             TaskError: the id is none.
-            ValueError: this device answers this task from a source already, or `source_timeout` or `absent` is none.
+            ValueError: this device answers this task from a source already.
+            TypeError: the source cannot be called, or `source_timeout` is no number.
+            OptionError: `source_timeout` or `absent` is outside what it can be.
         """
         check_names((device,))
-        if not 0 < source_timeout <= LONGEST_SPREAD or absent not in ("answer", "skip"):
-            raise ValueError(f"source_timeout={source_timeout} s, absent={absent!r}: up to a week, 'answer' or 'skip'")
+        check_source(source, source_timeout, absent)
         session = self._opened()
         session.desk.want(task_id)
         if (device, task_id) in session.sources:
@@ -242,11 +243,19 @@ class Gateway:
         """
         return {} if self._session is None else self._session.desk.catalogue.tasks()
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, in one line for a person; nothing while there is one, or none was tried yet."""
+        sender = None if self._session is None else self._session.desk.sender
+        return "" if sender is None or sender.connected else str(sender.trouble or "")
+
     def on_task(self, callback: Callable[[Task], object]) -> None:
         """Call `callback` with every task on the broker: those known now, and each one that is new or changed.
 
         It is called in the event loop and must not block. It decides nothing: a task that it ignores costs nothing.
         """
+        if not callable(callback):
+            raise TypeError(f"callback is a function of one task, not of type {type(callback).__name__}")
         desk = self._opened().desk
         desk.catalogue.listen(callback)
         desk.sender.want(ALL_TASKS)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
+from hush_client.limits import check_type
 from hush_common.epsilon import decimal_fraction
 from hush_common.errors import EpsilonError
 
@@ -24,6 +25,7 @@ class Policy:
 
     Raises:
         EpsilonError: a limit that is not exact (a float among them), or negative.
+        TypeError: `sticky` is neither True nor False: "no" would be yes.
     """
 
     max_epsilon: Fraction
@@ -41,6 +43,7 @@ class Policy:
         object.__setattr__(self, "max_epsilon", _limit("max_epsilon", max_epsilon))
         object.__setattr__(self, "lifetime", _limit("lifetime", lifetime))
         object.__setattr__(self, "total", None if total is None else _limit("total", total))
+        check_type("sticky", sticky, bool, "True or False")
         object.__setattr__(self, "sticky", sticky)
 
 

@@ -70,6 +70,7 @@ class Receipt:
             draw, since it was none (`hush_common.reading`). None where nothing was answered now. It stands here alone:
             it is neither stored, sent, logged nor shown, and do not do that either, because it tells of the value.
         moment: when the task opens, of one that has not; when it closed, of one that is (aware); else None.
+        offline: whether it was given without a connection, to the task as this device had kept it.
         told: of one that the broker has acknowledged, whether it can have said that it does not have it (MQTT 5); else
             None.
     """
@@ -84,6 +85,7 @@ class Receipt:
     report_id: str | None = None
     value: Became | None = field(default=None, repr=False)
     moment: datetime | None = None
+    offline: bool = False
     told: bool | None = None
 
     @property

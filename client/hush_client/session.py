@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hush_client.background_tasks import Background
-from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Transport
+from hush_client.shelving import open_shelf
 from hush_client.state.database import State
 from hush_client.state.lock import Lock
 from hush_client.terms import Terms
@@ -46,9 +46,10 @@ async def open_session(terms: Terms, transport: Transport, directory: Path, rng:
         stack.callback(lock.release)
         state = await State.open(directory)
         stack.push_async_callback(state.close)
+        shelving = await stack.enter_async_context(open_shelf(directory))
         stack.push_async_callback(background.stop)
-        catalogue = Catalogue()
-        sender = Sender(transport, state, catalogue.receive, terms.clock, terms.keeping)
+        sender = Sender(transport, state, shelving.catalogue, terms.clock, terms.keeping)
+        background.start(shelving.run(), "hush-shelve")
         background.start(sender.run(), f"hush-sender-{terms.name}")
-        yield Session(Desk(terms, catalogue, state, sender, rng), background)
+        yield Session(Desk(terms, shelving, state, sender, rng), background)
     background.check()

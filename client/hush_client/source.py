@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Literal
 
@@ -24,6 +25,7 @@ Told = Callable[[Receipt], object]
 
 _FIRST_RETRY = 60.0
 _LONGEST_RETRY = 3600.0
+_AGAIN = 10.0  # seconds, for a connection that was made anew to bring the task again
 _LOOK = 60.0  # the clock of the wall decides which round is open, and may be set at any time
 
 _PASSING = (Reason.OUTBOX_FULL, Reason.NOT_OPEN, Reason.CLOSED)
@@ -121,12 +123,19 @@ class Answering:
             return receipt
         reading = await self._asker.ask(task.domain, until - loop.time())
         await asyncio.sleep(until - loop.time())  # whenever the value came, if one came
-        if self._catalogue.tasks().get(task.id) is not task:
+        if not await self._stands(task):
             raise _NotNowError("it was changed or withdrawn while its source was asked")
         if reading is None and self._absent == "skip":
             raise _NotNowError("its source has no value, and such rounds are to be skipped")
         ((receipt, _),) = await self._desk.store([(question, reading or task.domain.nothing)], due)
         return receipt
+
+    async def _stands(self, task: Task) -> bool:
+        """Whether the task may still be answered; after a new connection, once the broker has sent it again."""
+        with suppress(TimeoutError, TaskError):
+            async with asyncio.timeout(_AGAIN):
+                return await self._catalogue.wait(task.id) is task
+        return False
 
     def _try_later(self, why: str) -> None:
         _LOG.warning("%s: not answered yet: %s; trying again in %.0f s", self._task_id, why, self._retry)

@@ -109,6 +109,11 @@ class SyncClient:
             )
         )
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; see `Gateway.trouble`."""
+        return self._client.trouble
+
     def on_task(self, callback: "Callable[[Task], object]") -> None:
         """Call `callback`, in the client's thread, with every task that is new or changed; see `Gateway.on_task`."""
         self._call(_soon(self._client.on_task, callback))

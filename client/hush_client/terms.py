@@ -6,7 +6,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 from hush_client.answer import Question
-from hush_client.limits import LONGEST_KEEP, not_a_sender
+from hush_client.limits import LONGEST_KEEP, check_number, check_type, not_a_sender
 from hush_client.policy import Policy
 from hush_client.sending.keeping import Keeping
 from hush_client.sending.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds
@@ -14,7 +14,7 @@ from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, is_task_id
 from hush_common.topics import is_sender, report_topic, task_topic
 
-__all__ = ["Terms", "check_names", "topic_of"]
+__all__ = ["Terms", "check_names", "check_source", "topic_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Terms:
     """What `Gateway` says of its arguments.
 
     Raises:
+        TypeError: an argument of the wrong type.
         OptionError: `name` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
     """
 
@@ -33,6 +34,11 @@ class Terms:
     keeping: Keeping = field(default_factory=Keeping)
 
     def __post_init__(self) -> None:
+        check_type("name", self.name, str, 'text such as "house-4"')
+        check_type("policy", self.policy, Policy, "a Policy")
+        check_number("spread", self.spread)
+        check_type("capacity", self.capacity, int, "a whole number")
+        check_number("keep", self.keeping.keep)
         if not is_sender(self.name):
             raise not_a_sender("name", self.name)
         if not 0 <= self.spread <= LONGEST_SPREAD:
@@ -73,6 +79,22 @@ class Terms:
 def check_names(devices: Iterable[str]) -> None:
     if not all(devices):
         raise OptionError("device", "is empty; a device needs a name")
+
+
+def check_source(source: object, source_timeout: float, absent: str) -> None:
+    """What `answer` is told of a source.
+
+    Raises:
+        TypeError: the source cannot be called, or the timeout is no number.
+        OptionError: `source_timeout` or `absent` is outside what it can be.
+    """
+    if not callable(source):
+        raise TypeError(f"source is a function without arguments, not of type {type(source).__name__}")
+    check_number("source_timeout", source_timeout)
+    if not 0 < source_timeout <= LONGEST_SPREAD:
+        raise OptionError("source_timeout", f"{source_timeout} s is not above 0 and at most a week; name one that is")
+    if absent not in ("answer", "skip"):
+        raise OptionError("absent", f"{str(absent)[:40]!r} is neither 'answer' nor 'skip'; write one of them")
 
 
 def topic_of(task_id: str) -> str:

@@ -101,11 +101,48 @@ static void print_hex(const char *name, const uint8_t *bytes, size_t count)
     (void)printf("\n");
 }
 
-/* Of a text that is no value, at a terminal. */
-static const char *remedy(const hush_task *task)
+/* A bound as text, rounded to six decimals; false where it is too large or too fine for that. */
+static bool spell(hush_number number, char *out, size_t capacity)
 {
-    return task->mechanism == HUSH_RANDOMIZED_RESPONSE ? "is neither yes nor no; write yes, no, true, false, 1 or 0"
-                                                       : "is not a number; write for example 172.5";
+    const int below = number.exponent < 0 ? -number.exponent : 0; /* bits after the point */
+    if (below > 60 || number.exponent > 10) {
+        return false;
+    }
+    const uint64_t mask = (UINT64_C(1) << below) - 1;
+    uint64_t whole = below ? number.mantissa >> below : number.mantissa << number.exponent;
+    uint64_t rest = number.mantissa & mask, decimals = 0;
+    for (int place = 0; place < 6; place++) {
+        rest *= 10;
+        decimals = 10 * decimals + (rest >> below);
+        rest &= mask;
+    }
+    decimals = below ? decimals + (rest >> (below - 1)) : 0;
+    whole += decimals / 1000000;
+    int size = snprintf(out, capacity, "%s%llu.%06llu", number.negative ? "-" : "", (unsigned long long)whole,
+                        (unsigned long long)(decimals % 1000000));
+    if (size < 0 || (size_t)size >= capacity) {
+        return false;
+    }
+    while (out[size - 1] == '0') {
+        out[--size] = 0;
+    }
+    if (out[size - 1] == '.') {
+        out[size - 1] = 0;
+    }
+    return true;
+}
+
+/* Complains of a text that is no value, at a terminal. */
+static int correct(const hush_task *task)
+{
+    char lower[40], upper[40], line[128] = "is not a number";
+    if (task->mechanism == HUSH_RANDOMIZED_RESPONSE) {
+        return complain("VALUE", "is neither yes nor no; write yes, no, true, false, 1 or 0");
+    }
+    if (spell(task->lower, lower, sizeof lower) && spell(task->upper, upper, sizeof upper)) {
+        (void)snprintf(line, sizeof line, "is not a number; write one from %s to %s", lower, upper);
+    }
+    return complain("VALUE", line);
 }
 
 /* Complains of an answer; where it is the time, with the moment that decided. */
@@ -140,7 +177,7 @@ static int answer(const hush_task *task, const char *sender, const char *argumen
     const char *value = read_value(argument, line, sizeof line);
     hush_status status = hush_index(task, value, &index, &became);
     if (status == HUSH_OK && became == HUSH_REPLACED && isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
-        return complain("VALUE", remedy(task));
+        return correct(task);
     }
     status = hush_answer(task, value, (int64_t)time(NULL), hush_os_random, NULL, &report);
     if (status != HUSH_OK) {

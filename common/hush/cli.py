@@ -4,9 +4,11 @@ Nothing but typer is imported for `hush --help`, and a command whose extra is no
 """
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, NamedTuple, cast
 
 import typer
+import typer.main
 
 from hush.extras import load
 from hush_common.errors import HushError, printable
@@ -25,11 +27,20 @@ _COMMANDS = {
     ),
     "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
-    "task": _Command("hush_aggregator.commands.task", "Check and publish a task, close it, recall its reports."),
+    "task": _Command(
+        "hush_aggregator.commands.task", "Check, publish, list, withdraw and close tasks; recall reports."
+    ),
+    "results": _Command("hush_aggregator.commands.results", "Print results: of any round of a store, or as retained."),
+    "export": _Command("hush_aggregator.commands.export", "Write the counted reports of a task to CSV or Parquet."),
+    "store": _Command("hush_aggregator.commands.store", "Back up the store of an aggregator, and put it back."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
+    "sync": _Command("hush_client.commands.sync", "Send what waits or was recalled, and answer nothing."),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
+    "attack": _Command(
+        "hush_simulations.commands.attack", "Watch an attack on a naive system, and what is left of it here."
+    ),
     "tour": _Command("hush_simulations.commands.tour", "See the ideas behind hush at work, a chapter for each source."),
     "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),
 }
@@ -58,17 +69,26 @@ def _root(
     pass
 
 
+def _uncut(app: typer.Typer) -> Callable[..., object]:
+    """The command of an app, whose own commands are listed with the whole of their first paragraph."""
+    command = typer.main.get_command(app)
+    for part in getattr(command, "commands", {}).values():
+        part.short_help = part.short_help or (part.help or "").split("\n\n")[0]
+    return command
+
+
 def _forward(name: str, command: _Command) -> None:
     """Register `name` as a command that loads its module and hands over everything that follows."""
 
     @app.command(
         name,
         help=command.summary,
+        short_help=command.summary,  # which is never cut, as the start of a help is
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )
     def run(context: typer.Context) -> None:
         module = load(command.module, f"hush {name}")
-        status = module.app(context.args, prog_name=f"hush {name}", standalone_mode=False)
+        status = _uncut(module.app)(context.args, prog_name=f"hush {name}", standalone_mode=False)
         raise typer.Exit(status if isinstance(status, int) else 0)
 
 

@@ -137,7 +137,7 @@ def test_a_traceback_is_found(past: Past, memory_path: Path, monkeypatch: pytest
     def fail(_directory: Path) -> None:
         raise OSError(36, "File name too long")
 
-    monkeypatch.setattr(ledger, "_check_there", fail)
+    monkeypatch.setattr(ledger, "check_there", fail)
     assert any(
         what.startswith("a traceback") for all_ in judge(range(100), past, memory_path).values() for what in all_
     )

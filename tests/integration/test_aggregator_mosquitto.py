@@ -250,7 +250,11 @@ def test_a_task_is_published_once_and_never_replaced(mosquitto: Mosquitto, tmp_p
     assert task_publish(DOCUMENT) == (0, f"already published: {where}")
     code, told = task_publish(DOCUMENT | {"epsilon": "2"})
     assert code == 2
-    assert told.startswith("hush: id: a different task is already published as 'heights'")
+    other = make_task({**DOCUMENT, "epsilon": "2"}).digest.hex()
+    assert told.startswith(
+        f"hush: {tmp_path / 'task.json'}: the task 'heights', digest {other}, is not the one that is"
+    )
+    assert f"digest {HEIGHTS.digest.hex()}, and tasks never change" in told
     assert told.endswith("choose another id\n")
     retained = shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1")
     assert retained.encode() == HEIGHTS.payload + b"\n"

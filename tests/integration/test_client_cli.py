@@ -12,7 +12,7 @@ from typing import Protocol
 import aiomqtt
 import pytest
 from fake_transport import make_heights
-from servers import Mosquitto
+from servers import Mosquitto, need
 from terminal import at_terminal
 
 from hush_client.sending.schedule import milliseconds, utc_now
@@ -20,7 +20,7 @@ from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.state.lock import Lock
 from hush_common.task_file import make_task
-from hush_common.topics import ALL_REPORTS, task_topic
+from hush_common.topics import ALL_REPORTS, report_topic, task_topic
 
 HUSH = Path(sys.executable).with_name("hush")
 
@@ -177,6 +177,35 @@ def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
     refused = hush("report", "smoker", "yes", "--lifetime", "0.5", "--json")
     assert refused.returncode == 1
     assert json.loads(refused.stdout)["reason"] == "over_budget"
+
+
+def test_without_a_broker_a_task_that_is_kept_is_answered_and_any_other_is_told_with_what_to_do(
+    hush: Hush, mosquitto: Mosquitto
+) -> None:
+    assert hush("report", "heights", "172", "--device", "a").returncode == 0
+    mosquitto.stop()
+    stored, again, other = (
+        hush("report", name, "172", "--device", device, "--timeout", "1")
+        for name, device in (("heights", "b"), ("heights", "a"), ("smoker", "a"))
+    )
+    assert (stored.returncode, stored.stderr, again.returncode, again.stderr) == (0, "", 0, "")
+    assert_one_line(
+        stored.stdout, "stored but not yet sent: there is no connection (mqtt://", "as this device has kept it"
+    )
+    assert_one_line(again.stdout, "answered before")
+    assert other.returncode == 1
+    assert_one_line(other.stderr, "task 'smoker' is not kept here, so this device cannot answer it before")
+    receipt = json.loads(hush("report", "heights", "172", "--device", "c", "--timeout", "1", "--json").stdout)
+    assert (receipt["status"], receipt["offline"]) == ("queued", True)
+    mosquitto.start()
+    assert_one_line(hush("report", "smoker", "yes", "--device", "a").stdout, "smoker, round 0: sent")
+    read = [need("mosquitto_sub"), "-p", str(mosquitto.port), "-i", "aggregator", "-c", "-q", "1", "-t", ALL_REPORTS]
+    told = subprocess.run([*read, "-C", "4", "-F", "%t", "-W", "20"], capture_output=True, text=True, check=True)
+    topics = told.stdout
+    assert sorted(topics.split()) == [
+        *(report_topic("heights", device) for device in "abc"),
+        report_topic("smoker", "a"),
+    ], "what waited went with it"
 
 
 def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> None:

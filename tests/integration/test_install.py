@@ -23,7 +23,9 @@ DEVICE = {"aiomqtt", "hush-ldp", "paho-mqtt"}
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This tree as a clone of it: without caches, environments and what a build leaves behind."""
     directory = tmp_path_factory.mktemp("clone") / "source"
-    shutil.copytree(ROOT, directory, ignore=shutil.ignore_patterns(".*", "__pycache__", "tests", "out", "docs"))
+    shutil.copytree(
+        ROOT, directory, ignore=shutil.ignore_patterns(".*", "__marimo__", "__pycache__", "tests", "out", "docs")
+    )
     return directory
 
 
@@ -84,6 +86,14 @@ def test_a_device_install_has_no_numpy_and_imports_the_client(device: Path) -> N
 @pytest.mark.timeout(300)
 def test_a_device_install_is_three_distributions(device: Path) -> None:
     assert installed(device) == DEVICE
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/device.md"])
+def test_the_documents_name_each_of_them(document: str) -> None:
+    text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
+    named = re.search(r"aiomqtt and paho-mqtt beside hush itself", text)
+    assert named
+    assert {*re.findall(r"[a-z]+-?mqtt|aiomqtt", named[0])} | {"hush-ldp"} == DEVICE
 
 
 @pytest.mark.timeout(300)

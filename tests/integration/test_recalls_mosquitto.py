@@ -3,8 +3,10 @@
 import asyncio
 import shutil
 import signal
+import sys
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,40 @@ async def test_a_part_that_stands_still_for_a_while_loses_nothing_and_is_no_reas
     assert serve.end(signal.SIGTERM) == 0
     assert serve.counted() == (DEVICES, DEVICES)
     assert set(serve.told().values()) == {0}
+
+
+async def test_a_store_copied_back_asks_for_what_it_does_not_have(bare: Mosquitto, memory_path: Path) -> None:
+    serve = Serve(bare.url, memory_path)
+    serve.start()
+    async with gateway(bare, memory_path) as there:
+        await answer(there, range(DEVICES // 2))
+        await count(serve, DEVICES // 2)
+        serve.end(signal.SIGTERM)
+        copy = serve.store.read_bytes()
+        serve.start()
+        await answer(there, range(DEVICES // 2, DEVICES))
+        await count(serve, DEVICES)
+        serve.end(signal.SIGTERM)  # its last estimate is of all of them
+        serve.store.write_bytes(copy)
+        serve.start()
+        await count(serve, DEVICES)
+    assert serve.end(signal.SIGTERM) == 0
+    assert serve.counted() == (DEVICES, DEVICES)
+    assert serve.told()[Cause.BEHIND] == 1
+
+
+async def test_a_device_that_stands_still_while_it_answers_is_counted(bare: Mosquitto, memory_path: Path) -> None:
+    serve = Serve(bare.url, memory_path)
+    serve.start()
+    await serve.connected()
+    words = [*("report", "heights", "0.5", "--broker", bare.url, "--spread", "1"), "--state", str(memory_path / "d")]
+    device = await asyncio.create_subprocess_exec(sys.executable, "-m", "hush", *words, stdout=DEVNULL, stderr=DEVNULL)
+    with suppress(ProcessLookupError):  # it is done
+        while True:
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                await asyncio.sleep(0.4)
+                device.send_signal(number)
+    assert await device.wait() == 0
+    await count(serve, 1)
+    assert serve.end(signal.SIGTERM) == 0
+    assert spent(memory_path / "d") == (1, 1)

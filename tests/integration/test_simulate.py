@@ -202,7 +202,7 @@ async def test_a_broker_that_comes_back_loses_nothing(mosquitto: Mosquitto) -> N
 
 
 async def test_reports_that_never_arrive_are_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_STALL_SECONDS", 0.5)
+    monkeypatch.setattr(live, "_STALL_SECONDS", 1.5)
     deliver, reports = MemoryBroker.deliver, 0
 
     def careless(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:

@@ -143,7 +143,7 @@ def test_whatever_the_value_is_the_program_says_and_writes_as_much(run: Run, tmp
     ("value", "code", "words"),
     [
         ("999.25", 0, "what lay outside the bounds was moved to the nearer one; only this terminal is told"),
-        ("twelve", 1, "VALUE: is not a number; write for example 172.5"),
+        ("twelve", 1, "VALUE: is not a number; write one from 120 to 220\r\n"),
         ("171.4375", 0, ""),
     ],
 )
@@ -156,6 +156,27 @@ def test_at_a_terminal_a_person_is_told_and_never_the_value(
     assert words in shown
     assert value not in shown
     assert (tmp_path / "out").exists() == (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "told"),
+    [
+        ("-0.5", "1500.0", "write one from -0.5 to 1500\r\n"),
+        ("0.1", "0.3", "write one from 0.1 to 0.3\r\n"),
+        ("-40.0", "36.6", "write one from -40 to 36.6\r\n"),
+        ("0.0", "0.9999999", "write one from 0 to 1\r\n"),
+        ("0.0", "1e300", "is not a number\r\n"),
+    ],
+)
+def test_the_bounds_that_a_person_is_told_are_those_of_the_task(
+    program: Path, tmp_path: Path, lower: str, upper: str, told: str
+) -> None:
+    payload = HEIGHTS.replace('"lower":120.0', f'"lower":{lower}').replace('"upper":220.0', f'"upper":{upper}')
+    assert payload != HEIGHTS
+    (tmp_path / "heights.json").write_text(payload, encoding="utf-8")
+    done, shown = at_terminal([str(program), "heights.json", "dev", "twelve", "out"], tmp_path)
+    assert done == 1
+    assert told in shown
 
 
 def test_at_a_terminal_a_text_that_is_neither_yes_nor_no_is_told_as_that(program: Path, tmp_path: Path) -> None:

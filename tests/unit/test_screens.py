@@ -6,10 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run
 from screens import GOLDEN, SCREENS, WIDTHS, document, screen
+
+from hush import cli
 
 FIGURE = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:\.\d+)?(?!\d)|[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?(?:/\d+(?:\.\d+)?)?")
 
@@ -98,6 +102,17 @@ def test_a_number_that_is_missing_would_be_noticed() -> None:
     shown = figures("an error of 2.5 cm, 12 345 people, 1/25.7 of them, -0.5 and 1.2e-07")
     assert all(is_shown(Fraction(str(value)), shown) for value in (2.5, 2.45, 12_345, 0.5, 1.2e-07))
     assert not any(is_shown(Fraction(str(value)), shown) for value in (2.2, 12_347, 77, 345.0))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_list_of_commands_says_all_of_each(width: int, tmp_path: Path) -> None:
+    for arguments in ((), ("task",), ("broker",)):
+        shown = run([*arguments, "--help"], tmp_path, environment={"COLUMNS": str(width)}).out
+        assert max(map(len, shown.splitlines())) <= width
+        assert "..." not in shown.replace("[ARGS]...", "")
+    shown = " ".join(run(["--help"], tmp_path, environment={"COLUMNS": str(width)}).out.split())
+    for name, command in cli._COMMANDS.items():
+        assert f"{name} {command.summary}" in shown
 
 
 def test_columns_and_a_pipe_are_obeyed_by_a_real_process() -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hush_aggregator.commands.task_end import close, recall
+from hush_aggregator.commands.task_store import JsonOption, forget, give, list_, take_over, withdraw
 from hush_aggregator.explain_task import blocks, meaning, warnings
-from hush_common.errors import BrokerError, TaskError
+from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
-from hush_common.task import Task
+from hush_common.task import Task, digest_of
 from hush_common.task_file import read_task, settled
 from hush_common.terminal.screen import show
 from hush_common.topics import task_topic
@@ -31,9 +32,13 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Check and publish a task, close it, recall its reports.",
+    help="Check, publish, list, withdraw and close tasks; recall reports.",
 )
+app.command("list")(list_)
+app.command()(withdraw)
 app.command()(close)
+app.command("take-over")(take_over)
+app.command()(forget)
 app.command()(recall)
 
 _File = Annotated[Path, typer.Argument(help="The task, as TOML or JSON.", show_default=False)]
@@ -55,21 +60,41 @@ def check(
 @app.command()
 def publish(
     file: _File,
+    *,
     broker: Annotated[
         str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
-    ],
+    ] = "",
+    store: Annotated[
+        Path | None, typer.Option(help="Give it to this store instead: its aggregator publishes and counts it.")
+    ] = None,
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Publish a task to a broker, unless another one has its id."""
+    """Publish a task: by the aggregator of a store, which counts it, or at a broker.
+
+    A running aggregator reacts within two seconds, any other when it starts. What is published at a broker alone is
+    counted by nobody but an aggregator that was started with --any-task.
+    """
+    if store is not None:
+        task = read_task(file)
+        _warn(task)
+        done, task = give(task, file, store)
+        facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "store": str(store)}
+        if as_json:
+            print(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
+        else:
+            print(f"{done}: {task.id}, digest {task.digest.hex()}; its aggregator publishes it once it is connected")
+        return
+    if not broker:
+        raise OptionError("--store", "give the store of its aggregator, or the address of a broker with --broker")
     from hush_aggregator.mqtt import MqttBus  # noqa: PLC0415 - `check` needs no MQTT
 
     where = address(broker, {"user": user}, password_file)
     task = read_task(file)
     _warn(task)
     bus = MqttBus(where, identifier=f"hush-task-{secrets.token_hex(6)}")
-    there = asyncio.run(_publish(task, bus))
+    there = asyncio.run(_publish(task, bus, file))
     if there is not None and there is not task:
         print(
             f"hush: the draft leaves the mechanism open; it stays what it was published as, {there.mechanism}",
@@ -88,7 +113,7 @@ def _warn(task: Task) -> None:
         print(f"hush: {told}", file=sys.stderr)
 
 
-async def _publish(task: Task, bus: "Bus") -> Task | None:
+async def _publish(task: Task, bus: "Bus", file: Path) -> Task | None:
     """Publish `task` retained, unless the same question is there already: then return it as it is there.
 
     Raises:
@@ -100,9 +125,9 @@ async def _publish(task: Task, bus: "Bus") -> Task | None:
         if (kept := settled(task, there)) is not None:
             return kept
         raise TaskError(
-            "id",
-            f"a different task is already published as {task.id!r} at {bus.name}, and tasks never change; choose "
-            "another id",
+            str(file),
+            f"the task {task.id!r}, digest {task.digest.hex()}, is not the one that is published under this id at "
+            f"{bus.name}, digest {digest_of(there).hex()}, and tasks never change; choose another id",
         )
     topic = task_topic(task.id)
     async with bus.connect(()) as session:

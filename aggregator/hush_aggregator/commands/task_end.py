@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from hush_aggregator.store import SqliteEditor, TaskRow
     from hush_common.task import Task
 
-__all__ = ["close", "recall"]
+__all__ = ["Id", "StoreOption", "close", "recall"]
 
-_Id = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.", show_default=False)]
-_Store = Annotated[Path, typer.Option(envvar="HUSH_STORE", help="The store of its aggregator.", show_default=False)]
+Id = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.", show_default=False)]
+StoreOption = Annotated[
+    Path, typer.Option(envvar="HUSH_STORE", help="The store of its aggregator.", show_default=False)
+]
 
 
 def close(
-    task: _Id,
-    store: _Store,
+    task: Id,
+    store: StoreOption,
     round_: Annotated[int | None, typer.Option("--round", help="Only this round, from 0; left out: the task.")] = None,
 ) -> None:
     """Close a task, or one round of it, for good: nothing more is counted, and its estimate is final.
@@ -38,7 +40,7 @@ def close(
     print(f"closed: {which}; nothing more is counted, whatever still comes")
 
 
-def recall(task: _Id, store: _Store) -> None:
+def recall(task: Id, store: StoreOption) -> None:
     """Ask all devices to send again what they keep of a task. What is counted already counts once.
 
     For when reports may have been lost that the broker had taken. A running aggregator publishes it within two seconds,

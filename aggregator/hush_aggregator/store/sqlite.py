@@ -23,7 +23,7 @@ from hush_common.errors import StoreError
 from hush_common.lock import FileLock
 from hush_common.refusal import Refusal
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "take_lock"]
 
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
 _FIND = "SELECT 1 FROM report WHERE digest = ? AND round = ? AND id = ?"
@@ -49,7 +49,7 @@ class SqliteStore(SqliteWriter):
     """
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
-        self._lock = _take_lock(path)
+        self._lock = take_lock(path)
         self._quotas: Quotas | None = None
         try:
             super().__init__(path)
@@ -144,7 +144,12 @@ class SqliteStore(SqliteWriter):
         return connect(self._path, prepare)
 
 
-def _take_lock(path: Path) -> FileLock:
+def take_lock(path: Path) -> FileLock:
+    """Keep other aggregators out, until it is released or the process ends.
+
+    Raises:
+        StoreError: one is there, or the side file cannot be locked.
+    """
     side = path.resolve()  # else a symbolic link to the store would be a second door
     side = side.with_name(f"{side.name}.lock")
     try:

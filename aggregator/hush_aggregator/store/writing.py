@@ -16,6 +16,11 @@ from hush_common.task import Task
 
 __all__ = ["SqliteEditor", "SqliteWriter", "connect"]
 
+_PORTION = 10_000
+_DELETE_SOME = """
+DELETE FROM report WHERE (digest, round, id) IN (SELECT digest, round, id FROM report WHERE digest = ? LIMIT ?)
+"""
+
 
 class SqliteWriter(SqliteReader):
     """The tasks of a store can be written. Threads and processes wait for each other's transactions."""
@@ -94,6 +99,26 @@ class SqliteEditor(SqliteWriter):
         StoreError: there is no such file, it is another program's, or of another version: an aggregator that runs must
             not find its tables changed.
     """
+
+    def forget(self, task_id: str) -> None:
+        """Close a task, and delete its reports, tallies and counters; its id, digest and mark stay.
+
+        In portions, so that an aggregator that runs need not wait. Interrupted, it is to be called again.
+
+        Raises:
+            TaskError: no such task.
+        """
+        self.close_task(task_id)
+        self._connection.execute("PRAGMA secure_delete = ON")
+        with self._transaction() as run:
+            (digest,) = run.execute("SELECT digest FROM task WHERE id = ?", (task_id,)).fetchone()
+            run.execute("UPDATE task SET payload = x'' WHERE id = ?", (task_id,))
+            run.execute("DELETE FROM tally WHERE digest = ?", (digest,))
+            run.execute("DELETE FROM refusal WHERE task = ?", (task_id,))
+        deleted = 1
+        while deleted:
+            with self._transaction() as run:
+                deleted = run.execute(_DELETE_SOME, (digest, _PORTION)).rowcount
 
     def _opened(self) -> sqlite3.Connection:
         if not self._path.is_file():

@@ -13,11 +13,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from hush_client.commands.device import StateDirectory, check_there
 from hush_client.receipt import Reason
 from hush_client.state import ledger, outbox, pins
-from hush_client.state.database import FILE_NAME, Job, State
+from hush_client.state.database import Job, State
 from hush_client.state.ledger import Account, Charge, Refused
-from hush_client.state.location import state_directory, unusable
+from hush_client.state.location import state_directory
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.figures import percent_at_most, whole
@@ -55,9 +56,7 @@ class _Caps:
 
 @app.command()
 def run(
-    state: Annotated[
-        Path | None, typer.Option(envvar="HUSH_STATE", help="Directory in which the device records what it has spent.")
-    ] = None,
+    state: StateDirectory = None,
     lifetime: Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")] = "4",
     total: Annotated[
         str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")
@@ -70,7 +69,7 @@ def run(
     """Show what this device has spent, on what, and what an observer could learn from it at most."""
     caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
     directory = state_directory(state)
-    _check_there(directory)
+    check_there(directory)
     if forget:
         count = asyncio.run(_forget(directory, forget))
         if as_json:
@@ -85,22 +84,6 @@ def run(
         return
     nothing = [] if page.accounts else [_said(f"{directory}: nothing has been spent here.")]
     show([*nothing, *_blocks(page, caps)])
-
-
-def _check_there(directory: Path) -> None:
-    """Refuse a place without a state: one that is looked at by mistake must not pass for a device that spent nothing.
-
-    Raises:
-        OptionError: there is none.
-        StateError: nobody can tell.
-    """
-    try:
-        (directory / FILE_NAME).stat()
-    except FileNotFoundError as error:
-        wrong = f"holds no state of a device (no {FILE_NAME})" if directory.is_dir() else "does not exist"
-        raise OptionError("--state", f"{directory} {wrong}; name the directory that the device was given") from error
-    except OSError as error:
-        raise unusable(directory, error) from error
 
 
 async def _forget(directory: Path, task: str) -> int:

@@ -14,23 +14,34 @@ from typing import Annotated
 import typer
 
 from hush_client.client import Client
+from hush_client.commands.device import (
+    Broker,
+    Ca,
+    Cert,
+    Device,
+    Keep,
+    Key,
+    PasswordFile,
+    StateDirectory,
+    Timeout,
+    User,
+    check_device,
+    verified,
+)
+from hush_client.limits import LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import LONGEST_SPREAD
-from hush_client.state import ledger
-from hush_client.state.database import State
-from hush_client.state.identity import device_name
 from hush_client.state.location import state_directory
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.figures import exact, typed
-from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
+from hush_common.login import address
 from hush_common.task import Task, is_task_id
 from hush_common.terminal.screen import show
 from hush_common.terminal.words import Sentence
-from hush_common.topics import is_sender
 
 __all__ = ["app", "parse_value"]
 
@@ -54,6 +65,7 @@ class _Order:
     state: Path
     timeout: float
     spread: float
+    keep: float
     policy: Policy
     epsilon: Fraction | None
 
@@ -125,19 +137,15 @@ def report(
         ),
     ],
     *,
-    broker: Annotated[
-        str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]:// or ws[s]://, [user:password@]host[:port][/path]")
-    ] = "mqtt://localhost",
-    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
-    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
-    ca: Annotated[str, typer.Option(help="PEM file of the authority that signed the broker's certificate.")] = "",
-    cert: Annotated[str, typer.Option(help="PEM file of the certificate that this device presents.")] = "",
-    key: Annotated[str, typer.Option(help="PEM file of its private key.")] = "",
-    device: Annotated[str, typer.Option(help="Name of the device; generated once and kept if not given.")] = "",
-    state: Annotated[
-        Path | None, typer.Option(envvar="HUSH_STATE", help="Directory in which the device records what it has spent.")
-    ] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")] = 10.0,
+    broker: Broker = "mqtt://localhost",
+    user: User = "",
+    password_file: PasswordFile = None,
+    ca: Ca = "",
+    cert: Cert = "",
+    key: Key = "",
+    device: Device = "",
+    state: StateDirectory = None,
+    timeout: Timeout = 10.0,
     spread: Annotated[
         float,
         typer.Option(
@@ -157,6 +165,7 @@ def report(
     sticky: Annotated[
         bool, typer.Option("--sticky", help="Answer sticky (memoized) tasks too: they reveal when a value changes.")
     ] = False,
+    keep: Keep = LONGEST_KEEP,
     as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
 ) -> None:
     """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it.
@@ -166,8 +175,7 @@ def report(
     """
     if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
         raise typer.BadParameter("TASK is not a task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
-    if device and not is_sender(device):
-        raise typer.BadParameter(f"{device!r} is not a device name; use letters, digits and . _ @ : -")
+    check_device(device)
     for option, seconds in (("--timeout", timeout), ("--spread", spread)):
         if not math.isfinite(seconds):
             raise typer.BadParameter(f"{option} {seconds} is not a number of seconds; write for example 10")
@@ -179,13 +187,13 @@ def report(
     )
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
     completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
-    order = _Order(completed, device, state_directory(state), timeout, spread, policy, chosen)
+    order = _Order(completed, device, state_directory(state), timeout, spread, keep, policy, chosen)
     text = _typed() if value == "-" else value
-    known, receipt = asyncio.run(_report(order, task, text))
+    known, receipt, trouble = asyncio.run(_report(order, task, text))
     if as_json:
         typer.echo(json.dumps(_document(receipt)))
     else:
-        said = Sentence(_sentence(known, receipt, order), indent=0, hanging=2)
+        said = Sentence(_sentence(known, receipt, order, trouble), indent=0, hanging=2)
         show([said], sys.stderr if receipt.status == "refused" else sys.stdout)
     if receipt.value in _TOLD and _is_watched():
         typer.echo(f"hush: {_TOLD[receipt.value]}", err=True)
@@ -193,11 +201,12 @@ def report(
         raise typer.Exit(1)
 
 
-async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt]:
+async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt, str]:
+    """The task, the receipt, and why there was no connection in the end."""
     deadline = asyncio.get_running_loop().time() + order.timeout
-    device = await _verified(order)
+    device = await verified(order.state, order.device)
     async with Client(
-        order.broker, device=device, state=order.state, policy=order.policy, spread=order.spread
+        order.broker, device=device, state=order.state, policy=order.policy, spread=order.spread, keep=order.keep
     ) as client:
         task = await client.task(task_id, timeout=order.timeout)
         value = parse_value(task.domain, text)
@@ -206,18 +215,10 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
         left = deadline - asyncio.get_running_loop().time()
         receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
         left = deadline - asyncio.get_running_loop().time()
-        await client.flush(timeout=max(left, 0))  # what earlier calls could not send goes with this one
-        return task, receipt
-
-
-async def _verified(order: _Order) -> str:
-    """The name of the device, once its accounts are the sums of their charges: a damaged one might be spent twice."""
-    state = await State.open(order.state)
-    try:
-        await state.run(ledger.verify)
-        return order.device or await state.run(device_name)
-    finally:
-        await state.close()
+        await client.sync(timeout=max(left, 0))  # what earlier calls have sent may have been recalled
+        left = deadline - asyncio.get_running_loop().time()
+        await client.flush(timeout=max(left, 0))  # what they could not send goes with this one
+        return task, receipt, client.trouble
 
 
 def _document(receipt: Receipt) -> dict[str, object]:
@@ -232,11 +233,12 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "cap": decimal_text(receipt.cap),
         "report_id": receipt.report_id,
         "told": receipt.told,
+        "offline": receipt.offline or None,
     }
     return {name: value for name, value in document.items() if value is not None}
 
 
-def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
+def _sentence(task: Task, receipt: Receipt, order: _Order, trouble: str) -> str:
     cost, spent, cap = (decimal_text(amount) for amount in (receipt.epsilon, receipt.spent, receipt.cap))
     budget = f"spent for {task.purpose or 'no stated purpose'}: epsilon {spent} of {cap}"
     where = f"{task.id}, round {receipt.round}"
@@ -245,7 +247,7 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
             head = f"{where}: sent, and the broker has it ({receipt.caveat}). It cost epsilon {cost}; {budget}."
         case "queued":
             head = (
-                f"{where}: stored but not yet sent: {_cause(order)}. "
+                f"{where}: stored but not yet sent: {_cause(receipt, order, trouble)}. "
                 f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
             )
         case "undelivered":
@@ -260,7 +262,10 @@ def _sentence(task: Task, receipt: Receipt, order: _Order) -> str:
     return head
 
 
-def _cause(order: _Order) -> str:
+def _cause(receipt: Receipt, order: _Order, trouble: str) -> str:
+    if receipt.offline:
+        why = f"there is no connection ({trouble})" if trouble else "there was no connection"
+        return f"{why}, and the task was answered as this device has kept it"
     if order.spread > order.timeout:
         return f"its moment did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"

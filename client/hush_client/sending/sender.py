@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable
 from functools import partial
 
 from hush_client.sending.keeping import Keeping
@@ -11,7 +10,7 @@ from hush_client.sending.recalls import Recalls
 from hush_client.sending.schedule import Clock, Schedule, milliseconds
 from hush_client.sending.settling import Settling
 from hush_client.sending.synced import Synced
-from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Acknowledgement, Link, Listener, SubscriptionRefusedError, Transport
 from hush_client.sending.verdicts import Verdicts
 from hush_client.state import kept, outbox
 from hush_client.state.database import State
@@ -37,7 +36,7 @@ class Sender:
     Args:
         transport: the way to the broker.
         state: where the outbox is.
-        on_message: called with every message of a subscribed topic.
+        listener: hears of connections and messages.
         clock: the current time, aware.
         keeping: how long what was acknowledged is kept; it is deleted at once if left out.
     """
@@ -46,18 +45,18 @@ class Sender:
         self,
         transport: Transport,
         state: State,
-        on_message: Callable[[str, bytes], None],
+        listener: Listener,
         clock: Clock,
         keeping: Keeping | None = None,
     ) -> None:
         self.trouble: HushError | None = None
         """Why there is no connection; None while there is one, and before the first attempt ended."""
-        self.ever_connected: bool = False
         self.forbidden: dict[str, SubscriptionRefusedError] = {}
         """Topics that the broker does not let us read; the reports of other tasks go on."""
         self._transport = transport
         self._state = state
-        self._on_message = on_message
+        self._listener = listener
+        self._link: Link | None = None
         self._clock = clock
         self._topics: dict[str, None] = {}  # in the order in which they were wanted
         self._subscribed: dict[str, float] = {}  # on the present connection, and since when
@@ -77,6 +76,7 @@ class Sender:
         self._verdicts = Verdicts(self._schedule)
         self._waiters: dict[int, asyncio.Future[Acknowledgement | None]] = {}
         self._progress = False
+        self._received = 0.0
 
     def want(self, topic: str, *, again: bool = False) -> None:
         """Subscribe to `topic`, on this connection and every later one.
@@ -90,6 +90,11 @@ class Sender:
         if topic not in self._topics or again:
             self._topics[topic] = None
             self._wanted.set()
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link is not None
 
     @property
     def broker(self) -> str:
@@ -132,7 +137,7 @@ class Sender:
     async def synced(self, *, done: bool) -> Synced:
         """What was sent again so far, and what waits."""
         waiting = await self._state.run(outbox.count)
-        return Synced(done, resent=self._recalls.resent, planned=len(self._recalls), waiting=waiting)
+        return Synced(done, self._recalls.resent, len(self._recalls), waiting, self.trouble)
 
     async def run(self) -> None:
         """Keep connected until cancelled."""
@@ -157,10 +162,13 @@ class Sender:
             try:
                 async with self._transport.connect() as link:
                     self.trouble = None
-                    self.ever_connected = True
+                    self._link = link
+                    self._listener.connected(True)
                     await cancellable(self._serve(link))
             except HushError as error:
+                self._link = None
                 self._report_trouble(error)
+                self._listener.connected(False)
                 for sequence, answer in self._verdicts.lost(getattr(error, "reason", None)):
                     self._tell(sequence, answer)
             if self._progress or loop.time() - began > _STEADY:
@@ -189,8 +197,9 @@ class Sender:
         while True:
             topic, payload = await link.receive()
             self._progress = True
+            self._received = asyncio.get_running_loop().time()
             self._recalls.receive(topic, payload)
-            self._on_message(topic, payload)
+            self._listener.receive(topic, payload)
 
     async def _subscribe(self, link: Link) -> None:
         self._subscribed.clear()
@@ -200,11 +209,24 @@ class Sender:
                 self.forbidden.pop(topic, None)
                 try:
                     await link.subscribe(topic)
+                    self._hear_later(topic, link)
                 except SubscriptionRefusedError as error:
                     self.forbidden[topic] = error
                 self._subscribed[topic] = asyncio.get_running_loop().time()
             self._answered.set()
             await self._wanted.wait()
+
+    def _hear_later(self, topic: str, link: Link) -> None:
+        asyncio.get_running_loop().call_later(_HEARING, self._heard, topic, link)
+
+    def _heard(self, topic: str, link: Link) -> None:
+        """All that is retained has come, unless messages still come: a thousand may take their time."""
+        if link is not self._link:
+            return
+        if asyncio.get_running_loop().time() - self._received < _HEARING:
+            self._hear_later(topic, link)
+        else:
+            self._listener.heard(topic)
 
     async def _publish(self, link: Link, group: asyncio.TaskGroup) -> None:
         await self._load()

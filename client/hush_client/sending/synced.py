@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hush_common.errors import HushError
+
 __all__ = ["Synced"]
 
 
@@ -14,9 +16,11 @@ class Synced:
         resent: reports or frames that went once more because the aggregator asked, since the client was opened.
         planned: those of them whose moment is still to come.
         waiting: reports or frames that the broker has never acknowledged.
+        trouble: why there is no connection, if there is none.
     """
 
     done: bool
     resent: int
     planned: int
     waiting: int
+    trouble: HushError | None = None

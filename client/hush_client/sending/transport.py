@@ -1,4 +1,7 @@
-"""Transport: the broker as the sender sees it, as two small protocols that another transport can implement."""
+"""Transport: the broker as the sender sees it, as two small protocols that another transport can implement.
+
+A third is for whoever hears of connections and messages.
+"""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -6,7 +9,7 @@ from typing import Protocol
 from hush_common.delivery import Acknowledgement
 from hush_common.errors import SubscriptionRefusedError
 
-__all__ = ["Acknowledgement", "Link", "SubscriptionRefusedError", "Transport"]
+__all__ = ["Acknowledgement", "Link", "Listener", "SubscriptionRefusedError", "Transport"]
 
 
 class Link(Protocol):
@@ -43,4 +46,20 @@ class Transport(Protocol):
         Raises:
             BrokerError: (on entering) the broker is not there, or refuses the login; the message says which.
         """
+        ...
+
+
+class Listener(Protocol):
+    """Whoever hears what comes from the broker. Nothing of it may block or raise."""
+
+    def connected(self, now: bool, /) -> None:
+        """A connection has begun; or an attempt failed, or a connection ended."""
+        ...
+
+    def receive(self, topic: str, payload: bytes, /) -> None:
+        """A message of a subscribed topic."""
+        ...
+
+    def heard(self, topic: str, /) -> None:
+        """What is retained under a subscribed topic has come."""
         ...

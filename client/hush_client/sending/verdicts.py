@@ -6,6 +6,7 @@ least every hour; the others go on. Nothing of this is written down: a start tri
 mended the rules need not wait, and a refusal costs the flash memory nothing.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from hush_common.backoff import Backoff
 from hush_common.delivery import Acknowledgement
 
 __all__ = ["LONGEST_PAUSE", "Verdicts"]
+
+_LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 10.0
 LONGEST_PAUSE = 3600.0
@@ -62,15 +65,12 @@ class Verdicts:
         self._schedule = schedule
         self._topics: dict[str, _Hold] = {}
         self._alone: dict[int, Backoff] = {}
+        self._odd: dict[int, Backoff] = {}
         self._in_flight: dict[int, str] = {}  # in the order in which they were sent
         self._suspect: tuple[int | None, int] = None, 0
 
-    def __len__(self) -> int:
-        """How many entries wait because of what the broker said to them."""
-        return len(self._alone) + sum(len(hold.waiting) for hold in self._topics.values())
-
     def waiting(self) -> Iterator[int]:
-        """Those entries."""
+        """The entries that wait because of what the broker said to them."""
         yield from self._alone
         for hold in self._topics.values():
             yield from hold.waiting
@@ -91,13 +91,18 @@ class Verdicts:
     def heard(self, sequence: int, topic: str, answer: Acknowledgement) -> bool:
         """Take notice of what the broker said to an entry; whether it has the report."""
         self._in_flight.pop(sequence, None)
+        self._odd.pop(sequence, None)
         why = Undelivered.of(answer)
         if why is None:
             self._alone.pop(sequence, None)
             self._release(topic)
         elif why in _OF_ALL:
+            if topic not in self._topics:
+                _LOG.warning("%s: not delivered: %s; what goes there waits, and is tried again", topic, why.meaning)
             self._hold(sequence, topic, answer)
         else:
+            if sequence not in self._alone:
+                _LOG.warning("%s: a report is not delivered: %s; it is tried again", topic, why.meaning)
             pauses = self._alone.setdefault(sequence, Backoff(_FIRST_PAUSE, LONGEST_PAUSE))
             self._schedule.postpone(sequence, self._schedule.now() + pauses.next())
         return why is None
@@ -118,8 +123,9 @@ class Verdicts:
             answer = Acknowledgement(reason, told=True)
             self.heard(sequence, topic, answer)
             yield sequence, answer
-        elif self._suspect[1] >= _STRIKES:
-            self._schedule.postpone(sequence, self._schedule.now() + _FIRST_PAUSE)
+        elif self._suspect[1] >= _STRIKES or sequence in self._odd:
+            pauses = self._odd.setdefault(sequence, Backoff(_FIRST_PAUSE, LONGEST_PAUSE))
+            self._schedule.postpone(sequence, self._schedule.now() + pauses.next())
             self._suspect = None, 0
 
     def _hold(self, sequence: int, topic: str, answer: Acknowledgement) -> None:
@@ -128,6 +134,7 @@ class Verdicts:
             hold = self._topics[topic] = _Hold(answer, Backoff(_FIRST_PAUSE, LONGEST_PAUSE))
         if hold.until <= now or sequence == hold.probe:
             hold.until, hold.probe = now + hold.pauses.next(), None  # who waits hears of it when its turn comes
+        self._alone.pop(sequence, None)
         hold.answer, hold.fresh = answer, min(now + _FIRST_PAUSE, hold.until)
         self._wait(hold, sequence)
 

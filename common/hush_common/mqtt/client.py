@@ -218,7 +218,7 @@ class Client(aiomqtt.Client):
                 if not copy:
                     ack()
                     return
-        self._inbox.put(Delivery(topic, payload, ack))
+        self._inbox.put(Delivery(topic, payload, ack), promised=message.qos > 0)
         self._wake.set()
         if self._bounded and self._inbox.full and not self._paused:
             self._pause()

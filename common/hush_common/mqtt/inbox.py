@@ -29,9 +29,14 @@ class Inbox:
         messages, payload_bytes = self._limits
         return len(self._deliveries) >= messages or self._bytes >= payload_bytes
 
-    def put(self, delivery: Delivery) -> None:
-        self._deliveries.append(delivery)
-        self._bytes += len(delivery.payload)
+    def put(self, delivery: Delivery, *, promised: bool = True) -> None:
+        """Keep a message, unless there is no room and nobody was promised it.
+
+        While an answer is waited for the socket is read, and nothing else bounds how many messages of QoS 0 come by it.
+        """
+        if promised or not self.full:
+            self._deliveries.append(delivery)
+            self._bytes += len(delivery.payload)
 
     def take(self, most: int) -> list[Delivery]:
         """The next messages, at most so many; empty if nothing is there."""

@@ -16,7 +16,7 @@ from hush_simulations.display.parts_figure import draw_parts
 from hush_simulations.display.style import FAINT, INK, NOISY, TRUE, canvas, styled
 from hush_simulations.engines.reports import decoded, offers_of
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
-from hush_simulations.results.run import Run
+from hush_simulations.results.run import Round, Run, Together
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,8 @@ _BARS = {
     ANYTIME_POPULATION: "anytime, population",
     ENROLLED: "of all enrolled",
 }
+_FEW = 64  # different reports, up to which a mechanism has an alphabet rather than a scale
+_MOST_TICKS = 20
 _TAIL = 0.5  # per cent of the reports on each side that may lie outside the picture of the reports
 
 
@@ -160,7 +162,11 @@ def _reports(axes: "Axes", reports: NDArray[np.float64], domain: NumberDomain, w
     axes.axvspan(domain.lower, domain.upper, color=TRUE, alpha=0.2, lw=0, label=label, zorder=0)
     _legend(axes)
     axes.set_ylabel("reports")
-    axes.set_xlabel(f"decoded report{_of_unit(wording)}; note the different scale")
+    values = len(np.unique(reports))
+    few = (
+        f", one of {values} values" if 1 < values <= min(_FEW, len(reports) // 3) else ""
+    )  # gaps between bars are no chance
+    axes.set_xlabel(f"decoded report{_of_unit(wording)}{few}; note the different scale")
 
 
 def _answers(axes: "Axes", ones: NDArray[np.float64], colour: str, wording: NumberFormat) -> None:
@@ -192,9 +198,11 @@ def _estimate(axes: "Axes", run: Run, wording: NumberFormat) -> None:
 
 
 def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat) -> None:
-    """One error bar for each round, about the devices that reported in it."""
-    for done in run.rounds:
-        result, number = done.result, done.result.round
+    """One error bar for each round, about the devices that reported in it; and one for all rounds together."""
+    together = run.together if len(run.rounds) <= _MOST_TICKS else None
+    rounds: list[Round | Together] = [*run.rounds, *([together] if together else [])]
+    for number, done in enumerate(rounds):
+        result = done.result
         if result.mean is None:
             continue
         ends = [wording.factor * end for end in result.intervals.get(REPORTERS, ())]
@@ -203,6 +211,9 @@ def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat) -> None:
         true = wording.factor * done.score.truth[REPORTERS]
         axes.plot(number, true, "D", color=TRUE, ms=6, mec="white", label="truth")
     axes.locator_params(axis="x", integer=True)
+    if together:
+        numbers = range(len(run.rounds))
+        axes.set_xticks([*numbers, len(run.rounds)], [*map(str, numbers), "all"])
     axes.set_xlabel("round")
     axes.set_ylabel(wording.unit)
     _title_and_legend(axes, run, wording)

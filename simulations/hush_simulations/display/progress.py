@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from hush_aggregator.estimate import ANYTIME
@@ -25,7 +25,7 @@ from hush_common.terminal.words import Sentence
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.ticking import ticking
 
-__all__ = ["Line", "bands", "caption", "following"]
+__all__ = ["Line", "bands", "caption", "following", "seen"]
 
 _MOST_LINES = 5
 
@@ -50,15 +50,22 @@ def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callab
     if not sys.stderr.isatty():
         yield ticking("reports counted", total), None
         return
-    columns = (TextColumn("reports counted"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("reports counted"), BarColumn(), _Counted(), TimeElapsedColumn())
     console = Console(stderr=True, highlight=False)
     progress = Progress(*columns, console=console)
     bar = progress.add_task("", total=total)
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
             lambda counted: progress.update(bar, completed=counted),
-            lambda result: live.update(Group(progress, _shown(result)) if bands(result) else progress),
+            lambda result: live.update(Group(progress, seen(result)) if bands(result) else progress),
         )
+
+
+class _Counted(ProgressColumn):
+    """How many of all, with the thousands grouped as everywhere."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{whole(task.completed)} of {whole(task.total or 0)}", style="progress.download")
 
 
 def caption(result: Result) -> str:
@@ -106,7 +113,7 @@ def _line(name: str, estimate: float, band: Interval, wording: NumberFormat) -> 
     return Line(name, wording.value(estimate), wording.interval(*band))
 
 
-def _shown(result: Result) -> Text:
+def seen(result: Result) -> Text:
     """The bands below their caption, as wide as the terminal."""
     facts = [Fact(line.name, line.estimate, f"band {line.band}") for line in bands(result)]
     blocks: tuple[Block, ...] = (Sentence(caption(result), indent=0), Facts(facts))

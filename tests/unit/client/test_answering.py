@@ -15,7 +15,9 @@ from fake_transport import FakeTransport, Fate, make_heights
 from hush_client import Client, Gateway, Policy, Receipt
 from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
+from hush_client.shelving import Shelving
 from hush_client.source import Answering
+from hush_client.state.shelf import Shelf
 from hush_client.terms import Terms
 from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError, TaskError
@@ -303,7 +305,7 @@ async def test_a_source_sleeps_until_there_may_be_something_to_do(
 ) -> None:
     monkeypatch.setattr("hush_client.source._LOOK", 3600.0)
     nothing: Any = None  # no state, sender or randomness: what to do when is asked, not done
-    desk = Desk(Terms("g", Policy(), 0, 1, clock), Catalogue(), nothing, nothing, nothing)
+    desk = Desk(Terms("g", Policy(), 0, 1, clock), Shelving(Catalogue(), Shelf(Path())), nothing, nothing, nothing)
     answering = Answering("heights", Source(1), device="d", source_timeout=1, desk=desk)
     task = decode_task(make_heights(**DAILY, closes="2026-02-01T00:00:00Z"))
     clock.time = START + timedelta(days=day)
@@ -320,7 +322,7 @@ async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Cl
         with pytest.raises(TaskError, match="is not a task id"):
             g.answer("d", "No Id", Source(1))
         for wrong in ({"source_timeout": 0}, {"source_timeout": float("nan")}, {"absent": "never"}):
-            with pytest.raises(ValueError, match="up to a week, 'answer' or 'skip'"):
+            with pytest.raises(OptionError, match=f"^{next(iter(wrong))}: "):
                 g.answer("d", "heights", Source(1), **wrong)
         with pytest.raises(OptionError, match="needs a name"):
             g.answer("", "heights", Source(1))

@@ -25,7 +25,7 @@ def large(task_id: str) -> bytes:
 
 @pytest.fixture
 def room_for_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.catalogue._MOST_TASKS", 3)
+    monkeypatch.setattr("hush_client.catalogue.MOST_TASKS", 3)
 
 
 def test_a_thousand_tasks_are_remembered_and_the_oldest_goes_first() -> None:

@@ -12,6 +12,8 @@ from hush_client import Gateway, Policy
 from hush_client.catalogue import Catalogue
 from hush_client.desk import Desk
 from hush_client.sending.schedule import Schedule, draw_delay
+from hush_client.shelving import Shelving
+from hush_client.state.shelf import Shelf
 from hush_client.terms import Terms
 from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError
@@ -150,7 +152,9 @@ def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after
             return 100.0
 
     terms = Terms("g", Policy(), 0.0, 10, clock)
-    desk = Desk(terms, Catalogue(), cast("State", None), cast("Sender", Started()), SystemRng())
+    desk = Desk(
+        terms, Shelving(Catalogue(), Shelf(Path())), cast("State", None), cast("Sender", Started()), SystemRng()
+    )
     question, seconds, due = desk.ask_a_source(decode_task(make_heights()), "d", 2.5)
     assert (seconds, due) == (2.5, 102.5)
     assert (question.delay, question.not_before) == (2500, START.timestamp() * 1000 + 2500)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from virtual_time import VirtualLoop
 
+from hush_client.catalogue import Catalogue
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
@@ -101,7 +102,7 @@ def send(way: Way, state: Path, *waiting: bytes) -> None:
         opened = await State.open(state)
         for payload in waiting:
             await opened.run(partial(outbox.put, topic="topic", payload=payload))
-        sender = Sender(way, opened, lambda *_: None, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        sender = Sender(way, opened, Catalogue(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(180):

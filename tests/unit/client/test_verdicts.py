@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from virtual_time import VirtualLoop
 
+from hush_client.catalogue import Catalogue
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
@@ -86,7 +87,7 @@ def run(
         state = await State.open(directory)
         for topic, payload in waiting:
             await state.run(partial(outbox.put, topic=topic, payload=payload))
-        sender = Sender(broker, state, lambda *_: None, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        sender = Sender(broker, state, Catalogue(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -145,6 +146,17 @@ def test_of_many_reports_that_are_not_taken_one_asks_for_all_and_all_go_once_it_
     assert max(moment for moment, _, _ in broker.came) < mended + HOUR + 60
 
 
+@pytest.mark.parametrize(("reason", "lines"), [(FORBIDDEN, 1), (TOO_LARGE, 3)])
+def test_what_is_not_taken_is_logged_once_and_not_at_every_try(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: int, lines: int
+) -> None:
+    broker = Broker(lambda *_: reason)
+    run(broker, tmp_path, *[("hush/v1/reports/t/d", b"%d" % number) for number in range(3)], seconds=6 * HOUR)
+    told = [record.getMessage() for record in caplog.records if "delivered" in record.getMessage()]
+    assert len(told) == lines
+    assert all(line.startswith("hush/v1/reports/t/d: ") and "tried again" in line for line in told)
+
+
 def test_retries_commit_nothing(tmp_path: Path) -> None:
     versions = []
 
@@ -198,6 +210,7 @@ def test_a_report_over_which_the_broker_always_hangs_up_in_silence_lets_others_g
     left = run(broker, tmp_path, ("t", b"odd"), *[("t", b"%d" % number) for number in range(100)], seconds=HOUR)
     assert left == [("t", b"odd")]
     assert max(moment for moment, _, payload in broker.came if payload != b"odd") < 60
+    assert len(broker.times(b"odd")) < 5 + 13, "later it is tried ever more rarely, too"
 
 
 @pytest.mark.parametrize("reason", [None, 0x8B, 0x8E, 0x98])

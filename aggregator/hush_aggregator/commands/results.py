@@ -1,0 +1,145 @@
+"""`hush results`: of any round in a store, or as the broker retains them."""
+
+import asyncio
+import csv
+import json
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hush_aggregator.commands.task_end import Id
+from hush_aggregator.commands.task_store import JsonOption
+from hush_aggregator.figure_rows import COLUMNS, rows_of
+from hush_common.errors import BrokerError, OptionError, TaskError
+from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
+from hush_common.terminal.screen import show
+from hush_common.terminal.table import Column, Row, Table
+from hush_common.topics import estimate_topic
+
+if TYPE_CHECKING:
+    from hush_aggregator.bus import Bus
+    from hush_common.broker_url import BrokerUrl
+
+__all__ = ["app"]
+
+_RETAINED_WITHIN_S = 1.0
+_LONGEST = 18  # digits: beyond that no store has a round
+_RIGHT = {"round", "n", "value", "stderr", "low", "high"}
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def results(
+    task: Id,
+    *,
+    store: Annotated[Path | None, typer.Option(help="The store of its aggregator.")] = None,
+    broker: Annotated[
+        str, typer.Option(envvar="HUSH_BROKER", help="Without a store: print what is retained at this broker.")
+    ] = "",
+    round_: Annotated[
+        str, typer.Option("--round", help="From 0, or all; left out: the latest with a report. Of a store.")
+    ] = "",
+    confidence: Annotated[
+        float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
+    ] = 0.95,
+    as_json: JsonOption = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of text.")] = False,
+    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
+    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+) -> None:
+    """Print the results of a task, whether its aggregator runs or not.
+
+    A line for each interval, of each round, category or coordinate. With --json the documents, as they are retained.
+    """
+    if as_json and as_csv:
+        raise OptionError("--csv", "cannot be given together with --json")
+    if not 0 < confidence < 1:
+        raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
+    if store is not None:
+        documents = _stored(task, store, round_, confidence)
+    elif not broker:
+        raise OptionError(
+            "--store", "name the store of its aggregator, or with --broker a broker that retains its estimate"
+        )
+    elif round_:
+        raise OptionError("--round", "a broker retains the latest round alone; name the store of its aggregator")
+    else:
+        documents = [asyncio.run(_retained(task, address(broker, {"user": user}, password_file)))]
+    if as_json:
+        print(json.dumps({"v": 1, "results": documents}, indent=2, ensure_ascii=False))
+    elif as_csv:
+        _write_csv(documents)
+    else:
+        _show(documents)
+
+
+def _stored(task: str, store: Path, round_: str, confidence: float) -> list[Mapping[str, object]]:
+    from hush_aggregator.result_reader import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - as above
+
+    with SqliteReader(store) as opened:
+        row = next((row for row in opened.task_rows() if row.id == task and row.payload), None)
+        if row is None:
+            raise TaskError("task", f"{task[:80]!r} is not in this store; see hush task list --store")
+        latest = opened.latest_round(row.digest)
+        rounds = range(latest + 1) if round_ == "all" else [_number(round_) if round_ else latest]
+        reader = ResultReader(opened, confidence=confidence)
+
+        async def read() -> list[Mapping[str, object]]:
+            return [(await reader.result(task, number)).to_document() for number in rounds]
+
+        return asyncio.run(read())
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST):
+        raise OptionError("--round", f"{text[:40]!r} is not a round; write a number from 0, or all")
+    return int(text)
+
+
+async def _retained(task: str, where: "BrokerUrl") -> Mapping[str, object]:
+    from hush_aggregator.mqtt import MqttBus  # noqa: PLC0415 - a store needs no MQTT
+
+    bus: Bus = MqttBus(where, identifier=f"hush-results-{secrets.token_hex(6)}")
+    came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    topic = estimate_topic(task)
+
+    def listen(_: str, payload: bytes) -> None:
+        if not came.done():
+            came.set_result(payload)
+
+    async with bus.connect(()) as session:
+        await session.look([topic], listen)
+        try:
+            async with asyncio.timeout(_RETAINED_WITHIN_S):
+                document = json.loads(await came)
+        except TimeoutError:
+            raise BrokerError(bus.name, f"retains nothing under {topic}, or this user may not read it") from None
+        except ValueError:
+            document = None
+    if not isinstance(document, dict):
+        raise BrokerError(bus.name, f"what it retains under {topic} is not an estimate")
+    return document
+
+
+def _write_csv(documents: list[Mapping[str, object]]) -> None:
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for document in documents:
+        writer.writerows(rows_of(document))
+
+
+def _show(documents: list[Mapping[str, object]]) -> None:
+    columns = [Column(name, right=name in _RIGHT) for name in COLUMNS]
+    rows = [[_cell(row[name]) for name in COLUMNS] for document in documents for row in rows_of(document)]
+    used = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    show([Table([columns[place] for place in used], [Row([row[place] for place in used]) for row in rows])])
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

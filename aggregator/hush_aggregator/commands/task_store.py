@@ -1,0 +1,155 @@
+"""`hush task list`, `withdraw`, `take-over` and `forget`: on the store, and a running aggregator does what follows."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hush_aggregator.commands.task_end import Id, StoreOption
+from hush_common.errors import TaskError
+from hush_common.task_file import settled
+from hush_common.terminal.screen import show
+from hush_common.terminal.table import Column, Row, Table
+
+if TYPE_CHECKING:
+    from hush_aggregator.store import SqliteEditor, SqliteReader, TaskRow
+    from hush_common.task import Task
+
+__all__ = ["JsonOption", "forget", "give", "list_", "take_over", "withdraw"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def list_(store: StoreOption, as_json: JsonOption = False) -> None:
+    """List the tasks of a store: who gave them, what is to become of them, and who publishes them."""
+    from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - it brings numpy, which `check` does without
+
+    with SqliteReader(store) as opened:
+        facts = [_facts(opened, row) for row in opened.task_rows()]
+    if as_json:
+        print(json.dumps({"v": 1, "tasks": facts}, indent=2))
+        return
+    columns = [Column("task"), Column("digest"), Column("given by"), Column("state"), Column("published by")]
+    rows = [
+        Row([str(fact[name]) for name in ("task", "digest", "origin", "state", "owner")] + [str(fact["n"])])
+        for fact in facts
+    ]
+    show([Table([*columns, Column("reports", right=True)], rows)])
+
+
+def _facts(store: "SqliteReader", row: "TaskRow") -> dict[str, str | int]:
+    """What is told of a task; `n` is of its latest round."""
+    owner = {"": "nobody yet", store.public_identity: "this store"}.get(row.owner, row.owner)
+    latest = store.latest_round(row.digest)
+    return {
+        "task": row.id,
+        "digest": row.digest.hex(),
+        "origin": row.origin.value,
+        "state": row.state.value if row.payload else "forgotten",
+        "owner": owner,
+        "round": latest,
+        "n": store.tally(row.digest, latest).n,
+    }
+
+
+def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
+    """Ask nobody any more: the retained task is cleared. Reports that are under way still count.
+
+    A running aggregator reacts within two seconds, any other when it starts. To ask again, run hush task publish.
+    """
+    from hush_aggregator.store import SqliteEditor, State  # noqa: PLC0415 - as above
+
+    with SqliteEditor(store) as opened:
+        row = _row(opened, task)
+        if row.state is State.CLOSED:
+            raise TaskError("task", f"{row.id!r} is closed: nobody is asked any more")
+        opened.set_state(row.id, State.WITHDRAWN)
+    _say(as_json, "withdrawn", row, "nobody is asked any more, and what is under way counts")
+
+
+def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
+    """Publish task and estimate from this store from now on, in place of the one that published them.
+
+    That one yields as soon as it sees the new estimate. Reports that only it has counted are not in this store: devices
+    are asked to send again what they have kept.
+    """
+    from hush_aggregator.claims import TAKE_OVER  # noqa: PLC0415 - as above
+    from hush_aggregator.known_tasks import stored_task  # noqa: PLC0415 - as above
+    from hush_aggregator.recall_terms import drawn_up, is_recallable  # noqa: PLC0415 - as above
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+
+    now = datetime.now(UTC)
+
+    with SqliteEditor(store) as opened:
+        row = _row(opened, task)
+        if row.owner == opened.public_identity:
+            raise TaskError("task", f"{row.id!r} is published by this store already, as far as it knows")
+        known = stored_task(row.payload)
+        if is_recallable(known, row, now):  # first: it is published by whoever owns the task, and forgotten by nobody
+            opened.recall([drawn_up(opened, known, now)])
+        opened.set_owner(row.id, row.owner, row.term, TAKE_OVER)
+    _say(as_json, "taken over", row, "its aggregator publishes it as soon as it is connected")
+
+
+def forget(
+    task: Id,
+    store: StoreOption,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the reports and tallies of a task for good; its id stays taken, so that nothing counts again.
+
+    The task is closed, and what the broker retains of it is cleared. Backups still have what they have.
+    """
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+
+    with SqliteEditor(store) as opened:
+        row = _row(opened, task, forgotten=True)
+        if not yes:
+            typer.confirm(f"Delete all reports of {row.id}, for good?", abort=True, err=True)
+        opened.forget(row.id)
+    _say(as_json, "forgotten", row, "its reports and tallies are deleted, and its id stays taken")
+
+
+def give(task: "Task", file: Path, store: Path) -> tuple[str, "Task"]:
+    """Put a task into a store, whose aggregator publishes it; return what was done, and the task as it stands there.
+
+    Raises:
+        TaskError: another task has its id there, or it is closed.
+    """
+    from hush_aggregator.store import Origin, SqliteEditor, State  # noqa: PLC0415 - as above
+
+    with SqliteEditor(store) as opened:
+        row = next((row for row in opened.task_rows() if row.id == task.id), None)
+        if row is None:
+            opened.add_task(task, Origin.COMMAND)
+            return "given to the store", task
+        kept = settled(task, row.payload) if row.payload else None
+        if kept is None or row.state is State.CLOSED:
+            there = f"digest {row.digest.hex()}" + ("" if row.payload else ", which is forgotten")
+            why = "is closed for good" if kept is not None else f"is not the one of this store under this id, {there}"
+            raise TaskError(
+                str(file),
+                f"the task {task.id!r}, digest {task.digest.hex()}, {why}, and tasks never change; choose another id",
+            )
+        opened.add_task(kept, Origin.COMMAND)
+        if row.state is State.OPEN:
+            return "already in the store", kept
+        opened.set_state(row.id, State.OPEN)
+        return "opened again", kept
+
+
+def _row(store: "SqliteEditor", task_id: str, *, forgotten: bool = False) -> "TaskRow":
+    for row in store.task_rows():
+        if row.id == task_id and (row.payload or forgotten):
+            return row
+    raise TaskError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
+
+
+def _say(as_json: bool, done: str, row: "TaskRow", follows: str) -> None:
+    if as_json:
+        print(json.dumps({"v": 1, "task": row.id, "digest": row.digest.hex(), "status": done.replace(" ", "_")}))
+    else:
+        print(f"{done}: {row.id}; {follows}")

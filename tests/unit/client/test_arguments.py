@@ -1,0 +1,63 @@
+"""An argument of the wrong type is named, with what it should be, before anything is opened."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_transport import FakeTransport
+
+from hush_client import Client, Gateway, Policy, SyncClient
+from hush_common.errors import HushError
+
+
+class Secret:
+    """Whose text must not show."""
+
+    def __repr__(self) -> str:
+        return "171.25"
+
+
+@pytest.mark.parametrize("kind", [Client, SyncClient])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"url": 5}, 'url is an address such as "mqtt://localhost", or a BrokerUrl, not of type int'),
+        ({"url": None}, "url is an address"),
+        ({"device": None}, 'device is text such as "sensor-17", not of type NoneType'),
+        ({"device": 17}, 'device is text such as "sensor-17", not of type int'),
+        ({"state": 5}, "state is the path of a directory, not of type int"),
+        ({"policy": 4}, "policy is a Policy, not of type int"),
+        ({"spread": "1"}, "spread is a number of seconds, not of type str"),
+        ({"spread": True}, "spread is a number of seconds, not of type bool"),
+        ({"capacity": "5"}, "capacity is a whole number, not of type str"),
+        ({"capacity": 1.5}, "capacity is a whole number, not of type float"),
+        ({"keep": Secret()}, "keep is a number of seconds, not of type Secret"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_named(kind: Any, wrong: dict[str, object], words: str) -> None:  # noqa: ANN401
+    given = {"url": "mqtt://localhost", "device": "d", "state": "s"} | wrong
+    with pytest.raises(TypeError) as caught:
+        kind(given.pop("url"), **given)
+    assert str(caught.value).startswith(words)
+    assert "171.25" not in str(caught.value)
+
+
+def test_a_policy_takes_no_text_for_a_truth_value() -> None:
+    wrong: Any = "no"
+    with pytest.raises(TypeError, match="sticky is True or False, not of type str"):
+        Policy(sticky=wrong)
+
+
+async def test_a_source_and_a_callback_can_be_called(tmp_path: Path) -> None:
+    async with Gateway(FakeTransport(), name="g", state=tmp_path / "s") as gateway:
+        for wrong in (5, "172", None):
+            with pytest.raises(TypeError, match="source is a function without arguments, not of type"):
+                gateway.answer("d", "heights", wrong)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="callback is a function of one task, not of type"):
+                gateway.on_task(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="source_timeout is a number of seconds, not of type str"):
+            gateway.answer("d", "heights", lambda: 1, source_timeout="5")  # type: ignore[arg-type]
+        for name, given in (("source_timeout", -1), ("source_timeout", 1e9), ("absent", "never")):
+            with pytest.raises(HushError, match=f"^{name}: "):
+                gateway.answer("d", "heights", lambda: 1, **{name: given})  # type: ignore[arg-type]
+        assert gateway.tasks() == {}
