@@ -69,5 +69,34 @@ CREATE TABLE memory (
 PRAGMA user_version = 3;
 """
 
-VERSIONS = {1: VERSION_1, 2: _VERSION_2, 3: _VERSION_3}
+_VERSION_5 = f"""
+CREATE TABLE charge (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
+    digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
+    report_id BLOB NOT NULL, charged_at TEXT NOT NULL,
+    kind TEXT NOT NULL DEFAULT 'draw',
+    sequence INTEGER, resends INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (device, task, round)
+) WITHOUT ROWID;
+CREATE TABLE account (
+    device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
+    PRIMARY KEY (device, purpose)
+) WITHOUT ROWID;
+CREATE TABLE refusal (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL, reason TEXT NOT NULL,
+    purpose TEXT NOT NULL, epsilon TEXT NOT NULL, refused_at TEXT NOT NULL,
+    PRIMARY KEY (device, task, round, reason)
+) WITHOUT ROWID;
+CREATE INDEX sent_as ON charge (sequence);
+CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID;
+{_OUTBOX_WITH_MOMENTS}
+CREATE TABLE memory (
+    device TEXT NOT NULL, task TEXT NOT NULL, threshold INTEGER NOT NULL, reports TEXT NOT NULL, substitute INTEGER,
+    PRIMARY KEY (device, task)
+) WITHOUT ROWID;
+{_IDENTITY}
+PRAGMA user_version = 5;
+"""
+
+VERSIONS = {1: VERSION_1, 2: _VERSION_2, 3: _VERSION_3, 5: _VERSION_5}
 """Every one that was ever written, empty."""

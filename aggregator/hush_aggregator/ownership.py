@@ -20,7 +20,7 @@ from hush_aggregator.result import encode
 from hush_aggregator.standing import Standing
 from hush_aggregator.store.base import State, TaskRow
 from hush_common.task import digest_of
-from hush_common.topics import estimate_topic, task_of_estimate_topic, task_of_task_topic, task_topic
+from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic
 
 __all__ = ["Ownership"]
 
@@ -201,6 +201,7 @@ class Ownership:
             await session.publish(task_topic(row.id), b"", retain=True)
         if standing.estimate is not None and standing.estimate.store == self._me:
             await session.publish(estimate_topic(row.id), b"", retain=True)
+            await session.publish(recall_topic(row.id), b"", retain=True)  # whoever recalls looks at what it owns
 
     # What was overwritten
 

@@ -24,10 +24,9 @@ from hush_aggregator.receive import ReportMessage, TaskMessage, receive
 from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
 from hush_aggregator.result_reader import ResultReader, utc_now
+from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.store_watch import StoreWatch
-from hush_common.backoff import Backoff
-from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, TaskError
 from hush_common.exception_groups import leaves
 from hush_common.task import Task
@@ -36,7 +35,6 @@ from hush_common.topics import ALL_REPORTS, ALL_TASKS
 __all__ = ["Aggregator"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -62,6 +60,7 @@ class Aggregator:
         ready: awaited before reports are counted; until then they are not acknowledged.
         any_task: whether to count every task that appears at the broker, and not only those of the store.
         on_estimate: called with each retained estimate that this aggregator did not publish.
+        login_s: seconds after which a login that the broker refuses all the time is an error; None for never.
     """
 
     def __init__(
@@ -79,6 +78,7 @@ class Aggregator:
         ready: Callable[[], Awaitable[None]] = _at_once,
         any_task: bool = False,
         on_estimate: Callable[[bytes], object] = len,
+        login_s: float | None = None,
     ) -> None:
         self._bus = bus
         self._store = store
@@ -90,7 +90,6 @@ class Aggregator:
         self._ready = ready
         self._any_task = any_task
         self._patient = any_task
-        self._told = ""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
         self._results = ResultReader(
@@ -121,6 +120,7 @@ class Aggregator:
             clock=clock,
             changed=self._closed,
         )
+        self._staying = Staying(self._connect, login_s=login_s, open_ends=lambda: self._ownership.unconfirmed)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         self._watch.tell(self._refresh)
         self._watch.tell(self._recalls.refresh)
@@ -134,34 +134,17 @@ class Aggregator:
         Raises:
             StoreError: the store failed; nothing of the batch at hand was counted or acknowledged.
             TaskError: a task of one's own contradicts one that is stored under its id.
+            LoginRefusedError: see `login_s`.
         """
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
         await self._recalls.load()
         await self._closings.refresh()
         try:
-            await self._stay_connected()
+            await self._staying.run()
         finally:
             await self._releases.close()
             await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
-
-    async def _stay_connected(self) -> NoReturn:
-        backoff, loop = Backoff(), asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            try:
-                await cancellable(self._connect(), BrokerError)
-            except BrokerError as error:
-                if loop.time() - began > _STEADY_S:
-                    backoff.reset()
-                self._warn(error, again=backoff.longest)
-            await asyncio.sleep(backoff.next())
-
-    def _warn(self, error: BrokerError, *, again: bool) -> None:
-        """One line for an outage, and one for each attempt once those are rare."""
-        if again or str(error) != self._told:
-            _LOG.warning("%s; trying again until it works", error)
-        self._told = str(error)
 
     async def estimate(self, task_id: str, round_: int = 0) -> Result:
         """The result of a round, from what is committed now.
@@ -178,7 +161,7 @@ class Aggregator:
         """Serve one connection until it is lost."""
         async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as session:
             _LOG.info("%s: connected to %s", self._name, self._bus.name)
-            self._told = ""
+            self._staying.connected()
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
@@ -267,8 +250,9 @@ class Aggregator:
         self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
         await self._recalls.refresh()
 
-    async def _counted(self, task_id: str) -> Counted:
-        return await self._results.latest(self._tasks[task_id])
+    async def _counted(self, task_id: str) -> Counted | None:
+        task = self._tasks.get(task_id)
+        return None if task is None else await self._results.latest(task)
 
     async def _in_worker(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *args)

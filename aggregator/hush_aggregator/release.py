@@ -47,7 +47,7 @@ class Releases:
     """Keeps the retained estimates up to date.
 
     Args:
-        read: what is counted of the latest round of a task; may raise a `StoreError`.
+        read: what is counted of the latest round of a task, None if it is forgotten; may raise a `StoreError`.
         estimator: makes the estimates.
         confidence: nominal coverage of the intervals, inside (0, 1).
         clock: the time, aware.
@@ -58,7 +58,7 @@ class Releases:
 
     def __init__(
         self,
-        read: Callable[[str], Awaitable[Counted]],
+        read: Callable[[str], Awaitable[Counted | None]],
         estimator: Estimator,
         *,
         confidence: float,
@@ -142,7 +142,8 @@ class Releases:
                 self._made[task_id] = made  # kept until it is published
                 self._due.add(task_id)  # more may have been counted meanwhile
             else:
-                made = await self._lanes.make(await self._read(task_id), quick_s)
+                counted = await self._read(task_id)
+                made = None if counted is None else await self._lanes.make(counted, quick_s)
             if made is not None and (fields := self._fields(task_id)) is not None:
                 document = self._encoded(made, fields)
                 self._publishing(task_id, document)

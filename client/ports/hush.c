@@ -1368,6 +1368,160 @@ hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_
     return status;
 }
 
+/* ---- recalls */
+
+enum { RECALL_FIELDS = 5, CLOCK_SKEW = 300, LONGEST_SPREAD = 86400 };
+
+static const char *const RECALL_NAMES[RECALL_FIELDS] = {"v", "task", "digest", "id", "over"};
+
+hush_status hush_recall_topic(const char *task_id, char *out, size_t capacity)
+{
+    if (!task_id || !out || !is_task_id(task_id)) {
+        return HUSH_ARGUMENT;
+    }
+    if (!capacity) {
+        return HUSH_SPACE;
+    }
+    writer to = {out, capacity - 1, 0, false};
+    put_text(&to, "hush/v1/recalls/");
+    put_text(&to, task_id);
+    out[to.size] = 0;
+    return to.full ? HUSH_SPACE : HUSH_OK;
+}
+
+static hush_status read_hex(reader *from, uint8_t *out, size_t count)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    char text[2 * HUSH_ID_BYTES + 1];
+    hush_status status = read_word(from, text, 2 * count + 1);
+    if (status != HUSH_OK || strlen(text) != 2 * count) {
+        return status == HUSH_OK ? HUSH_TASK : status;
+    }
+    memset(out, 0, count);
+    for (size_t i = 0; i < 2 * count; i++) {
+        const char *digit = strchr(digits, text[i]);
+        if (!digit) {
+            return HUSH_TASK;
+        }
+        out[i / 2] = (uint8_t)(out[i / 2] << 4 | ((digit - digits) & 15));
+    }
+    return HUSH_OK;
+}
+
+/* Seconds, from 0 to 2^53 - 1, clamped. */
+static hush_status read_over(reader *from, uint32_t *spread)
+{
+    char text[18];
+    uint64_t over = 0;
+    hush_status status = read_number_text(from, text, sizeof text);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    for (const char *at = text; *at; at++) {
+        if (!is_digit(*at)) {
+            return HUSH_TASK;
+        }
+        over = 10 * over + (uint64_t)(*at - '0');
+    }
+    *spread = over < 1 ? 1 : over > LONGEST_SPREAD ? LONGEST_SPREAD : (uint32_t)over;
+    return over >> 53 ? HUSH_TASK : HUSH_OK;
+}
+
+static hush_status read_recall_field(reader *from, unsigned field, hush_recall *to)
+{
+    uint64_t version = 0;
+    hush_status status = HUSH_OK;
+    switch (field) {
+    case 1:
+        return read_count(from, 1, &version);
+    case 1 << 1:
+        status = read_word(from, to->task, sizeof to->task);
+        return status == HUSH_OK && !is_task_id(to->task) ? HUSH_TASK : status;
+    case 1 << 2:
+        return read_hex(from, to->digest, sizeof to->digest);
+    case 1 << 3:
+        return read_hex(from, to->id, sizeof to->id);
+    default:
+        return read_over(from, &to->spread);
+    }
+}
+
+static hush_status read_recall_fields(reader *from, hush_recall *to)
+{
+    unsigned seen = 0, field = 0;
+    if (!take(from, '{')) {
+        return HUSH_MALFORMED;
+    }
+    do {
+        hush_status status = read_name(from, RECALL_NAMES, RECALL_FIELDS, &seen, &field);
+        if (status == HUSH_OK) {
+            status = read_recall_field(from, field, to);
+        }
+        if (status != HUSH_OK) {
+            return status;
+        }
+    } while (take(from, ','));
+    if (!take(from, '}')) {
+        return HUSH_MALFORMED;
+    }
+    skip_space(from);
+    return from->at != from->end ? HUSH_MALFORMED : seen == (1u << RECALL_FIELDS) - 1 ? HUSH_OK : HUSH_TASK;
+}
+
+hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *recall)
+{
+    if (!payload || !recall) {
+        return HUSH_ARGUMENT;
+    }
+    memset(recall, 0, sizeof *recall);
+    reader from = {(const char *)payload, (const char *)payload + size};
+    hush_status status = HUSH_MALFORMED;
+    if (size <= HUSH_RECALL_BYTES && is_utf8(payload, payload + size)) {
+        status = read_recall_fields(&from, recall);
+    }
+    if (status != HUSH_OK) {
+        memset(recall, 0, sizeof *recall); /* so that it asks for nothing: no task has an empty name */
+    }
+    return status;
+}
+
+bool hush_is_recalled(const hush_recall *recall, const char *task_id, const uint8_t *frame, size_t size)
+{
+    return recall && task_id && frame && size >= HUSH_HEADER_BYTES && *recall->task &&
+           strcmp(recall->task, task_id) == 0 && memcmp(frame + 4, recall->digest, HUSH_DIGEST_BYTES) == 0;
+}
+
+hush_status hush_recall_delay(const hush_recall *recall, hush_random source, void *context, uint32_t *milliseconds)
+{
+    if (!recall || !source || !milliseconds || recall->spread < 1 || recall->spread > LONGEST_SPREAD) {
+        return HUSH_ARGUMENT;
+    }
+    const randomness from = {source, context};
+    const big count = big_of(1000 * (uint64_t)recall->spread + 1);
+    big drawn;
+    hush_status status = random_below(&from, &count, &drawn);
+    *milliseconds = status == HUSH_OK ? (uint32_t)big_low(&drawn) : 0;
+    return status;
+}
+
+static int64_t later(int64_t moment, int64_t seconds)
+{
+    return moment > INT64_MAX - seconds ? INT64_MAX : moment + seconds;
+}
+
+int64_t hush_kept_until(int64_t acknowledged, int64_t closes, int64_t keep, const hush_recall *scheduled)
+{
+    if (keep <= 0) {
+        return acknowledged;
+    }
+    if (scheduled) {
+        return later(closes, CLOCK_SKEW + 2 * (int64_t)scheduled->spread);
+    }
+    const int64_t by_close = later(closes, CLOCK_SKEW);
+    const int64_t by_age = later(acknowledged, keep < HUSH_KEEP_SECONDS ? keep : HUSH_KEEP_SECONDS);
+    return by_close < by_age ? by_close : by_age;
+}
+
 const char *hush_message(hush_status status)
 {
     switch (status) {

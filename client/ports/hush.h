@@ -49,7 +49,10 @@ enum {
     HUSH_STEPS = 1 << 20,        /* steps of the grid of a number */
     HUSH_MOST_LEVELS = 1024,
     HUSH_MOST_REPORTS = 4096,
-    HUSH_MOST_WIDTH = 1024
+    HUSH_MOST_WIDTH = 1024,
+    HUSH_RECALL_BYTES = 512,      /* the longest recall */
+    HUSH_RECALL_EVERY = 3600,     /* seconds between two recalls of a task that are obeyed */
+    HUSH_KEEP_SECONDS = 7 * 86400 /* for which a frame is kept after its acknowledgement, at most */
 };
 
 typedef enum { HUSH_LAPLACE = 1, HUSH_MULTILEVEL, HUSH_RANDOMIZED_RESPONSE } hush_mechanism;
@@ -113,6 +116,32 @@ hush_status hush_encode_json(const char *task_id, const uint8_t *digest, uint32_
 
 /* hush/v1/reports/{task}/{sender}, with a terminating zero. */
 hush_status hush_report_topic(const char *task_id, const char *sender, char *out, size_t capacity);
+
+/* A recall: a broker may have forgotten what it acknowledged, and the frames of a task are asked for once more. The
+ * caller keeps the frames, and the ids that it has obeyed; docs/wire.md has the rules. */
+typedef struct {
+    char task[65];
+    uint8_t digest[HUSH_DIGEST_BYTES];
+    uint8_t id[HUSH_ID_BYTES];
+    uint32_t spread; /* seconds over which frames are spread: 1 to 86400 */
+} hush_recall;
+
+/* hush/v1/recalls/{task}, with a terminating zero. */
+hush_status hush_recall_topic(const char *task_id, char *out, size_t capacity);
+
+/* Reads what came on that topic. Whatever is not HUSH_OK is no recall: go on as if there were none. */
+hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *recall);
+
+/* Whether it asks for a frame of this task. */
+bool hush_is_recalled(const hush_recall *recall, const char *task_id, const uint8_t *frame, size_t size);
+
+/* After how many milliseconds a frame is to go: uniform, one draw for each frame. */
+hush_status hush_recall_delay(const hush_recall *recall, hush_random source, void *context, uint32_t *milliseconds);
+
+/* When a frame that was acknowledged then ends, in Unix seconds. `closes` is the task's, INT64_MAX where it has none;
+ * `keep` is at most HUSH_KEEP_SECONDS, 0 keeps nothing. `scheduled` is the recall that has asked for the frame and for
+ * which it is not sent yet, else NULL. */
+int64_t hush_kept_until(int64_t acknowledged, int64_t closes, int64_t keep, const hush_recall *scheduled);
 
 /* The first 8 bytes of SHA-256 over the published bytes. */
 void hush_digest(const uint8_t *payload, size_t size, uint8_t digest[HUSH_DIGEST_BYTES]);

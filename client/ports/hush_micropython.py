@@ -41,6 +41,11 @@ _TASK_FIELDS = (
 )
 _DOMAIN_FIELDS = ("kind", "lower", "upper", "outside", "unit")
 _BROKEN = "the source of randomness does not behave as one; nothing was answered"
+_RECALL_FIELDS = ("v", "task", "digest", "id", "over")
+RECALL_BYTES = 512
+RECALL_EVERY = 3600
+KEEP_SECONDS = 7 * 86400
+_SKEW, _LONGEST_SPREAD = 300, 86400
 _NEEDED = ("id", "epsilon", "mechanism", "domain", "rounds")
 
 
@@ -652,3 +657,88 @@ def report_topic(task_id: str, sender: str) -> str:
     if not is_task_id(task_id) or not legal or sender[0] not in first:
         raise HushError("argument", "the task's id or the sender cannot be part of a topic")
     return "hush/v1/reports/" + task_id + "/" + sender
+
+
+# ---- recalls: a broker may have forgotten what it acknowledged. The caller keeps the frames, and the ids obeyed
+
+
+class Recall:
+    """A recall: `task`, `digest`, `id`, and `spread`, the seconds over which frames are spread (1 to 86400)."""
+
+    def __init__(self) -> None:
+        self.task, self.digest, self.id, self.spread = "", b"", b"", 0
+
+
+def read_recall(payload: bytes) -> Recall | None:
+    """Read what came on the topic of recalls; None where it is none: go on as if nothing had come."""
+    try:
+        return _recall(payload)
+    except HushError:
+        return None
+
+
+def _recall(payload: bytes) -> Recall:
+    seen: dict[str, bool] = {}
+    reader, recall = _Reader(payload), Recall()
+    if len(payload) > RECALL_BYTES or not _is_utf8(payload) or not reader.take(b"{"):
+        raise HushError("malformed", "is no recall")
+    while True:
+        field = reader.name(_RECALL_FIELDS, seen)
+        if field == "v":
+            reader.count(1)
+        elif field == "task":
+            recall.task = reader.word(64)
+        elif field == "digest":
+            recall.digest = _hexadecimal(reader.word(16), 8)
+        elif field == "id":
+            recall.id = _hexadecimal(reader.word(32), 16)
+        else:
+            text = reader.number(17)
+            if not _are_digits(text) or int(text) >> 53:
+                raise HushError("task", "a time that is none")
+            recall.spread = min(max(int(text), 1), _LONGEST_SPREAD)
+        if not reader.take(b","):
+            break
+    if not reader.take(b"}") or reader.peek() != b"" or len(seen) != len(_RECALL_FIELDS) or not is_task_id(recall.task):
+        raise HushError("malformed", "is no recall")
+    return recall
+
+
+def _hexadecimal(text: str, count: int) -> bytes:
+    if len(text) != 2 * count or not all(c in _DIGITS + "abcdefABCDEF" for c in text):
+        raise HushError("task", "bytes that are none")
+    return binascii.unhexlify(text)
+
+
+def recall_topic(task_id: str) -> str:
+    """hush/v1/recalls/{task}."""
+    if not is_task_id(task_id):
+        raise HushError("argument", "the task's id cannot be part of a topic")
+    return "hush/v1/recalls/" + task_id
+
+
+def is_recalled(recall: Recall, task_id: str, frame: bytes) -> bool:
+    """Whether a recall asks for a frame of this task."""
+    return recall.task == task_id and len(frame) >= 16 and frame[4:12] == recall.digest
+
+
+def recall_delay(recall: Recall, rng: SystemRandom) -> int:
+    """After how many milliseconds a frame is to go: uniform, one draw for each frame."""
+    return rng.below(1000 * recall.spread + 1)
+
+
+def kept_until(acknowledged: int, closes: int | None, keep: int, scheduled: Recall | None = None) -> int | None:
+    """When a frame that was acknowledged then ends, in Unix seconds; None where nothing but its sending ends it.
+
+    Args:
+        acknowledged: when the broker did.
+        closes: the task's, or None.
+        keep: seconds, at most `KEEP_SECONDS`; 0 keeps nothing.
+        scheduled: the recall that has asked for the frame and for which it is not sent yet.
+    """
+    if keep <= 0:
+        return acknowledged
+    if scheduled is not None:
+        return None if closes is None else closes + _SKEW + 2 * scheduled.spread
+    by_age = acknowledged + min(keep, KEEP_SECONDS)
+    return by_age if closes is None else min(closes + _SKEW, by_age)

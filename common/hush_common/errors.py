@@ -8,6 +8,7 @@
     ├── StoreError           the durable store of an aggregator cannot be used
     ├── SetupError           the files of a broker cannot be made or changed
     ├── BrokerError          the broker is not there, refuses, or vanished
+    │   ├── LoginRefusedError          it does not let this user in
     │   ├── SubscriptionRefusedError   it keeps a topic to itself
     │   └── ProtocolRefusedError       it does not speak this version of MQTT
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
@@ -22,6 +23,7 @@ __all__ = [
     "BrokerError",
     "EpsilonError",
     "HushError",
+    "LoginRefusedError",
     "MissingExtraError",
     "OptionError",
     "ProtocolRefusedError",
@@ -112,6 +114,10 @@ class BrokerError(HushError):
         self.url = url
         self.message = message
         self.reason = reason
+
+
+class LoginRefusedError(BrokerError):
+    """The broker does not let this user in: a wrong password, or none."""
 
 
 class SubscriptionRefusedError(BrokerError):

@@ -43,7 +43,7 @@ PUBLIC = {
     *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
-    *("--quota", "--gateway", "--keep"),
+    *("--quota", "--gateway", "--keep", "--login-timeout"),
     *("--draw", "--workers", "--rerun"),  # of the laboratory
     "--inputs",  # of a function under test
 }

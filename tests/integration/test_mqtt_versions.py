@@ -175,6 +175,19 @@ async def test_what_is_longer_than_the_broker_takes_is_not_sent() -> None:
         assert broker.published == [b"short"]
 
 
+@pytest.mark.parametrize("limit", ["message_size_limit 30", "max_packet_size 100"])
+async def test_mosquitto_says_that_a_report_is_too_large_and_takes_the_next_one(limit: str, tmp_path: Path) -> None:
+    queue = {free_port(): "max_queued_messages 1000"}
+    broker = Mosquitto(tmp_path, access=f"allow_anonymous true\n{limit}", listeners=queue)
+    broker.start()
+    try:
+        async with MqttTransport(broker.url, "d").connect() as link:
+            assert await link.publish(TOPIC, bytes(90)) == Acknowledgement(0x95, told=True)
+            assert await link.publish(TOPIC, bytes(20)) == Acknowledgement(0x10, told=True)
+    finally:
+        broker.stop()
+
+
 async def test_why_the_broker_ended_the_connection_is_told() -> None:
     async def say_why(writer: asyncio.StreamWriter, _reply: bytes) -> None:
         writer.write(b"\xe0\x02\x97\x00")

@@ -213,6 +213,59 @@ static void sample(script *from)
     free(payload);
 }
 
+/* recall PAYLOAD FRAME RANDOM -> ok TASK DIGEST ID SPREAD RECALLED DELAY TOPIC */
+static void recall(void)
+{
+    size_t size = 0, frame_size = 0, random_size = 0;
+    uint8_t *payload = hex_word(&size);
+    payload = trimmed(payload, size);
+    uint8_t *frame = hex_word(&frame_size), *bytes = hex_word(&random_size);
+    frame = trimmed(frame, frame_size);
+    script from = {bytes, random_size};
+    char topic[HUSH_TOPIC_BYTES];
+    uint32_t delay = 0;
+    hush_recall read;
+    hush_status status = hush_read_recall(payload, size, &read);
+    const bool asked = hush_is_recalled(&read, "heights", frame, frame_size);
+    if (status == HUSH_OK) {
+        status = hush_recall_topic(read.task, topic, sizeof topic);
+    }
+    if (status == HUSH_OK) {
+        status = hush_recall_delay(&read, next_bytes, &from, &delay);
+    }
+    (void)printf("%s", word_of(status));
+    if (status == HUSH_OK) {
+        (void)printf(" %s", read.task);
+        print_hex(read.digest, sizeof read.digest);
+        print_hex(read.id, sizeof read.id);
+        (void)printf(" %" PRIu32 " %s %" PRIu32 " %s", read.spread, asked ? "yes" : "no", delay, topic);
+    } else if (asked) {
+        (void)printf(" asked");
+    }
+    (void)printf("\n");
+    free(payload);
+    free(frame);
+    free(bytes);
+}
+
+/* kept ACKNOWLEDGED CLOSES KEEP SPREAD -> ok MOMENT; CLOSES and SPREAD may be "none" */
+static void kept(void)
+{
+    const int64_t acknowledged = strtoll(strtok(NULL, " "), NULL, 10);
+    const char *closes = strtok(NULL, " ");
+    const int64_t keep = strtoll(strtok(NULL, " "), NULL, 10);
+    const char *spread = strtok(NULL, " \n");
+    const hush_recall scheduled = {.spread = (uint32_t)strtoul(spread, NULL, 10)};
+    const int64_t until =
+        hush_kept_until(acknowledged, strcmp(closes, "none") == 0 ? INT64_MAX : strtoll(closes, NULL, 10), keep,
+                        strcmp(spread, "none") == 0 ? NULL : &scheduled);
+    if (until == INT64_MAX) {
+        (void)printf("ok none\n");
+    } else {
+        (void)printf("ok %" PRId64 "\n", until);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static char line[LINE];
@@ -240,6 +293,10 @@ int main(int argc, char **argv)
             topic();
         } else if (strcmp(order, "sample") == 0) {
             sample(&from);
+        } else if (strcmp(order, "recall") == 0) {
+            recall();
+        } else if (strcmp(order, "kept") == 0) {
+            kept();
         }
     }
     return 0;

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 
 const hush = await import(`file://${process.argv[2]}/ports/hush_node.mjs`);
+const recalls = await import(`file://${process.argv[2]}/ports/hush_node_recall.mjs`);
 const plain = (word) => Buffer.from(word === "-" ? "" : word, "hex");
 const parts = (bytes, size) => Array.from({ length: bytes.length / size }, (_, i) => bytes.subarray(size * i, size * (i + 1)));
 const integers = (word) => parts(plain(word), 8).map((bytes) => bytes.readBigInt64BE());
@@ -35,6 +36,18 @@ const orders = {
   },
   topic(_, task, sender) {
     return hush.reportTopic(plain(task).toString(), plain(sender).toString());
+  },
+  recall(payload, frame, random) {
+    const found = recalls.readRecall(plain(payload));
+    if (!found) throw new hush.HushError("malformed", "no recall");
+    const asked = recalls.isRecalled(found, "heights", plain(frame)) ? "yes" : "no";
+    const facts = [found.task, found.digest.toString("hex"), found.id.toString("hex"), found.spread, asked];
+    return [...facts, recalls.recallDelay(found, scripted(plain(random))), recalls.recallTopic(found.task)].join(" ");
+  },
+  kept(acknowledged, closes, keep, spread) {
+    const scheduled = spread === "none" ? null : { spread: Number(spread) };
+    const until = recalls.keptUntil(Number(acknowledged), closes === "none" ? Infinity : Number(closes), Number(keep), scheduled);
+    return until === Infinity ? "none" : until;
   },
   sample(count, index, payload) {
     const task = hush.readTask(plain(payload), "50");

@@ -74,13 +74,42 @@ def sample(words: list[str]) -> str:
     return " ".join([str(hush.perturb(task, int(index), FILE)) for _ in range(int(count))])
 
 
+def recall(words: list[str]) -> str:
+    payload, frame, script = words
+    found = hush.read_recall(plain(payload))
+    if found is None:
+        raise hush.HushError("malformed", "no recall")
+    asked = "yes" if hush.is_recalled(found, "heights", plain(frame)) else "no"
+    delay = hush.recall_delay(found, Script(plain(script)))
+    facts = [found.task, hexadecimal(found.digest), hexadecimal(found.id), str(found.spread), asked, str(delay)]
+    return " ".join([*facts, hush.recall_topic(found.task)])
+
+
+def kept(words: list[str]) -> str:
+    acknowledged, closes, keep, spread = words
+    scheduled = None
+    if spread != "none":
+        scheduled = hush.Recall()
+        scheduled.spread = int(spread)
+    until = hush.kept_until(int(acknowledged), None if closes == "none" else int(closes), int(keep), scheduled)
+    return "none" if until is None else str(until)
+
+
 def read(path: str) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 - MicroPython has no pathlib
         return file.read()
 
 
 FILE = Script(read(sys.argv[2]) if len(sys.argv) > 2 else b"")
-ORDERS = {"answer": answer, "frame": frame, "json": json, "topic": topic, "sample": sample}
+ORDERS = {
+    "answer": answer,
+    "frame": frame,
+    "json": json,
+    "topic": topic,
+    "sample": sample,
+    "recall": recall,
+    "kept": kept,
+}
 
 for line in sys.stdin:
     words = line.split()

@@ -52,6 +52,9 @@ def serve(
     ] = 0.95,
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+    login_timeout: Annotated[
+        float, typer.Option(help="Seconds after which to give up if the login is refused all the time; 0 for never.")
+    ] = 60.0,
     any_task: Annotated[
         bool, typer.Option("--any-task", help="Count every task that is published at the broker, not only those given.")
     ] = False,
@@ -75,7 +78,7 @@ def serve(
     where = address(broker, {"user": user}, password_file)
     settings = Settings.read(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
-        | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task}
+        | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task, "login_timeout": login_timeout}
     )
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
@@ -137,6 +140,7 @@ async def _serve(
         ready=clock.right,
         any_task=settings.any_task,
         on_estimate=clock.look_at,
+        login_s=settings.login_timeout or None,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()

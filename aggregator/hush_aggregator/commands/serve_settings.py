@@ -1,5 +1,6 @@
 """The settings of `hush serve`, validated before anything is opened."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -53,6 +54,12 @@ def _confidence(value: float) -> float:
     return value
 
 
+def _seconds(value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise ValueError("is not a length of time; write seconds, or 0 for no end")
+    return value
+
+
 def _file(value: Path) -> Path:
     try:
         is_directory, has_place = value.is_dir(), value.parent.is_dir()
@@ -74,6 +81,7 @@ class Settings(BaseModel):
         tasks: task files to publish and to count.
         name: names this aggregator at the broker: one name, one store.
         confidence: nominal coverage of the intervals, inside (0, 1).
+        login_timeout: seconds after which a login that is refused all the time ends the service; 0 for never.
         any_task: whether to count every task that appears at the broker.
         quota: how many reports of a round one sender may have counted; None for any number.
         gateways: how many instead, by the names of senders that speak for many devices; text is parsed.
@@ -86,6 +94,7 @@ class Settings(BaseModel):
     tasks: tuple[Path, ...] = ()
     name: Annotated[str, AfterValidator(_name)] = "aggregator"
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.95
+    login_timeout: Annotated[float, AfterValidator(_seconds)] = 60.0
     any_task: bool = False
     quota: Annotated[int, AfterValidator(_quota)] | None = None
     gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}

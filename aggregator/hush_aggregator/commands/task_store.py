@@ -1,6 +1,7 @@
 """`hush task list`, `withdraw`, `take-over` and `forget`: on the store, and a running aggregator does what follows."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,12 +76,19 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     are asked to send again what they have kept.
     """
     from hush_aggregator.claims import TAKE_OVER  # noqa: PLC0415 - as above
+    from hush_aggregator.known_tasks import stored_task  # noqa: PLC0415 - as above
+    from hush_aggregator.recall_terms import drawn_up, is_recallable  # noqa: PLC0415 - as above
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+
+    now = datetime.now(UTC)
 
     with SqliteEditor(store) as opened:
         row = _row(opened, task)
         if row.owner == opened.public_identity:
             raise TaskError("task", f"{row.id!r} is published by this store already, as far as it knows")
+        known = stored_task(row.payload)
+        if is_recallable(known, row, now):  # first: it is published by whoever owns the task, and forgotten by nobody
+            opened.recall([drawn_up(opened, known, now)])
         opened.set_owner(row.id, row.owner, row.term, TAKE_OVER)
     _say(as_json, "taken over", row, "its aggregator publishes it as soon as it is connected")
 

@@ -6,6 +6,7 @@ least every hour; the others go on. Nothing of this is written down: a start tri
 mended the rules need not wait, and a refusal costs the flash memory nothing.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from hush_common.backoff import Backoff
 from hush_common.delivery import Acknowledgement
 
 __all__ = ["LONGEST_PAUSE", "Verdicts"]
+
+_LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 10.0
 LONGEST_PAUSE = 3600.0
@@ -94,8 +97,12 @@ class Verdicts:
             self._alone.pop(sequence, None)
             self._release(topic)
         elif why in _OF_ALL:
+            if topic not in self._topics:
+                _LOG.warning("%s: not delivered: %s; what goes there waits, and is tried again", topic, why.meaning)
             self._hold(sequence, topic, answer)
         else:
+            if sequence not in self._alone:
+                _LOG.warning("%s: a report is not delivered: %s; it is tried again", topic, why.meaning)
             pauses = self._alone.setdefault(sequence, Backoff(_FIRST_PAUSE, LONGEST_PAUSE))
             self._schedule.postpone(sequence, self._schedule.now() + pauses.next())
         return why is None

@@ -11,7 +11,7 @@ import aiomqtt
 from hush_common.broker_url import BrokerUrl
 from hush_common.cancellation import cancellable
 from hush_common.delivery import Acknowledgement, Delivery
-from hush_common.errors import BrokerError, ProtocolRefusedError, SubscriptionRefusedError
+from hush_common.errors import BrokerError, LoginRefusedError, ProtocolRefusedError, SubscriptionRefusedError
 from hush_common.mqtt.client import Client, NoWelcomeError
 from hush_common.mqtt.inbox import Inbox
 from hush_common.tls import remedy, tls_context
@@ -185,7 +185,7 @@ async def _trouble(client: Client, name: str) -> BrokerError | None:
     except aiomqtt.MqttCodeError as error:
         code = error.rc
         if code is None or isinstance(code, int):
-            return BrokerError(name, f"the broker refuses the login ({error}); check user and password")
+            return LoginRefusedError(name, f"the broker refuses the login ({error}); check user and password")
         return _refusal(name, code.getName().lower(), code.value)
     except NoWelcomeError as error:
         return ProtocolRefusedError(name, f"cannot connect ({_explain(error)}); {remedy(error)}", said=False)
@@ -198,7 +198,7 @@ def _refusal(name: str, why: str, code: int) -> BrokerError:
     if code == _WRONG_VERSION:
         return ProtocolRefusedError(name, f"the broker refuses this version of MQTT ({why})", said=True)
     if code in _LOGIN:
-        return BrokerError(name, f"the broker refuses the login ({why}); check user and password", reason=code)
+        return LoginRefusedError(name, f"the broker refuses the login ({why}); check user and password", reason=code)
     return BrokerError(name, f"the broker refuses the connection ({why})", reason=code)
 
 

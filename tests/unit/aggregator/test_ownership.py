@@ -317,6 +317,39 @@ async def test_a_withdrawn_task_is_cleared_counts_on_and_stays_withdrawn(tmp_pat
         assert TASK not in broker.retained
 
 
+@pytest.mark.parametrize("online", [True, False])
+async def test_a_forgotten_task_is_cleared_at_the_broker_and_counts_no_more(tmp_path: Path, *, online: bool) -> None:
+    broker, path = Watched(), tmp_path / "store"
+    await owned(broker, path)
+    if not online:
+        with SqliteEditor(path) as command:
+            command.forget("heights")
+    async with serving(broker, path) as aggregator:
+        if online:
+            await until(lambda: aggregator._ownership.owns("heights"))
+            with SqliteEditor(path) as command:
+                command.forget("heights")
+        await until(lambda: not broker.retained)
+        broker.report(2)
+        with SqliteReader(path) as reader:
+            await until(lambda: sum(reader.refusals("(unknown)").values()) == 2)
+            assert reader.tally(HEIGHTS.digest, 0).n == 0
+
+
+async def test_a_forgotten_task_of_another_store_stays_at_the_broker(tmp_path: Path) -> None:
+    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
+    await owned(broker, first)
+    before = dict(broker.retained)
+    async with serving(broker, second, HEIGHTS):
+        await until(lambda: decided(second))
+    with SqliteEditor(second) as command:
+        command.forget("heights")
+    async with serving(broker, second):
+        await until(lambda: broker.session("second").connection is not None)
+        await asyncio.sleep(0.1)
+    assert broker.retained == before
+
+
 async def test_a_task_at_the_broker_is_counted_only_where_that_is_wanted_and_told_otherwise(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

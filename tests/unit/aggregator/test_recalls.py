@@ -1,5 +1,6 @@
 """When an aggregator recalls, what it publishes, and when a recall ends: a whole service over a broker in memory."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from broker_world import CLOSING, DRAFT, HEIGHTS, HOUR, START, TOPIC, WEEK, World, frame, living
+from typer.testing import CliRunner
 
+from hush_aggregator.commands.task import app
 from hush_aggregator.lasting import LASTING_S
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.recall_terms import drawn_up, is_recallable
@@ -15,7 +18,7 @@ from hush_aggregator.store import BrokerMemory, RecallRow, SqliteEditor, SqliteS
 from hush_common.recall import Recall, encode_recall
 from hush_common.refusal import Refusal
 from hush_common.task_file import make_task
-from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME, recall_topic, task_topic
+from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME, estimate_topic, recall_topic, task_topic
 
 
 @pytest.fixture
@@ -212,6 +215,33 @@ def test_a_store_put_back_from_a_backup_recalls_once(world: World) -> None:
         world.stop()
     assert world.made == 1
     assert not world.store.restored
+
+
+def test_a_task_that_is_taken_over_is_recalled_once_it_is_this_stores(world: World) -> None:
+    others = {"store": "f" * 32, "term": 3, "digest": HEIGHTS.digest.hex(), "n": 10**6}
+    world.broker.retained[estimate_topic("heights")] = json.dumps(others).encode()
+    world.serve()
+    world.broker.kill()  # which is for the other one to recall
+    world.broker.retained[estimate_topic("heights")] = json.dumps(others).encode()
+    world.wait(60)
+    assert world.made == 0
+    result = CliRunner().invoke(app, ["take-over", "heights", "--store", str(world.path)])
+    assert result.exit_code == 0, result.output
+    world.wait(10)
+    assert world.made == 1
+    assert world.open == world.store.recalls()[0].recall
+    assert world.estimate["store"] == world.store.public_identity
+
+
+def test_an_estimate_of_this_store_with_more_reports_than_it_has_is_recalled_once(world: World) -> None:
+    own = {"store": world.store.public_identity, "term": 1, "digest": HEIGHTS.digest.hex(), "n": 60_000}
+    world.broker.retained[estimate_topic("heights")] = json.dumps(own).encode()
+    for _ in range(2):
+        world.serve()
+        world.stop()
+    assert world.made == 1
+    assert world.store.recalls()[0].recall.over == 120
+    assert world.estimate["n"] == 0
 
 
 def test_tasks_that_are_closed_or_not_yet_open_or_over_are_not_recalled() -> None:

@@ -377,3 +377,54 @@ def test_the_digest_of_a_frame_is_where_it_is_looked_for(tmp_path: Path) -> None
     in_virtual_time(answered(broker, tmp_path, clock, 1))
     digest = digest_of(broker.retained[task_topic("heights")])
     assert kept(tmp_path, "SELECT substr(payload, 5, 8) FROM kept") == [digest]
+
+
+def test_sync_waits_a_second_for_recalls_sends_what_is_due_and_leaves_the_rest_to_the_next_run(tmp_path: Path) -> None:
+    broker, clock = FakeTransport(), Wall()
+
+    async def run() -> list[tuple[bool, int, int, float]]:
+        loop, seen = asyncio.get_running_loop(), list[tuple[bool, int, int, float]]()
+        await answered(broker, tmp_path, clock, 30)
+        publish(broker, make_recall(1, over=100))
+        for pause in (50, 60, 0):
+            async with opened(broker, tmp_path, clock) as gateway:
+                began = loop.time()
+                synced = await gateway.sync(timeout=30)
+                seen.append((synced.done, synced.resent, synced.planned, round(loop.time() - began)))
+            await asyncio.sleep(pause)
+        return seen
+
+    seen = in_virtual_time(run())
+    assert [done for done, *_ in seen] == [True] * 3
+    assert sum(resent for _, resent, _, _ in seen) == 30
+    assert [seen[1][1] + seen[2][1], seen[2][1], 0] == [planned for _, _, planned, _ in seen]
+    assert [seconds for *_, seconds in seen] == [1, 1, 1]
+    assert set(recalled(broker).values()) == {1}
+
+
+def test_sync_does_not_wait_where_nothing_is_kept(tmp_path: Path) -> None:
+    broker, clock = FakeTransport(), Wall()
+
+    async def run() -> float:
+        async with opened(broker, tmp_path, clock) as gateway:
+            began = asyncio.get_running_loop().time()
+            assert (await gateway.sync()).done
+            return asyncio.get_running_loop().time() - began
+
+    assert in_virtual_time(run()) < 0.1
+
+
+def test_sync_that_is_not_let_listen_is_done_and_one_without_a_broker_is_not_and_says_why(tmp_path: Path) -> None:
+    broker, clock = FakeTransport(forbidden=frozenset({recall_topic("heights")})), Wall()
+
+    async def run() -> list[tuple[bool, str]]:
+        await answered(broker, tmp_path, clock)
+        seen = []
+        for refusals in ([], ["the broker is away"] * 1000):
+            broker.refusals.extend(refusals)
+            async with opened(broker, tmp_path, clock) as gateway:
+                synced = await gateway.sync(timeout=5)
+                seen.append((synced.done, str(synced.trouble)))
+        return seen
+
+    assert in_virtual_time(run()) == [(True, "None"), (False, "fake://broker: the broker is away")]

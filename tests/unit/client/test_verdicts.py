@@ -146,6 +146,17 @@ def test_of_many_reports_that_are_not_taken_one_asks_for_all_and_all_go_once_it_
     assert max(moment for moment, _, _ in broker.came) < mended + HOUR + 60
 
 
+@pytest.mark.parametrize(("reason", "lines"), [(FORBIDDEN, 1), (TOO_LARGE, 3)])
+def test_what_is_not_taken_is_logged_once_and_not_at_every_try(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: int, lines: int
+) -> None:
+    broker = Broker(lambda *_: reason)
+    run(broker, tmp_path, *[("hush/v1/reports/t/d", b"%d" % number) for number in range(3)], seconds=6 * HOUR)
+    told = [record.getMessage() for record in caplog.records if "delivered" in record.getMessage()]
+    assert len(told) == lines
+    assert all(line.startswith("hush/v1/reports/t/d: ") and "tried again" in line for line in told)
+
+
 def test_retries_commit_nothing(tmp_path: Path) -> None:
     versions = []
 

@@ -1,0 +1,88 @@
+"""Staying connected: again and again, with one line for an outage, and an end where a login is refused for long."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NoReturn
+
+from hush_common.backoff import Backoff
+from hush_common.cancellation import cancellable
+from hush_common.errors import BrokerError, LoginRefusedError
+
+__all__ = ["Staying"]
+
+_LOG = logging.getLogger("hush.aggregator")
+_STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
+
+
+class Staying:
+    """Connects, and connects again.
+
+    Args:
+        connect: serves one connection until it is lost, and calls `connected` once it is there.
+        login_s: seconds after which a login that is refused all the time is an error; None for never.
+        open_ends: topics of messages that did not come back on the last connection: perhaps the broker hung up on them.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[None]], *, login_s: float | None, open_ends: Callable[[], Iterable[str]]
+    ) -> None:
+        self._connect = connect
+        self._login_s = login_s
+        self._open_ends = open_ends
+        self._told = ""
+        self._refused_since: float | None = None
+        self._there = False
+
+    def connected(self) -> None:
+        """There is a connection."""
+        self._there = True
+        self._told = ""
+        self._refused_since = None
+
+    async def run(self) -> NoReturn:
+        """Until cancelled.
+
+        Raises:
+            LoginRefusedError: the broker has refused the login for that long.
+        """
+        backoff, loop = Backoff(), asyncio.get_running_loop()
+        while True:
+            began, self._there = loop.time(), False
+            try:
+                await cancellable(self._connect(), BrokerError)
+            except BrokerError as error:
+                steady = loop.time() - began > _STEADY_S
+                if steady:
+                    backoff.reset()
+                self._look_at_login(error, loop.time())
+                self._warn(error, again=backoff.longest, hint="" if steady else self._hint())
+            await asyncio.sleep(backoff.next())
+
+    def _look_at_login(self, error: BrokerError, now: float) -> None:
+        if not isinstance(error, LoginRefusedError) or self._login_s is None:
+            return
+        if self._refused_since is None:
+            self._refused_since = now
+        if now - self._refused_since >= self._login_s:
+            raise LoginRefusedError(
+                error.url,
+                f"{error.message}; refused for {self._login_s:g} s, and given up (--login-timeout 0 goes on for ever)",
+                reason=error.reason,
+            )
+
+    def _hint(self) -> str:
+        """Some brokers hang up on whoever publishes what their rules forbid, and do not say why."""
+        topics = ", ".join(sorted({_shown(topic) for topic in self._open_ends()}))
+        return f" (lost after messages to {topics}: may this user write and read there?)" if topics else ""
+
+    def _warn(self, error: BrokerError, *, again: bool, hint: str) -> None:
+        """One line for an outage, and one for each attempt once those are rare."""
+        told = f"{error}{hint if self._there else ''}"
+        if again or told != self._told:
+            _LOG.warning("%s; trying again until it works", told)
+        self._told = told
+
+
+def _shown(topic: str) -> str:
+    return "hush/v1/estimates/+" if "/probe-" in topic else topic

@@ -1,0 +1,117 @@
+"""Recalls as the ports read and obey them: every language from the same vectors."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from port_programs import Port, hexadecimal
+
+from hush_client.state import kept
+from hush_common.recall import Recall, decode_recall, encode_recall
+from hush_common.rng import SystemRng
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "recalls.json").read_text(encoding="utf-8"))
+DIGEST = "02908043484338bd"
+FRAME = f"01000008{DIGEST}00000000000102030405060708090a0b0c0d0e0f000000000008b75f"
+NOTHING = "00" * 20
+
+
+def order(payload: bytes | str, *, frame: str = FRAME, script: str = NOTHING) -> str:
+    return f"recall {hexadecimal(payload)} {frame} {script}"
+
+
+def test_a_port_reads_the_good_vectors(port: Port) -> None:
+    outcomes = port.ask([order(vector["payload"]) for vector in VECTORS["good"]])
+    for vector, outcome in zip(VECTORS["good"], outcomes, strict=True):
+        facts = [vector["task"], vector["digest"], vector["id"], str(vector["spread"]), "yes", "0"]
+        assert outcome == " ".join(["ok", *facts, "hush/v1/recalls/heights"]), vector["name"]
+
+
+def test_a_port_ignores_the_bad_vectors(port: Port) -> None:
+    for vector, outcome in zip(
+        VECTORS["bad"], port.ask([order(vector["payload"]) for vector in VECTORS["bad"]]), strict=True
+    ):
+        assert outcome in {"malformed", "task"}, vector["name"]
+
+
+def test_a_port_takes_bytes_that_are_no_text_for_no_recall(port: Port) -> None:
+    good = VECTORS["good"][0]["payload"].encode()
+    broken = [good[:20] + b"\xff" + good[21:], b"\xef\xbb\xbf" + good, good.replace(b"heights", b"h\x00ights")]
+    assert set(port.ask([order(payload) for payload in broken])) <= {"malformed", "task"}
+
+
+@pytest.mark.parametrize(
+    ("frame", "asked"),
+    [(FRAME, "yes"), (FRAME.replace(DIGEST, "0" * 16), "no"), (FRAME[:30], "no"), ("-", "no")],
+    ids=["its own", "another digest", "too short", "nothing"],
+)
+def test_a_port_knows_which_frames_are_meant(port: Port, frame: str, asked: str) -> None:
+    mine, other = (Recall(task, bytes.fromhex(DIGEST), bytes(16), 60) for task in ("heights", "weights"))
+    outcomes = port.ask([order(encode_recall(recall), frame=frame) for recall in (mine, other)])
+    assert [outcome.split()[5] for outcome in outcomes] == [asked, "no"]
+
+
+def test_a_port_draws_the_delays_of_the_vectors(port: Port) -> None:
+    orders = [
+        order(encode_recall(Recall("heights", bytes(8), bytes(16), vector["spread"])), script=vector["random"])
+        for vector in VECTORS["delays"]
+    ]
+    for vector, outcome in zip(VECTORS["delays"], port.ask(orders), strict=True):
+        assert outcome.split()[6] == str(vector["milliseconds"]), vector
+
+
+def test_the_python_client_draws_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for vector in VECTORS["delays"]:
+        script = bytes.fromhex(vector["random"])
+        taken = iter(range(len(script)))
+        monkeypatch.setattr(
+            "hush_common.rng.token_bytes",
+            lambda count, script=script, taken=taken: bytes(script[next(taken)] for _ in range(count)),
+        )
+        assert SystemRng().randbelow(1000 * vector["spread"] + 1) == vector["milliseconds"]
+
+
+def test_a_source_that_is_stuck_gives_no_delay(port: Port) -> None:
+    payload = encode_recall(Recall("heights", bytes(8), bytes(16), 60))
+    assert port.ask([order(payload, script="ff" * 2000), order(payload, script="-")]) == ["random", "random"]
+
+
+def test_a_port_keeps_what_was_acknowledged_as_long_as_the_vectors_say(port: Port) -> None:
+    def word(number: int | None) -> str:
+        return "none" if number is None else str(number)
+
+    orders = [
+        f"kept {vector['acknowledged']} {word(vector['closes'])} {vector['keep']} {word(vector['spread'])}"
+        for vector in VECTORS["ends"]
+    ]
+    for vector, outcome in zip(VECTORS["ends"], port.ask(orders), strict=True):
+        assert outcome == f"ok {word(vector['until'])}", vector
+
+
+@pytest.mark.parametrize("vector", VECTORS["ends"], ids=lambda vector: str(list(vector.values())))
+def test_the_python_client_keeps_it_as_long(vector: dict[str, Any]) -> None:
+    grace = None if vector["spread"] is None else {1: 1000 * (300 + 2 * vector["spread"])}
+    closes = None if vector["closes"] is None else 1000 * vector["closes"]
+    keep = 1000 * min(vector["keep"], 7 * 86400)
+    until = vector["until"]
+    for now, ended in ((until or 10**10, until is not None), ((until or 10**10) - 1, vector["keep"] == 0)):
+        term = kept.Term(1000 * now, keep, grace or {})
+        assert kept._has_ended(1, 1000 * vector["acknowledged"], closes, term) is ended
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 110), st.binary(max_size=3), st.integers(0, 3)), min_size=50, max_size=200))
+def test_a_port_and_the_python_client_agree_on_documents_with_bytes_changed(
+    port: Port, changes: list[tuple[int, bytes, int]]
+) -> None:
+    good = VECTORS["good"][0]["payload"].encode()
+    payloads = [good[:at] + new + good[at + gone :] for at, new, gone in changes]
+    for payload, outcome in zip(payloads, port.ask([order(payload) for payload in payloads]), strict=True):
+        recall = decode_recall(payload)
+        assert outcome.startswith("ok") is (recall is not None), payload
+        if recall is not None:
+            assert outcome.split()[1:5] == [recall.task, recall.digest.hex(), recall.id.hex(), str(recall.spread)]
