@@ -1,6 +1,7 @@
 """Gateways, a mosquitto and a `hush serve`, all real, of which the last two are killed again and again."""
 
 import asyncio
+import atexit
 import json
 import random
 import signal
@@ -26,6 +27,19 @@ __all__ = ["BARE", "TASK", "Chaos", "Serve", "spent"]
 BARE = ""
 """A mosquitto with `persistence true`, and nothing else that tells it to lose less."""
 TASK = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}}
+
+
+_STARTED: "list[subprocess.Popen[bytes]]" = []
+
+
+@atexit.register
+def _end_all() -> None:
+    """End what a test that failed has left behind."""
+    for process in _STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.wait(10)
+    _STARTED.clear()
 
 
 @dataclass
@@ -59,8 +73,10 @@ class Serve:
         task.write_text(json.dumps(TASK), encoding="utf-8")
         program = [sys.executable, str(Path(__file__).parent / "hasty_serve.py"), str(self.over), str(self.per_second)]
         command = [*program, "serve", "--broker", self.url, "--store", str(self.store), "--task", str(task)]
+        _end_all()
         with (self.directory / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log)
+        _STARTED.append(self.process)
 
     def end(self, number: signal.Signals) -> int:
         assert self.process is not None

@@ -244,6 +244,7 @@ CALLS: tuple[Call, ...] = (
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),
     Call("audit", {"MECHANISM": "vector", "--coordinates": "2", "--samples": "100"}),
     Call("tour", {}),
+    Call("attack", {"--json": ""}),
     Call(
         "broker config",
         {"DIRECTORY": "broker", "--host": "127.0.0.1", "--port": "8883", "--listen": "127.0.0.1", "--queue": "7"}

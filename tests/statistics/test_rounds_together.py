@@ -1,6 +1,7 @@
 """All rounds together: the intervals cover what they are about, by exact sums; those of merged rounds would not."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from math import sqrt
 
@@ -15,6 +16,7 @@ from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, RandomizedResponse
 from hush_common.task import Task
 from hush_common.task_file import make_task
+from hush_simulations.results import combined
 from hush_simulations.results.combined import METHOD, combine
 
 ROUNDS = 3
@@ -45,16 +47,21 @@ def as_if_each_report_were_a_person(task: Task, tallies: list[Tally]) -> Ends:
     return estimate(task, merged, CONFIDENCE).intervals
 
 
-def split(ones: int, n: int) -> list[Tally]:
+def split(ones: int, n: int, rounds: int) -> list[Tally]:
     """Tallies of some rounds with so many ones among n reports; which round has which does not matter."""
-    first = min(ones, n // 2)
-    return [Tally(n // 2, (first,)), Tally(n - n // 2, (ones - first,))]
+    found = []
+    for left in range(rounds, 0, -1):
+        size = n // left
+        some = min(ones, size)
+        found.append(Tally(size, (some,)))
+        n, ones = n - size, ones - some
+    return found
 
 
 @cache
-def intervals(make: Maker, epsilon: str, n: int) -> list[Ends]:
+def intervals(make: Maker, epsilon: str, n: int, rounds: int) -> list[Ends]:
     task = bits(epsilon)
-    return [make(task, split(ones, n)) for ones in range(n + 1)]
+    return [make(task, split(ones, n, rounds)) for ones in range(n + 1)]
 
 
 def coverage(make: Maker, epsilon: str, groups: Mapping[int, int], share: float, target: str) -> float:
@@ -63,7 +70,7 @@ def coverage(make: Maker, epsilon: str, groups: Mapping[int, int], share: float,
     assert isinstance(randomizer, RandomizedResponse)
     yes, no = (float(randomizer.probability((1,), value)) for value in (1, 0))
     n = sum(rounds * people for rounds, people in groups.items())
-    found = intervals(make, epsilon, n)
+    found = intervals(make, epsilon, n, max(groups))
     held = 0.0
     for weights, ones, size in drawn(groups, share):
         if weights < 1e-12:
@@ -93,8 +100,8 @@ def drawn(groups: Mapping[int, int], share: float) -> list[tuple[float, int, int
     return [(chance, ones, size) for ones, chance in law.items()]
 
 
-@pytest.mark.parametrize("epsilon", ["1", "4", "12"])
-@pytest.mark.parametrize("groups", [{2: 30}, {2: 15, 1: 30}])
+@pytest.mark.parametrize("epsilon", ["1", "4", "12", "24"])
+@pytest.mark.parametrize("groups", [{2: 30}, {2: 15, 1: 30}, {6: 12}])
 def test_both_intervals_of_all_rounds_cover(epsilon: str, groups: dict[int, int]) -> None:
     for share in SHARES:
         for target in (REPORTERS, POPULATION):
@@ -105,6 +112,16 @@ def test_reports_that_are_taken_for_people_would_be_found() -> None:
     wrong = coverage(as_if_each_report_were_a_person, "12", {2: 30}, 0.3, POPULATION)
     assert wrong < 0.88
     assert coverage(as_if_each_report_were_a_person, "12", {2: 30}, 0.3, REPORTERS) >= CONFIDENCE - 1e-3
+
+
+def test_an_interval_that_counts_each_person_once_a_round_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = combined._split
+    monkeypatch.setattr(combined, "_split", lambda *asked: replace(real(*asked), rounds=1))
+
+    def forgetful(task: Task, tallies: list[Tally]) -> Ends:
+        return together(task, tallies)
+
+    assert coverage(forgetful, "24", {6: 12}, 0.3, POPULATION) < 0.9
 
 
 NUMBER = make_task(

@@ -13,6 +13,7 @@ from hush_simulations.scenarios.scenario_file import parse_scenario, read_scenar
 __all__ = ["SCENARIOS", "find_scenario", "text_of"]
 
 _FOLDER = files(__package__) / "shipped"
+_DATA = (".csv", ".tsv")
 _SUFFIX = ".toml"
 
 
@@ -48,6 +49,9 @@ def find_scenario(name: str, option: str = "SCENARIO") -> Scenario:
     """
     if name in SCENARIOS:
         return SCENARIOS[name]
+    if name.lower().endswith(_DATA):
+        own = "--csv FILE" if option.isupper() else "data=PATH"
+        raise OptionError(option, f"{name[-60:]!r} has values, and is no scenario; write {own} for values of your own")
     if name.endswith(_SUFFIX) or "/" in name:
         return read_scenario(Path(name))
     near = difflib.get_close_matches(name, SCENARIOS, n=1)

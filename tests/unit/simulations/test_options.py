@@ -138,6 +138,14 @@ def test_an_unknown_scenario_lists_those_that_exist() -> None:
     assert "name a TOML file" in complaint(scenario="xyz")
 
 
+@pytest.mark.parametrize("name", ["people.csv", "data/People.CSV", "people.tsv"])
+def test_a_file_of_values_in_the_place_of_a_scenario_is_told_from_one(name: str) -> None:
+    with pytest.raises(OptionError, match="has values, and is no scenario; write --csv FILE for values of your own"):
+        find_scenario(name)
+    with pytest.raises(OptionError, match=r"scenario: .* write data=PATH for values"):
+        find_scenario(name, "scenario")
+
+
 def test_own_data_need_bounds_from_public_knowledge(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("h\n170\n180\n", encoding="utf-8")
