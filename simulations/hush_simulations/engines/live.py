@@ -29,8 +29,9 @@ from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcom
 from hush_simulations.engines.network import Network, open_network
 from hush_simulations.engines.reports import read_received
 from hush_simulations.engines.seeded_rng import SeededRng
-from hush_simulations.engines.troubled import Trouble, publish_lies, truthful_count
+from hush_simulations.engines.troubled import Trouble, publish_lies
 from hush_simulations.engines.virtual_clock import VirtualClock
+from hush_simulations.scenarios.troubles import truthful_count
 
 __all__ = ["Progress", "Watch", "simulate"]
 

@@ -13,9 +13,9 @@ from hush_common.task import Task
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.scenarios.population import Value
-from hush_simulations.scenarios.troubles import Faults, Liars
+from hush_simulations.scenarios.troubles import Faults, Liars, truthful_count
 
-__all__ = ["Trouble", "forged", "publish_lies", "truthful_count"]
+__all__ = ["Trouble", "forged", "publish_lies"]
 
 _LATENESS_SECONDS = 0.05
 _SEED_OF_FAULTS = 1
@@ -65,11 +65,6 @@ class Trouble:
                 return fate
             draw -= share
         return Fate.GOOD
-
-
-def truthful_count(clients: int, liars: tuple[Liars, ...]) -> int:
-    """How many of so many devices tell the truth: the first of them."""
-    return max(0, clients - sum(some.among(clients) for some in liars))
 
 
 async def publish_lies(

@@ -7,7 +7,7 @@ from hush_common.domain import Domain
 from hush_common.errors import OptionError
 from hush_simulations.scenarios.population import Observed, Value
 
-__all__ = ["NO_FAULTS", "Faults", "Liars", "Lie", "told_by"]
+__all__ = ["NO_FAULTS", "Faults", "Liars", "Lie", "told_by", "truthful_count"]
 
 Lie = Literal["value", "edge", "replay"]
 """Of a liar: a false value under the protocol, the admissible report that moves the estimate up furthest, or its own
@@ -82,6 +82,11 @@ class Liars:
 
 
 _MOST_REPORTS = 1000
+
+
+def truthful_count(clients: int, liars: tuple[Liars, ...]) -> int:
+    """How many of so many devices tell the truth: the first of them."""
+    return max(0, clients - sum(some.among(clients) for some in liars))
 
 
 def told_by(domain: Domain, value: Value) -> Observed:

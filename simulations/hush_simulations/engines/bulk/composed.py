@@ -19,10 +19,9 @@ from hush_simulations.engines.bulk.drawn import Drawn, merged
 from hush_simulations.engines.bulk.groups import parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.streams import people_of
-from hush_simulations.engines.troubled import truthful_count
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.troubles import Liars, told_by
+from hush_simulations.scenarios.troubles import Liars, told_by, truthful_count
 
 __all__ = ["Kind", "composed", "duplicates_of"]
 
