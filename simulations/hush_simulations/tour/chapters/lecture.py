@@ -14,6 +14,11 @@ def imports():
     import marimo as mo
     import numpy as np
 
+    return Fraction, hush, math, mo, np
+
+
+@app.cell
+def parts():
     from hush_common.mechanisms import RandomizedResponse
     from hush_simulations.engines.seeded_rng import SeededRng
     from hush_simulations.tour.drawing import lecture as drawing
@@ -21,21 +26,7 @@ def imports():
     from hush_simulations.trusted_collector import gaussian
     from hush_simulations.trusted_collector.laplace import CentralLaplace
 
-    return (
-        CentralLaplace,
-        Fraction,
-        Picture,
-        Prose,
-        RandomizedResponse,
-        SeededRng,
-        drawing,
-        gaussian,
-        hush,
-        math,
-        mo,
-        np,
-        table,
-    )
+    return CentralLaplace, Picture, Prose, RandomizedResponse, SeededRng, drawing, gaussian, table
 
 
 @app.cell

@@ -14,6 +14,11 @@ def imports():
     import marimo as mo
     import numpy as np
 
+    return Fraction, hush, math, mo, np
+
+
+@app.cell
+def parts():
     from hush_common.rng import SystemRng
     from hush_simulations.engines.seeded_rng import SeededRng
     from hush_simulations.tour import needed
@@ -25,7 +30,6 @@ def imports():
 
     return (
         CentralLaplace,
-        Fraction,
         LaplaceLaw,
         Picture,
         Prose,
@@ -33,12 +37,8 @@ def imports():
         SystemRng,
         drawing,
         expected_largest,
-        hush,
         largest_with_probability,
-        math,
-        mo,
         needed,
-        np,
         sensitivity,
         table,
     )
@@ -242,9 +242,6 @@ def sizes(Fraction, needed):
 
 @app.cell
 def exercise_1_6(Prose, halved_epsilon, halved_error, sizes_at, table):
-    def spaced(number):
-        return f"{number:,}".replace(",", " ")
-
     Prose(
         f"""
         ## Central beside local (exercise 1.6)
@@ -255,7 +252,7 @@ def exercise_1_6(Prose, halved_epsilon, halved_error, sizes_at, table):
         """,
         table(
             ("ε", "trusted collector", "randomized response", "local Laplace noise"),
-            *((f"{float(one):g}", *map(spaced, row)) for one, row in sizes_at.items()),
+            *((f"{float(one):g}", *(f"{n:,}".replace(",", " ") for n in row)) for one, row in sizes_at.items()),
         ),
         """
         *The document's key point, that Laplace noise adds far less error than randomized response for the same budget,
