@@ -244,6 +244,11 @@ CALLS: tuple[Call, ...] = (
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),
     Call("audit", {"MECHANISM": "vector", "--coordinates": "2", "--samples": "100"}),
     Call("tour", {}),
+    Call("scenario list", {}),
+    Call("scenario show", {"NAME": "survey"}),
+    Call("scenario check", {"FILE": "scenario.toml"}),
+    Call("scenario new", {"FILE": "new.toml", "--like": "survey"}),
+    Call("attack", {"--json": ""}),
     Call(
         "broker config",
         {"DIRECTORY": "broker", "--host": "127.0.0.1", "--port": "8883", "--listen": "127.0.0.1", "--queue": "7"}

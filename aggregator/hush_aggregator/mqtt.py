@@ -11,7 +11,7 @@ from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.report import REPORT_ID_BYTES
 from hush_common.tls import tls_context
-from hush_common.topics import ALL_ESTIMATES, ALL_RECALLS, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME
+from hush_common.topics import ALL_ESTIMATES, ALL_RECALLS, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME, task_topic
 
 __all__ = ["MqttBus"]
 
@@ -63,6 +63,7 @@ class MqttBus:
             payload_limit=_LONGEST_FRAME,
             inbox_messages=_INBOX_MESSAGES,
             inbox_bytes=_INBOX_BYTES,
+            optional=(task_topic(""),),  # anybody may have published thousands; a report is never forgotten
             window=_WINDOW,
             patience=_PATIENCE_SECONDS,
         )

@@ -25,6 +25,7 @@ _COMMANDS = {
     "simulate": _Command(
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
+    "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
     "task": _Command(
         "hush_aggregator.commands.task", "Check, publish, list, withdraw and close tasks; recall reports."
@@ -37,6 +38,9 @@ _COMMANDS = {
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
+    "attack": _Command(
+        "hush_simulations.commands.attack", "Watch an attack on a naive system, and what is left of it here."
+    ),
     "tour": _Command("hush_simulations.commands.tour", "See the ideas behind hush at work, a chapter for each source."),
     "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),
 }

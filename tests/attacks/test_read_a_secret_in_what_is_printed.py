@@ -44,7 +44,7 @@ PUBLIC = {
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     *("--quota", "--gateway", "--keep", "--login-timeout"),
-    *("--draw", "--workers", "--rerun"),  # of the laboratory
+    *("--draw", "--workers", "--rerun", "--like"),  # of the laboratory
     "--inputs",  # of a function under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it

@@ -19,12 +19,12 @@ __all__ = ["PINNED", "page"]
 
 QUOTES = {
     "address of a file or a page": re.compile(r"\]\([^)]*\)|`[^`]*`"),
-    "name": re.compile(r"UTF-8|UTF-16|Apache-2\.0"),
+    "name": re.compile(r"UTF-8|UTF-16|MQTT 3\.1\.1|Apache-2\.0"),
     "limit of another program": re.compile(r"(?<=keeps only )1000(?= messages)"),
 }
 PINNED = {
-    "address of a file or a page": "123417201411",
-    "name": "81620",
+    "address of a file or a page": "3123417201411",
+    "name": "81631120",
     "limit of another program": "1000",
 }
 

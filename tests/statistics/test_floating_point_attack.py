@@ -1,9 +1,4 @@
-"""Noise added in floating point gives the value away: the attack of Mironov (CCS 2012) on numpy's Laplace, and on ours.
-
-numpy draws U = k·2^-53 and returns loc + b·log(2U) below one half, loc - b·log(2 - 2U) above. So a report y is
-possible under the value x only if one of these few numbers, added to x, *is* y, bit for bit. Who knows b tries both
-values; where only one can have led to y, the report has told it, whatever epsilon promised.
-"""
+"""Noise added in floating point gives the value away: the attack of Mironov (2012) on numpy's Laplace, and on ours."""
 
 import math
 from collections.abc import Callable
@@ -17,38 +12,19 @@ from hush_common.domain import NumberDomain
 from hush_common.epsilon import certified_exp
 from hush_common.mechanisms import Laplace
 from hush_common.rng import Rng
+from hush_simulations.attacks.floating_point import VALUES, possible_for_numpy, verdicts
 
 Seeded = Callable[[int], Rng]
-Possible = Callable[[float, int], bool]
 
 EPSILON = Fraction(1, 10)
 SCALE = 10.0
-VALUES = (0, 1)
-UNIT = 2.0**-53
-NEAR = 4  # y - x is rounded, so U is known up to a few units
 
 DOMAIN = NumberDomain(0.0, 1.0)
 OURS = Laplace(EPSILON, DOMAIN.steps)
 
 
-def possible_for_numpy(y: float, x: int) -> bool:
-    """Whether some U makes x + numpy's Laplace(0, SCALE) equal to y in every bit."""
-    noise = y - x
-    guess = round(math.exp(-abs(noise) / SCALE) / 2 / UNIT)
-    tails = [k * UNIT for k in range(max(guess - NEAR, 1), guess + NEAR + 1)]
-    if noise < 0:
-        return any(x + SCALE * math.log(u + u) == y for u in tails)
-    return any(x - SCALE * math.log(2.0 - (1 - u) - (1 - u)) == y for u in tails)
-
-
-def attack(reports: list[tuple[int, float]], possible: Possible) -> tuple[int, int]:
-    """How many reports leave one possible value only, and it is the true one; and how many, and it is not."""
-    right = wrong = 0
-    for value, y in reports:
-        left = [x for x in VALUES if possible(y, x)]
-        right += left == [value]
-        wrong += left == [1 - value]
-    return right, wrong
+def possible(y: float, x: int) -> bool:
+    return possible_for_numpy(y, x, SCALE)
 
 
 def our_reports(seeded: Seeded, count: int) -> list[tuple[int, int]]:
@@ -60,7 +36,7 @@ def our_reports(seeded: Seeded, count: int) -> list[tuple[int, int]]:
 def test_three_naive_reports_in_four_give_their_value_away_with_certainty() -> None:
     rng = np.random.RandomState(41)  # numpy.random.laplace is this generator's
     reports = [(x, x + float(rng.laplace(0, 1 / 0.1))) for x in VALUES for _ in range(2000)]
-    right, wrong = attack(reports, possible_for_numpy)
+    right, wrong = verdicts(reports, possible)
     assert right >= 0.75 * len(reports)
     assert wrong == 0
 
@@ -68,7 +44,7 @@ def test_three_naive_reports_in_four_give_their_value_away_with_certainty() -> N
 def test_the_newer_generator_of_numpy_gives_as_much_away() -> None:
     rng = np.random.default_rng(42)
     reports = [(x, x + float(rng.laplace(0, 1 / 0.1))) for x in VALUES for _ in range(2000)]
-    right, wrong = attack(reports, possible_for_numpy)
+    right, wrong = verdicts(reports, possible)
     assert right >= 0.75 * len(reports)
     assert wrong == 0
 
@@ -105,11 +81,11 @@ def test_the_same_attack_on_our_decoded_reports_is_a_guess_within_the_bound_of_e
     e^epsilon/(1 + e^epsilon) = 52.5 % up to chance (six standard deviations are granted; the naive share is 100 %).
     """
     reports = [(x, float(DOMAIN.value_of(k))) for x, k in our_reports(seeded, 2000)]
-    right, wrong = attack(reports, possible_for_numpy)
-    verdicts = right + wrong
+    right, wrong = verdicts(reports, possible)
+    spoken = right + wrong
     most = math.exp(0.1) / (1 + math.exp(0.1))
-    assert verdicts > 1000
-    assert right / verdicts <= most + 6 * math.sqrt(most * (1 - most) / verdicts)
+    assert spoken > 1000
+    assert right / spoken <= most + 6 * math.sqrt(most * (1 - most) / spoken)
 
 
 @pytest.mark.parametrize("index", [0, DOMAIN.steps])

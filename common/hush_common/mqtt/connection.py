@@ -42,6 +42,7 @@ class Options:
         payload_limit: most bytes of a payload; a longer one comes cut, and still longer than this.
         inbox_messages: messages not taken yet at which no more are read.
         inbox_bytes: their bytes at which no more are read.
+        optional: beginnings of topics whose messages are forgotten where there is no room for them.
         window: most publications in flight.
         patience: seconds to wait for an acknowledgement.
     """
@@ -53,6 +54,7 @@ class Options:
     payload_limit: int
     inbox_messages: int
     inbox_bytes: int
+    optional: tuple[str, ...] = ()
     window: int
     patience: float
 
@@ -170,7 +172,7 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
         tls_context=await asyncio.to_thread(tls_context, url) if url.tls else None,
         transport="tcp" if url.path is None else "websockets",
         websocket_path=url.path,
-        inbox=Inbox(options.inbox_messages, options.inbox_bytes),
+        inbox=Inbox(options.inbox_messages, options.inbox_bytes, options.optional),
     )
     client.limit(options.payload_limit, str(url))
     return client

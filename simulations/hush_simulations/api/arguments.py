@@ -72,8 +72,8 @@ def experiment_of(
     address = _broker(broker, chosen)
     found = _scenario(scenario, _Own(data, column, domain, missing, csv))
     found = found.asking(epsilon=None if epsilon is None else _epsilon(epsilon), mechanism=mechanism)
-    if rounds is not None and _whole("rounds", rounds, ROUNDS) > 1:
-        found = found.repeated(operator.index(rounds), datetime.now(UTC))
+    if (often := found.rounds if rounds is None else _whole("rounds", rounds, ROUNDS)) > 1:
+        found = found.repeated(often, datetime.now(UTC))
     if clients is not None:
         found = found.of_size(_whole("clients", clients, CLIENTS))
     task, level = found.task(), _confidence(confidence)

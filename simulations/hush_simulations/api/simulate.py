@@ -166,6 +166,6 @@ def _warn(run: Run) -> None:
         shown = decimal_text(run.task.epsilon)
         text = f"epsilon {shown} protects little; a real device refuses it unless its owner agrees"
         warnings.warn(text, UserWarning, stacklevel=2)
-    if run.lost:
+    if run.lost and not run.experiment.scenario.faults.forgotten:
         text = f"the broker acknowledged {run.lost} reports that never reached the aggregator; try broker='mosquitto'"
         warnings.warn(text, RuntimeWarning, stacklevel=2)

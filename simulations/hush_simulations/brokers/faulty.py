@@ -26,6 +26,8 @@ class Fate(Enum):
     """It arrives; nobody ever acknowledges."""
     LOST = auto()
     """The link dies before it arrives."""
+    FORGOTTEN = auto()
+    """It is acknowledged, and nobody ever gets it."""
     CUT = auto()
     """It arrives; the link dies before the acknowledgement."""
 
@@ -83,6 +85,8 @@ class _FaultyLink:
         if fate is Fate.LOST:
             self.lose()
         self._check()
+        if fate is Fate.FORGOTTEN:
+            return Acknowledgement()
         answer = await self._inner.publish(topic, payload)
         match fate:
             case Fate.TWICE:

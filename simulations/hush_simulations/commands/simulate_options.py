@@ -161,8 +161,8 @@ def _check_engine(request: Request) -> None:
 def _changed(scenario: Scenario, request: Request) -> Scenario:
     epsilon = None if request.epsilon is None else decimal_text(parse_epsilon(request.epsilon, field="--epsilon"))
     scenario = scenario.asking(epsilon=epsilon, mechanism=request.mechanism)
-    if request.rounds is not None and request.rounds > 1:
-        scenario = scenario.repeated(request.rounds, datetime.now(UTC))
+    if (rounds := request.rounds or scenario.rounds) > 1:
+        scenario = scenario.repeated(rounds, datetime.now(UTC))
     return scenario if request.clients is None else scenario.of_size(request.clients)
 
 

@@ -23,11 +23,15 @@ from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_common.errors import BrokerError, HushError
 from hush_common.exception_groups import leaves
+from hush_common.rng import SystemRng
+from hush_common.topics import report_topic
 from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.network import Network, open_network
 from hush_simulations.engines.reports import read_received
 from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.troubled import Trouble, publish_lies
 from hush_simulations.engines.virtual_clock import VirtualClock
+from hush_simulations.scenarios.troubles import truthful_count
 
 __all__ = ["Progress", "Watch", "simulate"]
 
@@ -84,6 +88,9 @@ class _Run:
         self._moved = asyncio.Event()
         self._places = asyncio.Semaphore(_CONCURRENT)
         self._stop = asyncio.Event()
+        scenario = experiment.scenario
+        self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
+        self._truthful = truthful_count(len(experiment.values), scenario.liars)
 
     async def run(self, stop: asyncio.Event) -> Outcome:
         self._stop = stop
@@ -125,7 +132,7 @@ class _Run:
         seed = self._experiment.noise_seed
         limit = max(Policy().max_epsilon, self._network.task.epsilon)
         return Gateway(
-            self._network.transport(number),
+            self._trouble.around(self._network.transport(number)),
             name=self._network.sender(number),
             state=self._directory / f"gateway-{number}",
             # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
@@ -147,8 +154,9 @@ class _Run:
             async with asyncio.TaskGroup() as answering:
                 watching = answering.create_task(self._watch_progress(), name="hush-watch-progress")
                 await self._answer_all(gateways, answers)
+                lies = await self._lie(number, answers)
                 watching.cancel()
-            await self._count(before + len(answers.reporters))
+            await self._count(before + len(answers.reporters) + lies - self._trouble.forgotten)
             looking.cancel()
         elapsed = time.perf_counter() - began
         result = await aggregator.estimate(self._network.task.id, number)
@@ -159,10 +167,29 @@ class _Run:
     async def _answer_all(self, gateways: Sequence[Gateway], answers: "_Answers") -> None:
         async with asyncio.TaskGroup() as group:
             for position, gateway in enumerate(gateways):
-                devices = range(position, len(self._experiment.values), len(gateways))
+                devices = range(position, self._truthful, len(gateways))
                 queue = iter(devices)
                 for worker in range(min(len(devices), -(-_CONCURRENT // len(gateways)))):
                     group.create_task(self._answer(gateway, queue, answers), name=f"hush-devices-{position}-{worker}")
+
+    async def _lie(self, round_: int, answers: "_Answers") -> int:
+        """Let the liars publish what they like; how many different reports that is beyond one for each."""
+        liars = range(self._truthful, len(self._experiment.values))
+        answers.reporters += liars
+        if not liars:
+            return 0
+        seed, number = self._experiment.noise_seed, self._experiment.gateways
+        rng = SystemRng() if seed is None else SeededRng(seed, number)
+        topic = report_topic(self._network.task.id, self._network.sender(number))
+        return await publish_lies(
+            self._network.transport(number),  # a good one: liars see to that
+            topic,
+            self._network.task,
+            round_,
+            liars=self._experiment.scenario.liars,
+            values=self._experiment.values,
+            rng=rng,
+        )
 
     async def _answer(self, gateway: Gateway, devices: Iterator[int], answers: "_Answers") -> None:
         """One device after the other, while others do the same: a gateway commits what waits together."""

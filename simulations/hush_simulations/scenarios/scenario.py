@@ -7,6 +7,7 @@ from datetime import datetime
 from hush_common.task import Task
 from hush_common.task_file import make_task
 from hush_simulations.scenarios.population import Observed, Population
+from hush_simulations.scenarios.troubles import NO_FAULTS, Faults, Liars
 
 __all__ = ["FROM_PUBLIC_KNOWLEDGE", "Scenario", "scenario_of_column", "scenario_of_data", "scenario_of_labels"]
 
@@ -26,12 +27,20 @@ class Scenario:
         clients: how many devices answer, unless an option says otherwise.
         shares: where the task offers several epsilons, how large a share of the devices takes each, as they ascend,
             whatever these add up to; empty for equal shares.
+        rounds: how often every device is asked, a day apart, unless an option says otherwise.
+        faults: what goes wrong on the way to the broker.
+        liars: devices that do not tell the truth, by kind.
+        about: what it teaches, for a person.
     """
 
     document: Mapping[str, object]
     population: Population
     clients: int = 500
     shares: tuple[float, ...] = ()
+    rounds: int = 1
+    faults: Faults = NO_FAULTS
+    liars: tuple[Liars, ...] = ()
+    about: str = ""
 
     def asking(self, **changes: object) -> "Scenario":
         """The same question with other fields of the task; a change to None leaves the field as it is.

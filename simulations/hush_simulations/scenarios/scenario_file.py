@@ -24,6 +24,7 @@ from hush_simulations.scenarios.population import (
     Population,
 )
 from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.scenarios.troubles import Faults, Liars, told_by
 
 __all__ = ["check_shares", "parse_scenario", "read_scenario"]
 
@@ -80,7 +81,26 @@ _FITTING: dict[type[Domain], str] = {
 _OPTION = re.compile(r"--(column|delimiter|encoding|header|decimal|missing) ([^\s;]+)")
 
 
+class _Network(_Model):
+    lost: float = 0.0
+    cut: float = 0.0
+    late: float = 0.0
+    twice: float = 0.0
+    forgotten: float = 0.0
+
+
+class _Liars(_Model):
+    share: float
+    lie: Literal["value", "edge", "replay"]
+    value: float | int | str | list[float] | None = None
+    reports: int = 1
+
+
 class _File(_Model):
+    about: str = ""
+    rounds: int = Field(1, ge=1, le=1000)
+    network: _Network = _Network()
+    liars: list[_Liars] = []
     clients: int = Field(500, ge=1, le=MOST_CLIENTS)
     shares: list[float] = []
     task: dict[str, object]
@@ -120,8 +140,26 @@ def parse_scenario(text: str, path: Path) -> Scenario:
         population = _population(task.domain, model.population, path.parent)
     except OptionError as error:
         raise _in_words_of_a_file(error) from error
+    if sum(one.share for one in model.liars) > 1:
+        raise OptionError("liars", "the shares add up to more than 1; leave some devices to the others")
     clients = len(population.values) if isinstance(population, Observed) else model.clients
-    return Scenario(model.task, population, clients, check_shares("shares", model.shares, task))
+    return Scenario(
+        model.task,
+        population,
+        clients,
+        check_shares("shares", model.shares, task),
+        model.rounds,
+        Faults(**model.network.model_dump()),
+        tuple(_liars(task.domain, one) for one in model.liars),
+        " ".join(model.about.split()),
+    )
+
+
+def _liars(domain: Domain, model: _Liars) -> Liars:
+    value = tuple(model.value) if isinstance(model.value, list) else model.value
+    if value is not None:
+        told_by(domain, value)
+    return Liars(model.share, model.lie, value, model.reports)
 
 
 def check_shares(name: str, shares: "list[float] | tuple[float, ...]", task: Task) -> tuple[float, ...]:

@@ -19,7 +19,9 @@ from hush_aggregator.estimate.tallies import parts_of
 from hush_aggregator.result import Counted, result_of
 from hush_aggregator.tally import Tally
 from hush_common.errors import OptionError
+from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_simulations.engines.bulk.composed import Kind, composed, duplicates_of
 from hush_simulations.engines.bulk.drawn import Drawn
 from hush_simulations.engines.bulk.groups import groups_of, parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
@@ -29,7 +31,7 @@ from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, Ro
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Independent
 
-__all__ = ["MOST_ONE_BY_ONE", "simulate", "simulate_now"]
+__all__ = ["MOST_ONE_BY_ONE", "draw_rounds", "simulate", "simulate_now"]
 
 MOST_ONE_BY_ONE = 100_000_000
 """Answers up to which devices are drawn one by one where the law of the tally does not say everything."""
@@ -52,31 +54,18 @@ def simulate_now(
     experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
 ) -> Outcome:
     """The same for programs without an event loop; whoever sets `stopped` wants no more of it."""
-    task, drawing = experiment.task, _drawing(experiment)
-    shares = _shares(experiment)
-    entropy = experiment.seed or 0
-    began = time.perf_counter()
-    if drawing == "devices":
-        drawn = draw_devices(
-            task,
-            experiment.scenario.population,
-            experiment.clients,
-            shares,
-            entropy,
-            workers=experiment.workers,
-            on_progress=on_progress,
-            stopped=stopped,
-        )
-    else:
-        drawn = _at_once(experiment, shares, entropy)
+    task, drawing, began = experiment.task, _drawing(experiment), time.perf_counter()
+    drawn = draw_rounds(experiment, on_progress, stopped)
     estimates = [_estimate(task, tally, experiment.confidence, drawing) for tally in drawn.tallies]
     elapsed = (time.perf_counter() - began) / len(estimates)
     on_progress(experiment.clients * task.rounds)
+    again = duplicates_of(experiment.scenario, task.rounds)
+    refused = {Refusal.DUPLICATE: again} if again else {}
     nothing = Received((), np.empty((0, task.randomizer.width), dtype=np.int64))
     rounds = [
         RoundOutcome(
             result_of(
-                Counted(task, number, tally, {}),
+                Counted(task, number, tally, refused),
                 made,
                 experiment.confidence,
                 task.round_opens(number) or datetime.now(UTC),
@@ -93,6 +82,37 @@ def simulate_now(
         for number, (tally, made) in enumerate(zip(drawn.tallies, estimates, strict=True))
     ]
     return Outcome(task, tuple(rounds), drawing=drawing)
+
+
+def draw_rounds(
+    experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
+) -> Drawn:
+    """The tallies of all rounds and the truth, without an estimate.
+
+    Raises:
+        OptionError: as `simulate`.
+    """
+    task, drawing = experiment.task, _drawing(experiment)
+    entropy, done = experiment.seed or 0, 0
+
+    def draw(kind: Kind) -> Drawn:
+        nonlocal done
+        shares, seed, before = _shares(experiment, honest=kind.honest), kind.seed(entropy), done
+        done += kind.clients * task.rounds
+        if drawing == "tally":
+            return _at_once(task, kind, shares, seed)
+        return draw_devices(
+            task,
+            kind.population,
+            kind.clients,
+            shares,
+            seed,
+            workers=experiment.workers,
+            on_progress=lambda answers: on_progress(before + answers),
+            stopped=stopped,
+        )
+
+    return composed(experiment.scenario, task, entropy, draw)
 
 
 def _drawing(experiment: Experiment) -> Drawing:
@@ -113,15 +133,17 @@ def _drawing(experiment: Experiment) -> Drawing:
     return "devices" if again or (few and not all(law.WHOLE for law in laws)) else "tally"
 
 
-def _shares(experiment: Experiment) -> tuple[float, ...]:
+def _shares(experiment: Experiment, *, honest: bool) -> tuple[float, ...]:
+    """Of the devices that take each epsilon offered; liars take the dearest."""
     offers = len(experiment.task.offers)
     shares = experiment.scenario.shares or (1.0,) * offers
+    if not honest:
+        shares = tuple(float(place == offers - 1) for place in range(offers))
     return tuple(share / sum(shares) for share in shares)
 
 
-def _at_once(experiment: Experiment, shares: tuple[float, ...], entropy: int) -> Drawn:
-    task, people = experiment.task, people_of(entropy, 0, 0)
-    groups = groups_of(task, experiment.scenario.population, experiment.clients, shares, people)
+def _at_once(task: Task, kind: Kind, shares: tuple[float, ...], entropy: int) -> Drawn:
+    groups = groups_of(task, kind.population, kind.clients, shares, people_of(entropy, 0, 0))
     rounds = 1 if task.repeat == "sticky" else task.rounds
     tallies = [groups.tallies(noise_of(entropy, 0, 0, round_))[0] for round_ in range(rounds)]
     truths = groups.truths()

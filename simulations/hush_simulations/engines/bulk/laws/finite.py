@@ -20,6 +20,7 @@ __all__ = [
     "at_levels",
     "bodies",
     "completed",
+    "edge",
     "known",
     "levels",
     "of_coordinates",
@@ -85,6 +86,11 @@ def outputs(law: FiniteLaw, at: Counts, rng: np.random.Generator) -> Counts:
     each = scatter_rows(at.reshape(-1), np.tile(rows(law), (len(at), 1)), rng)
     found: Counts = each.reshape(len(at), len(law.rows), -1).sum(axis=1)
     return found
+
+
+def edge(mechanism: OnGrid) -> tuple[int, ...]:
+    positions = mechanism.law.positions
+    return (positions.index(max(positions)),)
 
 
 def bodies(mechanism: OnGrid, indices: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

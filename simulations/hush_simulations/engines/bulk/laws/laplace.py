@@ -23,7 +23,7 @@ from hush_simulations.engines.bulk.cells import Places
 from hush_simulations.engines.bulk.laws.whole import levels, of_coordinates
 from hush_simulations.engines.bulk.scatter import Counts
 
-__all__ = ["WHOLE", "bodies", "completed", "known", "levels", "of_coordinates", "sums"]
+__all__ = ["WHOLE", "bodies", "completed", "edge", "known", "levels", "of_coordinates", "sums"]
 
 WHOLE = False
 
@@ -68,6 +68,10 @@ def known(estimate: Estimate) -> Estimate:
         winsorised=None,
         failures={**estimate.failures, **missing},
     )
+
+
+def edge(mechanism: Laplace) -> tuple[int, ...]:
+    return (mechanism.steps + mechanism.window,)
 
 
 def bodies(mechanism: Laplace, indices: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

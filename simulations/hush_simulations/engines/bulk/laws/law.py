@@ -79,6 +79,10 @@ class Law(Protocol):
         """
         ...
 
+    def edge(self, mechanism: Any, /) -> tuple[int, ...]:
+        """The admissible report that moves the estimate up furthest: of the first category, or of all coordinates."""
+        ...
+
     def completed(self, mechanism: Any, n: int, sums: tuple[int, ...], /) -> tuple[int, ...]:
         """The sums of a tally, with anything possible for those that `sums` leaves out."""
         ...

@@ -8,7 +8,7 @@ from hush_simulations.engines.bulk.cells import Places
 from hush_simulations.engines.bulk.laws.whole import WHOLE, completed, known, levels, of_coordinates
 from hush_simulations.engines.bulk.scatter import Counts
 
-__all__ = ["WHOLE", "bodies", "completed", "known", "levels", "of_coordinates", "sums"]
+__all__ = ["WHOLE", "bodies", "completed", "edge", "known", "levels", "of_coordinates", "sums"]
 
 
 def _ones(mechanism: RandomizedResponse) -> NDArray[np.float64]:
@@ -18,6 +18,10 @@ def _ones(mechanism: RandomizedResponse) -> NDArray[np.float64]:
 def sums(mechanism: RandomizedResponse, indices: Places, counts: Counts, rng: np.random.Generator) -> Counts:
     found: Counts = rng.binomial(counts, _ones(mechanism)[indices]).sum(axis=1, keepdims=True)
     return found
+
+
+def edge(_: RandomizedResponse) -> tuple[int, ...]:
+    return (1,)
 
 
 def bodies(mechanism: RandomizedResponse, indices: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from hush_simulations.engines.bulk.laws.whole import WHOLE, completed, known, le
 from hush_simulations.engines.bulk.scatter import Counts
 from hush_simulations.engines.bulk.subsets import named
 
-__all__ = ["WHOLE", "bodies", "completed", "known", "levels", "of_coordinates", "sums"]
+__all__ = ["WHOLE", "bodies", "completed", "edge", "known", "levels", "of_coordinates", "sums"]
 
 
 def _any(mechanism: SubsetSelection) -> float:
@@ -33,6 +33,12 @@ def sums(mechanism: SubsetSelection, indices: Places, counts: Counts, rng: np.ra
     return named(free.sum(axis=1), people - free, mechanism.size, rng)
 
 
+def edge(mechanism: SubsetSelection) -> tuple[int, ...]:
+    bits = np.zeros((1, mechanism.width * WORD_BITS), dtype=np.int64)
+    bits[0, : mechanism.size] = 1
+    return tuple(_words(mechanism, bits)[0].tolist())
+
+
 def bodies(mechanism: SubsetSelection, indices: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """A uniform set is that of the least of as many uniform numbers; the truth, where it is told, is less than all."""
     devices, places = len(indices), np.arange(len(indices))
@@ -41,5 +47,9 @@ def bodies(mechanism: SubsetSelection, indices: NDArray[np.int64], rng: np.rando
     chosen = np.argpartition(keys, mechanism.size - 1, axis=1)[:, : mechanism.size]
     bits = np.zeros((devices, mechanism.width * WORD_BITS), dtype=np.int64)
     np.put_along_axis(bits, chosen, 1, axis=1)
-    words: NDArray[np.int64] = bits.reshape(devices, mechanism.width, WORD_BITS) @ (1 << np.arange(WORD_BITS))
+    return _words(mechanism, bits)
+
+
+def _words(mechanism: SubsetSelection, bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    words: NDArray[np.int64] = bits.reshape(len(bits), mechanism.width, WORD_BITS) @ (1 << np.arange(WORD_BITS))
     return words

@@ -20,7 +20,7 @@ from hush_simulations.engines.bulk.laws.whole import WHOLE, completed, known
 from hush_simulations.engines.bulk.scatter import Counts
 from hush_simulations.engines.bulk.subsets import named
 
-__all__ = ["WHOLE", "bodies", "completed", "known", "levels", "of_coordinates", "sums"]
+__all__ = ["WHOLE", "bodies", "completed", "edge", "known", "levels", "of_coordinates", "sums"]
 
 
 def _drawing(mechanism: Vector, counts: Counts, rng: np.random.Generator) -> Counts:
@@ -60,6 +60,10 @@ def _either(some: Counts, others: Counts, people: Counts, rng: np.random.Generat
     random = both > 0
     both[random] = rng.hypergeometric(some[random], (people - some)[random], others[random])
     return some + others - both
+
+
+def edge(mechanism: Vector) -> tuple[int, ...]:
+    return tuple(number for c in range(mechanism.sampled) for number in (c, mechanism.levels))
 
 
 def bodies(mechanism: Vector, indices: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

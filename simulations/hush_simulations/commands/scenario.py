@@ -1,0 +1,74 @@
+"""`hush scenario`: what can be simulated: the scenarios that come with hush, and a person's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_common.errors import OptionError
+from hush_common.figures import whole
+from hush_common.terminal.screen import show as show_blocks
+from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal.words import Sentence
+from hush_simulations.scenarios.library import SCENARIOS, find_scenario, text_of
+from hush_simulations.scenarios.scenario_file import read_scenario
+
+__all__ = ["app"]
+
+app: typer.Typer = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(SCENARIOS)}.")]
+
+
+@app.callback()
+def _root() -> None:
+    """List, show, check and copy scenarios."""
+
+
+@app.command("list")
+def list_() -> None:
+    """List the scenarios that come with hush, with what each teaches."""
+    rows = [Row([name, one.task().mechanism, whole(one.clients), one.about]) for name, one in SCENARIOS.items()]
+    columns = [Column("scenario"), Column("mechanism"), Column("devices", right=True), Column("what it teaches")]
+    note = "hush simulate NAME runs one; hush scenario new FILE.toml --like NAME makes one of your own."
+    show_blocks([Table(columns, rows), Sentence(""), Sentence(note)])
+
+
+@app.command()
+def show(name: _Name) -> None:
+    """Print the file of a scenario that comes with hush."""
+    _check_shipped(name)
+    print(text_of(name), end="")
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario in TOML.")]) -> None:
+    """Check a scenario file, and say what it asks of whom."""
+    found = read_scenario(file)
+    task = found.task()
+    print(f"{file}: {task.title or task.id}, {task.mechanism}, {whole(found.clients)} devices")
+
+
+@app.command()
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
+    like: Annotated[str, typer.Option(metavar="NAME", help="Which scenario to begin with.")] = "heights",
+) -> None:
+    """Make a scenario of one's own from one that comes with hush."""
+    _check_shipped(like)
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text_of(like))
+    except FileExistsError:
+        raise OptionError("FILE", f"{file} is there already; name a new one") from None
+    except OSError as error:
+        raise OptionError("FILE", f"{file} cannot be written ({error.strerror}); name another") from error
+    print(f"{file}: change it, then run hush simulate {file}")
+
+
+def _check_shipped(name: str) -> None:
+    if name not in SCENARIOS:
+        find_scenario(name.rpartition("/")[2].removesuffix(".toml"), "NAME")
+        raise OptionError("NAME", f"{name[:60]!r} is a file; name a scenario that comes with hush")
