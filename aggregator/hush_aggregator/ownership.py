@@ -79,6 +79,12 @@ class Ownership:
         self._standings[task_id].sending(payload)
         self._expect(estimate_topic(task_id))
 
+    def unsent(self, topic: str) -> None:
+        """A message was not sent after all: it does not come back, and a task is not there."""
+        self.unconfirmed.pop(topic, None)
+        if (standing := self._standings.get(task_of_task_topic(topic) or "")) is not None:
+            standing.task = None
+
     # While there is a connection
 
     def look_at(self, task_ids: Iterable[str]) -> None:
@@ -262,7 +268,8 @@ class Ownership:
         if topic in self.unconfirmed and topic not in self._told:
             self._told.add(topic)
             _LOG.error(
-                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it",
+                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it, "
+                "and set no message_size_limit",
                 "hush/v1/estimates/+" if "/probe-" in topic else topic,
             )
 
