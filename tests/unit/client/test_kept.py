@@ -15,6 +15,7 @@ from recalling import START, Wall, in_virtual_time, kept, make_recall, opened, p
 from hush_client import Gateway, Policy
 from hush_client.answer import Question, admit
 from hush_client.limits import LONGEST_KEEP
+from hush_client.sending.schedule import milliseconds
 from hush_client.state import kept as state_kept
 from hush_client.state import ledger, outbox
 from hush_client.state.database import FILE_NAME, State
@@ -225,7 +226,7 @@ def test_a_full_capacity_counts_what_waits_alone(tmp_path: Path) -> None:
 
 
 async def test_what_nobody_counts_any_more_leaves_the_capacity_to_others(tmp_path: Path) -> None:
-    now, late = START.timestamp() * 1000, LAST_COUNTED.total_seconds() * 1000
+    now, late = milliseconds(START), LAST_COUNTED // timedelta(milliseconds=1)
     state = await State.open(tmp_path)
     for closes, room in ((now - late + 1, False), (now - late, True), (now - late, True), (None, False)):
         put = partial(outbox.put, topic="t", payload=b"1", closes=closes)
