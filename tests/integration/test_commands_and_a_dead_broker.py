@@ -54,7 +54,10 @@ async def run(bare: Mosquitto, directory: Path, devices: int, over: int) -> Serv
     bare.start()
     serve.start()
     await serve.connected(2)
-    await asyncio.sleep(1)
+    async with asyncio.timeout(60):
+        while over and " recalled: " not in serve.log:  # noqa: ASYNC110 - a log has no event
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(2)  # and it is published
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}
     await asyncio.sleep(over)
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}

@@ -35,7 +35,8 @@ _RUNS: dict[str, Run] = {}
 def done(name: str) -> Run:
     """A chapter, run once for all tests."""
     if name not in _RUNS:
-        _RUNS[name] = run(chapter(name))
+        shown, names = run(chapter(name))
+        _RUNS[name] = shown, {**names}
     return _RUNS[name]
 
 

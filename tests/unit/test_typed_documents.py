@@ -13,8 +13,10 @@ EDGES = {
     "hush_common/task_document.py": "reads the document of a task",
     "hush_aggregator/explain_task.py": "the JSON of `hush task check`",
     "hush_aggregator/result.py": "the document of a result: the retained estimate, and part of `--json`",
+    "hush_simulations/results/rounds.py": "the rounds in the document of a run",
     "hush_simulations/results/run.py": "the document of a run: `hush simulate --json` and result.json",
     "hush_simulations/planning/plan.py": "the JSON of `hush plan`",
+    "hush_simulations/attacks/demonstration.py": "the JSON of `hush attack`",
     "hush_simulations/auditing/finding.py": "the JSON of `hush audit`",
 }
 

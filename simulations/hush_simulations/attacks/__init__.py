@@ -2,3 +2,5 @@
 
 A module each. `run` plays the attack against both, and returns what came of it: a table, figures, and a picture.
 """
+
+__all__: list[str] = []

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +31,7 @@ DAYS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 365)
 _ASKED = 16  # days on which the real devices are asked; they have stopped long before
 _VICTIMS = 24
 _VALUE = 172.0
-_DOMAIN: dict[str, Any] = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
+_DOMAIN: dict[str, object] = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
 _NUMBERS = NumberDomain(120.0, 220.0)
 _RANGE = 100.0
 _TOTAL = Fraction(4)

@@ -16,11 +16,13 @@ from hush_simulations.display.parts_figure import draw_parts
 from hush_simulations.display.style import FAINT, INK, NOISY, TRUE, canvas, styled
 from hush_simulations.engines.reports import decoded, offers_of
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
-from hush_simulations.results.run import Round, Run, Together
+from hush_simulations.results.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from hush_simulations.results.rounds import Round, Together
 
 __all__ = ["draw", "figure_of"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.results.run import Round, Together
+from hush_simulations.results.rounds import Round, Together
 from hush_simulations.results.score import Score
 
 __all__ = ["Part", "parts_of"]

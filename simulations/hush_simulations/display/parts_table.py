@@ -11,7 +11,8 @@ from hush_common.terminal.table import Column, Row, Table
 from hush_common.terminal.words import Cell, Styled
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
-from hush_simulations.results.run import Round, Run, Together
+from hush_simulations.results.rounds import Round, Together
+from hush_simulations.results.run import Run
 from hush_simulations.results.score import Score
 
 __all__ = ["judged_columns", "judged_rows", "parts_table", "rounds_of_parts", "verdicts"]

@@ -8,7 +8,8 @@ from hush_common.figures import exact, ratio, whole
 from hush_simulations.display.error_words import error_in_words
 from hush_simulations.display.parts import parts_of
 from hush_simulations.results.instead import Instead
-from hush_simulations.results.run import Run, Together
+from hush_simulations.results.rounds import Together
+from hush_simulations.results.run import Run
 
 __all__ = ["remarks"]
 

@@ -13,7 +13,8 @@ from hush_common.terminal.words import Cell, Sentence, Styled
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts_table import judged_columns, judged_rows, parts_table, rounds_of_parts, verdicts
 from hush_simulations.display.remarks import remarks
-from hush_simulations.results.run import Round, Run, Together
+from hush_simulations.results.rounds import Round, Together
+from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Observed
 
 __all__ = ["blocks", "heading"]

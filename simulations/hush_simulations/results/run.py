@@ -1,72 +1,34 @@
 """Run: the one account of a finished simulation, and the JSON object that `--json` prints and `result.json` holds."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
 from hush_aggregator.fold import fold
 from hush_aggregator.result import Result
-from hush_aggregator.tally import Tally
 from hush_common.broker_url import BrokerUrl
-from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
-from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome, judged
-from hush_simulations.engines.reports import Received
+from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, judged
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
 from hush_simulations.results.combined import combine
 from hush_simulations.results.instead import Instead, instead
+from hush_simulations.results.rounds import (
+    Round,
+    Together,
+    found_document,
+    judge,
+    rate,
+    round_document,
+    together_document,
+)
 from hush_simulations.results.score import Covered, Score, score, score_of_truth
 from hush_simulations.scenarios.population import Observed
 
-__all__ = ["Round", "Run", "Together"]
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One round of a run, judged.
-
-    Args:
-        result: of the aggregator.
-        score: the same beside the truth.
-        reporters: positions, in `Experiment.values`, of the devices that sent a report.
-        clamped: how many of them had to move their value into the domain.
-        declined: devices that sent nothing, by their reason.
-        elapsed: seconds from the first answer to the last commit.
-        received: what the aggregator counted; empty in bulk, where no report is kept.
-        chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
-        tally: in bulk, that of the round.
-        truth: in bulk, as in `RoundOutcome`.
-    """
-
-    result: Result
-    score: Score
-    reporters: Sequence[int] = field(repr=False)
-    clamped: int
-    declined: Mapping[str, int]
-    elapsed: float
-    received: Received = field(repr=False)
-    chosen: tuple[int, ...] = ()
-    tally: Tally | None = None
-    truth: tuple[float | None, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """All rounds of a run as one estimate, judged: the truth is the mean over all reports.
-
-    Args:
-        result: with the intervals of `hush_simulations.results.combined`.
-        score: the same beside the truth.
-        rounds: how many there are.
-    """
-
-    result: Result
-    score: Score
-    rounds: int
+__all__ = ["Run"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,7 +52,7 @@ class Run:
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
         """Judge what came of an experiment."""
-        rounds = tuple(_judged(experiment, outcome.task, done) for done in outcome.rounds)
+        rounds = tuple(judge(experiment, outcome.task, done) for done in outcome.rounds)
         return cls(experiment, outcome.task, rounds, outcome.stopped, outcome.drawing)
 
     def __repr__(self) -> str:
@@ -187,7 +149,7 @@ class Run:
     @property
     def reports_per_s(self) -> float:
         """Reports counted in a second, to a tenth; 0 where no time passed."""
-        return _rate(self.rounds)
+        return rate(self.rounds)
 
     @property
     def epsilon_spent(self) -> Fraction:
@@ -232,7 +194,7 @@ class Run:
         `together` is what they say as one; counts and times are totals.
         """
         document: dict[str, Any] = {
-            **_found(self.last),
+            **found_document(self.last),
             "clients": self.clients,
             "published": self.published,
             "lost": self.lost,
@@ -259,66 +221,7 @@ class Run:
         document |= {"stopped": True} if self.stopped else {}
         document |= {"best_mechanism": best.to_document()} if (best := self.instead) else {}
         if len(self.rounds) > 1:
-            document["rounds"] = [_round(done) for done in self.rounds]
+            document["rounds"] = [round_document(done) for done in self.rounds]
             if together := self.together:
-                document["together"] = _together(together)
+                document["together"] = together_document(together)
         return document
-
-
-def _judged(experiment: Experiment, task: Task, done: RoundOutcome) -> Round:
-    population, estimate = experiment.scenario.population.mean, done.result.estimate
-    if done.truth is None:
-        found = score(task.domain, estimate, [experiment.values[device] for device in done.reporters], population)
-    else:
-        found = score_of_truth(task.domain, estimate, done.truth, population)
-    judged = (done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
-    return Round(*judged, done.chosen, done.tally, done.truth)
-
-
-def _rate(rounds: Iterable[Round]) -> float:
-    elapsed = sum(done.elapsed for done in rounds)
-    accepted = sum(done.result.n for done in rounds)
-    return round(accepted / elapsed, 1) if elapsed > 0 else 0.0
-
-
-def _round(done: Round) -> dict[str, Any]:
-    return {
-        **_found(done),
-        "published": len(done.reporters),
-        "clamped": done.clamped,
-        "elapsed_s": round(done.elapsed, 3),
-        "reports_per_s": _rate((done,)),
-    }
-
-
-def _together(done: Together) -> dict[str, Any]:
-    found = _found(done)
-    kept = ("confidence", "n", "mean", "stderr", "intervals", "methods", "categories", "coordinates")
-    found["result"] = {name: found["result"][name] for name in kept if name in found["result"]}
-    return {"rounds": done.rounds, **found}
-
-
-def _found(done: Round | Together) -> dict[str, Any]:
-    """What was estimated, and what is true; of categories and vectors a list, each part by its name."""
-    found, result = done.score, done.result.to_document()
-    match done.result.task.domain:
-        case CategoryDomain():
-            many, one, estimated = "categories", "label", [True for _ in done.result.categories]
-        case VectorDomain():
-            many, one, estimated = "coordinates", "name", [part.n > 0 for part in done.result.coordinates]
-        case _:
-            views = {"truth": dict(found.truth), "covered": dict(found.covered), "error": dict(found.error)}
-            return {"result": result, **views}
-    parts = list(zip(found.parts.items(), estimated or [False] * len(found.parts), strict=True))
-    covered: dict[str, Any] = {
-        many: [
-            {one: name} | ({"intervals": dict(part.covered), "joint_intervals": dict(part.joint)} if known else {})
-            for (name, part), known in parts
-        ]
-    }
-    return {
-        "result": result,
-        "truth": {many: [{one: name, **part.truth} for (name, part), _ in parts]},
-        "covered": covered | ({"joint": dict(found.joint)} if found.joint else {}),
-        "error": {many: [{one: name, **part.error} for (name, part), _ in parts]},
-    }

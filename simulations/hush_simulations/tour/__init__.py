@@ -3,3 +3,5 @@
 A chapter is a marimo notebook, which is plain Python: prose and calls. What it calls is in the modules here, typed and
 tested, and in the rest of hush.
 """
+
+__all__: list[str] = []

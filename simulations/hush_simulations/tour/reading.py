@@ -3,7 +3,7 @@
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hush_common.terminal.screen import Block
 from hush_common.terminal.table import Column, Row, Table
@@ -30,7 +30,7 @@ def notebook(chapter: Chapter) -> "App":
     return app
 
 
-def run(chapter: Chapter) -> tuple[list[Prose | Picture], dict[str, Any]]:
+def run(chapter: Chapter) -> tuple[list[Prose | Picture], dict[str, object]]:
     """What the cells show, in their order, and every name that they define."""
     outputs, names = notebook(chapter).run()
     return [output for output in outputs if isinstance(output, Prose | Picture)], dict(names)

@@ -132,9 +132,8 @@ def test_a_mechanism_that_does_not_fit_says_so() -> None:
 
 
 def test_an_unknown_scenario_lists_those_that_exist() -> None:
-    assert "there are commute, heights, offices, sleep, survey; did you mean 'heights'?" in complaint(
-        scenario="hieghts"
-    )
+    assert {"commute", "heights", "offices", "sleep", "survey"} < {*SCENARIOS}
+    assert f"there are {', '.join(SCENARIOS)}; did you mean 'heights'?" in complaint(scenario="hieghts")
     assert "name a TOML file" in complaint(scenario="xyz")
 
 

@@ -81,7 +81,8 @@ class _Numbers:
             values -= domain.lower
             values *= float(1 / domain.step)
             np.rint(values, out=values)
-            np.clip(values, 0, domain.steps, out=values)
+            if self.vector or clamped:
+                np.clip(values, 0, domain.steps, out=values)
             indices[:, place] = values
         found = indices if self.vector else indices[:, 0]
         return Crowd(found, tuple(sums), (count,) * len(sums), int(moved.sum()) if self.vector else clamped)

@@ -25,7 +25,7 @@ __all__ = ["StoppedError", "draw_devices"]
 CHUNK = 1 << 20
 """Devices with a seed of their own: part of what a seed means, not of how the work is shared."""
 
-_BLOCK = 1 << 14  # numbers at once: few enough for the caches of a core; part of what a seed means, as CHUNK
+_BLOCK = 1 << 16  # numbers at once: with fewer, workers wait for each other; part of what a seed means, as CHUNK
 _LEAST = 256  # devices at once, or numpy's calls cost more than its work
 
 

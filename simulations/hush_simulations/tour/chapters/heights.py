@@ -7,17 +7,18 @@ app = marimo.App(width="medium", app_title="The mean height of people who keep t
 
 @app.cell
 def imports():
-    import hush
+
     import marimo as mo
     import numpy as np
 
     from hush_simulations.tour.drawing import heights as drawing
     from hush_simulations.tour.mixtures import HEIGHTS
+    from hush_simulations.api.simulate import simulate
     from hush_simulations.tour.prose import Picture, Prose, table
     from hush_simulations.tour.sampled_sensitivity import best_plan, law_of_largest, plan, sampled
 
     rng = np.random.default_rng(2020)
-    return HEIGHTS, Picture, Prose, best_plan, drawing, hush, law_of_largest, mo, np, plan, rng, sampled, table
+    return HEIGHTS, Picture, Prose, best_plan, drawing, simulate, law_of_largest, mo, np, plan, rng, sampled, table
 
 
 @app.cell
@@ -197,10 +198,9 @@ def reading(Prose, apart, drawing, epsilon, expected_difference, people, table):
 
 
 @app.cell
-def honest(hush):
+def honest(simulate):
     runs = [
-        hush.simulate("heights", mechanism=name, clients=500, engine="memory", seed=2020)
-        for name in ("laplace", "auto")
+        simulate("heights", mechanism=name, clients=500, engine="memory", seed=2020) for name in ("laplace", "auto")
     ]
     return (runs,)
 

@@ -10,32 +10,23 @@ def imports():
     import math
     from fractions import Fraction
 
-    import hush
     import marimo as mo
     import numpy as np
 
+    return Fraction, math, mo, np
+
+
+@app.cell
+def parts():
     from hush_common.mechanisms import RandomizedResponse
     from hush_simulations.engines.seeded_rng import SeededRng
     from hush_simulations.tour.drawing import lecture as drawing
+    from hush_simulations.api.simulate import simulate
     from hush_simulations.tour.prose import Picture, Prose, table
     from hush_simulations.trusted_collector import gaussian
     from hush_simulations.trusted_collector.laplace import CentralLaplace
 
-    return (
-        CentralLaplace,
-        Fraction,
-        Picture,
-        Prose,
-        RandomizedResponse,
-        SeededRng,
-        drawing,
-        gaussian,
-        hush,
-        math,
-        mo,
-        np,
-        table,
-    )
+    return CentralLaplace, Picture, Prose, RandomizedResponse, SeededRng, drawing, gaussian, simulate, table
 
 
 @app.cell
@@ -273,8 +264,8 @@ def picture_of_calibrations(Picture, d, drawing):
 
 
 @app.cell
-def honest(Fraction, Prose, RandomizedResponse, hush, table):
-    run = hush.simulate("survey", clients=2000, epsilon="1.098612", engine="memory", seed=18)
+def honest(Fraction, Prose, RandomizedResponse, simulate, table):
+    run = simulate("survey", clients=2000, epsilon="1.098612", engine="memory", seed=18)
     low, high = run.result.intervals["reporters"]
     variance = RandomizedResponse.from_epsilon(Fraction("1.098612")).worst_variance
     Prose(

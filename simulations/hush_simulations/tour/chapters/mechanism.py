@@ -10,37 +10,38 @@ def imports():
     import math
     from fractions import Fraction
 
-    import hush
     import marimo as mo
     import numpy as np
 
+    return Fraction, math, mo, np
+
+
+@app.cell
+def parts():
     from hush_common.rng import SystemRng
     from hush_simulations.engines.seeded_rng import SeededRng
     from hush_simulations.tour import needed
     from hush_simulations.tour.drawing import mechanism as drawing
     from hush_simulations.tour.laplace_law import LaplaceLaw
+    from hush_simulations.api.simulate import simulate
     from hush_simulations.tour.prose import Picture, Prose, table
     from hush_simulations.trusted_collector import sensitivity
-    from hush_simulations.trusted_collector.laplace import CentralLaplace, expected_largest, largest_with_probability
+    from hush_simulations.trusted_collector import laplace as trusted
+    from hush_simulations.trusted_collector.laplace import CentralLaplace
 
     return (
         CentralLaplace,
-        Fraction,
         LaplaceLaw,
         Picture,
         Prose,
         SeededRng,
         SystemRng,
         drawing,
-        expected_largest,
-        hush,
-        largest_with_probability,
-        math,
-        mo,
         needed,
-        np,
         sensitivity,
+        simulate,
         table,
+        trusted,
     )
 
 
@@ -59,8 +60,7 @@ def opening(Prose):
 
 @app.cell
 def norms(sensitivity):
-    norm_of_example = sensitivity.l1_norm([1, 0, -3])
-    norm_of_ones = sensitivity.l1_norm([1] * 5)
+    norm_of_example, norm_of_ones = sensitivity.l1_norm([1, 0, -3]), sensitivity.l1_norm([1] * 5)
     return norm_of_example, norm_of_ones
 
 
@@ -176,11 +176,11 @@ def lemma_in_words(Prose, beyond, math, mean_absolute, root_mean_square, scale, 
 
 
 @app.cell
-def counties(expected_largest, largest_with_probability, math, np):
+def counties(math, np, trusted):
     county_scale, county_count = 2 / 0.1, 3143
     bound_of_lemma = county_scale * (math.log(county_count) + 1)
-    exact_mean = expected_largest(county_scale, county_count)
-    one_in_twenty = largest_with_probability(county_scale, county_count, 0.05)
+    exact_mean = trusted.expected_largest(county_scale, county_count)
+    one_in_twenty = trusted.largest_with_probability(county_scale, county_count, 0.05)
     largest = np.random.default_rng(3143).exponential(county_scale, (2000, county_count)).max(axis=1)
     return bound_of_lemma, county_scale, exact_mean, largest, one_in_twenty
 
@@ -242,9 +242,6 @@ def sizes(Fraction, needed):
 
 @app.cell
 def exercise_1_6(Prose, halved_epsilon, halved_error, sizes_at, table):
-    def spaced(number):
-        return f"{number:,}".replace(",", " ")
-
     Prose(
         f"""
         ## Central beside local (exercise 1.6)
@@ -255,7 +252,7 @@ def exercise_1_6(Prose, halved_epsilon, halved_error, sizes_at, table):
         """,
         table(
             ("ε", "trusted collector", "randomized response", "local Laplace noise"),
-            *((f"{float(one):g}", *map(spaced, row)) for one, row in sizes_at.items()),
+            *((f"{float(one):g}", *(f"{n:,}".replace(",", " ") for n in row)) for one, row in sizes_at.items()),
         ),
         """
         *The document's key point, that Laplace noise adds far less error than randomized response for the same budget,
@@ -286,8 +283,8 @@ def picture_of_prices(Fraction, Picture, drawing, tenths):
 
 
 @app.cell
-def honest(Prose, hush):
-    run = hush.simulate("survey", clients=1000, engine="memory", seed=6)
+def honest(Prose, simulate):
+    run = simulate("survey", clients=1000, engine="memory", seed=6)
     low, high = run.result.intervals["reporters"]
     Prose(f"""
     ## Without a collector

@@ -10,13 +10,13 @@ def imports():
     import math
     from fractions import Fraction
 
-    import hush
     import marimo as mo
     import numpy as np
 
     from hush_common.rng import SystemRng
     from hush_simulations.tour.drawing import mechanism as drawing
     from hush_simulations.tour.laplace_law import LaplaceLaw
+    from hush_simulations.api.simulate import simulate
     from hush_simulations.tour.prose import Picture, Prose, table
     from hush_simulations.trusted_collector import sensitivity
     from hush_simulations.trusted_collector.laplace import CentralLaplace
@@ -29,7 +29,7 @@ def imports():
         Prose,
         SystemRng,
         drawing,
-        hush,
+        simulate,
         math,
         mo,
         np,
@@ -225,8 +225,8 @@ def proof_in_numbers(Prose, at, epsilon, steps, table):
 
 
 @app.cell
-def further(Prose, hush):
-    run = hush.simulate("commute", clients=600, epsilon="2", engine="memory", seed=24)
+def further(Prose, simulate):
+    run = simulate("commute", clients=600, epsilon="2", engine="memory", seed=24)
     lines = {one.label: one for one in run.result.estimate.categories}
     top = max(lines.values(), key=lambda one: one.frequency)
     low, high = top.intervals["reporters"]

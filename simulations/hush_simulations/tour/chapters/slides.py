@@ -10,13 +10,13 @@ def imports():
     import math
     from fractions import Fraction
 
-    import hush
     import marimo as mo
     import numpy as np
 
     from hush_simulations.engines.seeded_rng import SeededRng
     from hush_simulations.tour.drawing import slides as drawing
     from hush_simulations.tour.laplace_law import LaplaceLaw, uniform
+    from hush_simulations.api.simulate import simulate
     from hush_simulations.tour.prose import Picture, Prose, table
     from hush_simulations.trusted_collector import sensitivity
     from hush_simulations.trusted_collector.laplace import CentralLaplace
@@ -29,7 +29,7 @@ def imports():
         Prose,
         SeededRng,
         drawing,
-        hush,
+        simulate,
         math,
         mo,
         np,
@@ -222,9 +222,9 @@ def picture_of_ratio(Picture, chosen, drawing, pair, point):
 
 
 @app.cell
-def honest(Prose, clamped, hush, table):
+def honest(Prose, clamped, simulate, table):
     runs = [
-        hush.simulate(
+        simulate(
             data=[float(one) for one in clamped] * 20,
             domain={"kind": "number", "lower": 0, "upper": 10},
             epsilon=epsilon,
