@@ -206,16 +206,20 @@ class Ownership:
         if standing.task == row.digest:
             await session.publish(task_topic(row.id), b"", retain=True)
         if standing.estimate is not None and standing.estimate.store == self._me:
-            await session.publish(estimate_topic(row.id), b"", retain=True)
             await session.publish(recall_topic(row.id), b"", retain=True)  # whoever recalls looks at what it owns
+            await session.publish(estimate_topic(row.id), b"", retain=True)  # last: it says whose all of it was
 
     # What was overwritten
 
     async def _see_to(self, session: Session, task_id: str) -> None:
         row, standing = self._tasks.rows.get(task_id), self._standings[task_id]
-        if row is None or standing.mine is None or task_id not in self._tasks:
-            return
         there = standing.estimate
+        if row is None or task_id not in self._tasks:
+            return
+        if standing.mine is None:  # that it is another's was known, but not whose: its first estimate says so
+            if not row.owner and row.taken_from != TAKE_OVER and there is not None and there.store != self._me:
+                await self._note(row, there if there.store else None)
+            return
         if there is not None and there.store != self._me and outranks(there, standing.mine):
             standing.mine = None
             await self._note(row, there)
@@ -277,7 +281,7 @@ class Ownership:
         """Keep who owns it; where nobody is known to, what was known before stays."""
         if claim is not None and (claim.store, claim.term) != (row.owner, row.term):
             mine = claim.store == self._me
-            await self._book.note(row.id, claim if mine else replace(claim, taken_from=""))
+            await self._book.note(row, claim if mine else replace(claim, taken_from=""))
 
     def _tell(self, row: TaskRow, standing: Standing, verdict: Verdict) -> None:
         """One line for each reason while the service runs."""

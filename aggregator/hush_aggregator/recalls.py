@@ -183,8 +183,8 @@ class Recalls:
             tasks = [(self._tasks[task_id], self._expected.pop(task_id, 0)) for task_id in ready]
 
             def write() -> list[RecallRow]:
-                rows = [drawn_up(self._store, task, now, expected) for task, expected in tasks]
-                self._store.recall(rows, memory)
+                drawn = [drawn_up(self._store, task, now, expected) for task, expected in tasks]
+                rows = self._store.recall(drawn, memory)
                 if reacted:
                     self._store.reacted_to_restoring()
                 return rows
@@ -216,8 +216,10 @@ class Recalls:
         for task_id, row in list(self._rows.items()):
             over = has_ended(row, self._tasks.get(task_id), now)
             if not row.ended and self._lasting.holds(row.recall.id, now=over):
-                self._rows[task_id] = replace(row, ended=True)
-                await self._work(partial(self._store.recall, [self._rows[task_id]]))
+                ended = replace(row, ended=True)
+                await self._work(partial(self._store.recall, [ended]))
+                if self._rows.get(task_id) == row:  # and no command has made another meanwhile
+                    self._rows[task_id] = ended
 
     async def _publish(self, session: Publisher) -> None:
         """Bring what is retained to what is stored; what others have written there too."""
@@ -236,7 +238,8 @@ class Recalls:
             row = self._rows.get(task_id)
             if not payload and row is not None and row.ended:
                 await self._work(partial(self._store.end_recall, row.recall))
-                self._rows.pop(task_id, None)
+                if self._rows.get(task_id) == row:
+                    del self._rows[task_id]
 
     def _look_for_echoes(self) -> None:
         """An acknowledgement says nothing about rights; that a message comes back does."""

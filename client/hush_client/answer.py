@@ -45,7 +45,7 @@ class Question:
         epsilon: which of the task's offers to take; None takes the largest that the limits allow.
         not_before: when the report may be sent, in milliseconds since 1970.
         delay: how far that is from `now`, in milliseconds; chosen before any value is asked for.
-        capacity: most payloads that the outbox may hold; None sets no bound.
+        capacity: most payloads that the outbox may hold, those aside that nobody counts any more; None sets no bound.
     """
 
     device: str
@@ -139,7 +139,9 @@ def admit(connection: sqlite3.Connection, question: Question) -> Receipt:
 
 def _has_room(connection: sqlite3.Connection, question: Question, reports: int) -> bool:
     frames = -(-reports // FRAME_REPORTS)
-    return question.capacity is None or outbox.count(connection) + frames <= question.capacity
+    if question.capacity is None or outbox.count(connection) + frames <= question.capacity:
+        return True
+    return outbox.count_in_time(connection, milliseconds(question.now)) + frames <= question.capacity
 
 
 def _decided(connection: sqlite3.Connection, question: Question, *, room: bool) -> tuple[Receipt, Decision | None]:

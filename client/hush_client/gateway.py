@@ -42,7 +42,8 @@ class Gateway:
             time of sending tells neither how long the draw took (which depends on the noise) nor in which order the
             devices were asked. One second hides a draw a thousand times over; a gateway does well to take minutes.
         capacity: most payloads that may wait for the broker, each a report or a frame of many. One more is refused as
-            `Reason.OUTBOX_FULL` before anything is drawn or spent; nothing that was stored is ever dropped.
+            `Reason.OUTBOX_FULL` before anything is drawn or spent; nothing that was stored is ever dropped. What waits
+            for so long after the close of its task that nobody counts it any more (two days) takes no room.
         keep: seconds, 0 to a week: so long a report is kept after the broker's acknowledgement, for a broker may forget
             it, and an aggregator ask for it once more. So far back, too, somebody who takes over the aggregator later
             can have reports sent again, and see from where. 0 keeps nothing, and loses what a broker forgets.

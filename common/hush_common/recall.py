@@ -17,6 +17,7 @@ from hush_common.task import CLOCK_SKEW, is_task_id
 
 __all__ = [
     "KEPT_FOR",
+    "LAST_COUNTED",
     "LONGEST_OVER",
     "RECALL_ID_BYTES",
     "RECALL_LIMIT",
@@ -33,6 +34,9 @@ SHORTEST_OVER, LONGEST_OVER = 1, 24 * 3600
 """Seconds between which every recall is spread, whatever it says."""
 KEPT_FOR = timedelta(days=7)
 """How long a device keeps a report after the broker's acknowledgement, at most: no recall can be open for longer."""
+
+LAST_COUNTED = CLOCK_SKEW + timedelta(seconds=2 * LONGEST_OVER)
+"""How long after `closes` a report may still be counted, whatever was recalled; a later one never is."""
 
 _VERSION = 1
 _KEYS = {"v", "task", "digest", "id", "over"}

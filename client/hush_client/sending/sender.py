@@ -73,7 +73,7 @@ class Sender:
         )
         self._settling = Settling(state, clock, self._recalls)
         self._planned = asyncio.Event()
-        self._verdicts = Verdicts(self._schedule)
+        self._verdicts = Verdicts(self._schedule, clock)
         self._waiters: dict[int, asyncio.Future[Acknowledgement | None]] = {}
         self._progress = False
         self._received = 0.0
@@ -236,7 +236,7 @@ class Sender:
             sequences = self._schedule.take(_PAGE)
             for entry in await self._fetch(sequences) if sequences else ():
                 await window.acquire()
-                if (answer := self._verdicts.stands(entry.sequence, entry.topic)) is not None:
+                if (answer := self._verdicts.stands(entry)) is not None:
                     window.release()
                     self._tell(entry.sequence, answer)
                     continue

@@ -3,14 +3,16 @@
 An acknowledgement under MQTT 5 may say that the broker does not have the report: its rules forbid it, or nobody has
 ever subscribed to such. Then the report stays, and is tried again after ten seconds or less, then ever more rarely, at
 least every hour; the others go on. Nothing of this is written down: a start tries everything once, so that whoever has
-mended the rules need not wait, and a refusal costs the flash memory nothing.
+mended the rules need not wait, and a refusal costs the flash memory nothing. One that came too late to be counted is
+tried no more until then: it stays, for a clock may be wrong.
 """
 
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hush_client.sending.schedule import Schedule
+from hush_client.sending.schedule import Clock, Schedule, milliseconds
+from hush_client.state.outbox import Entry, is_late
 from hush_client.undelivered import Undelivered
 from hush_common.backoff import Backoff
 from hush_common.delivery import Acknowledgement
@@ -59,12 +61,13 @@ class Verdicts:
 
     Args:
         schedule: of the outbox.
+        clock: the current time, aware.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
+    def __init__(self, schedule: Schedule, clock: Clock) -> None:
+        self._schedule, self._clock = schedule, clock
         self._topics: dict[str, _Hold] = {}
-        self._alone: dict[int, Backoff] = {}
+        self._alone: dict[int, tuple[Acknowledgement, Backoff]] = {}
         self._odd: dict[int, Backoff] = {}
         self._in_flight: dict[int, str] = {}  # in the order in which they were sent
         self._suspect: tuple[int | None, int] = None, 0
@@ -75,8 +78,18 @@ class Verdicts:
         for hold in self._topics.values():
             yield from hold.waiting
 
-    def stands(self, sequence: int, topic: str) -> Acknowledgement | None:
-        """What the broker said of its topic, if an entry waits on because of that; None if it is to be sent now."""
+    def said(self, sequence: int) -> Acknowledgement | None:
+        """What the broker said to an entry that waits because of that, or to others like it; None where none does."""
+        if (alone := self._alone.get(sequence)) is not None:
+            return alone[0]
+        return next((hold.answer for hold in self._topics.values() if sequence in hold.waiting), None)
+
+    def stands(self, entry: Entry) -> Acknowledgement | None:
+        """What the broker said of it or its topic, if an entry waits on because of that; None to send it now."""
+        sequence, topic = entry.sequence, entry.topic
+        if is_late(entry, milliseconds(self._clock())) and (answer := self.said(sequence)) is not None:
+            self._schedule.done(sequence)
+            return answer
         hold, now = self._topics.get(topic), self._schedule.now()
         if hold is not None and now < (hold.until if sequence in hold.waiting else hold.fresh):
             self._wait(hold, sequence)
@@ -103,7 +116,8 @@ class Verdicts:
         else:
             if sequence not in self._alone:
                 _LOG.warning("%s: a report is not delivered: %s; it is tried again", topic, why.meaning)
-            pauses = self._alone.setdefault(sequence, Backoff(_FIRST_PAUSE, LONGEST_PAUSE))
+            _, pauses = self._alone.get(sequence, (answer, Backoff(_FIRST_PAUSE, LONGEST_PAUSE)))
+            self._alone[sequence] = answer, pauses
             self._schedule.postpone(sequence, self._schedule.now() + pauses.next())
         return why is None
 

@@ -6,6 +6,9 @@ A payload is written once and never changed: whatever is sent again is the same 
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
+
+from hush_common.recall import LAST_COUNTED
 
 __all__ = [
     "CLOSES",
@@ -13,8 +16,10 @@ __all__ = [
     "SCHEMA",
     "Entry",
     "count",
+    "count_in_time",
     "delete",
     "fetch",
+    "is_late",
     "next_sequence",
     "page",
     "put",
@@ -37,6 +42,9 @@ SCHEDULE = (
 
 CLOSES = "ALTER TABLE outbox ADD COLUMN closes INTEGER"
 """What one lacks that deleted whatever was acknowledged."""
+
+
+_LATE = LAST_COUNTED // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,28 @@ def reschedule(connection: sqlite3.Connection, now: int) -> None:
 def delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
     """Forget payloads that the broker has acknowledged."""
     connection.executemany("DELETE FROM outbox WHERE sequence = ?", ((sequence,) for sequence in sequences))
+
+
+def is_late(entry: Entry, now: int) -> bool:
+    """Whether no aggregator counts an entry any more, whoever recalls it.
+
+    Args:
+        entry: it.
+        now: milliseconds since 1970.
+    """
+    return entry.closes is not None and entry.closes + _LATE <= now
+
+
+def count_in_time(connection: sqlite3.Connection, now: int) -> int:
+    """How many payloads wait that may still be counted. It reads whatever waits: ask only where `count` is too many.
+
+    Args:
+        connection: inside a transaction.
+        now: milliseconds since 1970.
+    """
+    select = "SELECT count(*) FROM outbox WHERE closes IS NULL OR closes > ?"
+    (waiting,) = connection.execute(select, (now - _LATE,)).fetchone()
+    return int(waiting)
 
 
 def count(connection: sqlite3.Connection) -> int:

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from fake_transport import HEIGHTS, FakeTransport, make_heights
 from recalling import START, Wall, in_virtual_time, kept, make_recall, opened, publish, recalled
 
-from hush_client import Gateway
+from hush_client import Gateway, Policy
+from hush_client.answer import Question, admit
 from hush_client.limits import LONGEST_KEEP
+from hush_client.sending.schedule import milliseconds
 from hush_client.state import kept as state_kept
-from hush_client.state import ledger
+from hush_client.state import ledger, outbox
 from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import OptionError
-from hush_common.recall import KEPT_FOR
+from hush_common.recall import KEPT_FOR, LAST_COUNTED
+from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
 
 DAY = 24 * 3600
@@ -220,6 +223,19 @@ def test_a_full_capacity_counts_what_waits_alone(tmp_path: Path) -> None:
 
     in_virtual_time(run())
     assert len(kept(tmp_path)) == 20
+
+
+async def test_what_nobody_counts_any_more_leaves_the_capacity_to_others(tmp_path: Path) -> None:
+    now, late = milliseconds(START), LAST_COUNTED // timedelta(milliseconds=1)
+    state = await State.open(tmp_path)
+    for closes, room in ((now - late + 1, False), (now - late, True), (now - late, True), (None, False)):
+        put = partial(outbox.put, topic="t", payload=b"1", closes=closes)
+        await state.run(put)
+        question = Question("d", decode_task(HEIGHTS), "t", Policy(), START, capacity=1)
+        assert ((await state.run(partial(admit, question=question))).status == "queued") is room
+        if not room:
+            await state.run(partial(outbox.delete, sequences=range(9)))
+    await state.close()
 
 
 OPEN = "INSERT INTO recall VALUES ('fake://broker g', 'heights', zeroblob(16), 1767225600000, 60, 1)"

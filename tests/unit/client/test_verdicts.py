@@ -15,13 +15,16 @@ import pytest
 from virtual_time import VirtualLoop
 
 from hush_client.catalogue import Catalogue
+from hush_client.sending.schedule import milliseconds
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
 from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import BrokerError
+from hush_common.recall import LAST_COUNTED
 
 HOUR = 3600.0
+WALL = datetime(2026, 1, 1, tzinfo=UTC)
 TAKEN, NOBODY, FORBIDDEN, TOO_LARGE, QUOTA, INVALID, UNSPECIFIED = 0, 0x10, 0x87, 0x95, 0x97, 0x99, 0x80
 OF_A_TOPIC = pytest.mark.parametrize("reason", [NOBODY, FORBIDDEN, QUOTA])
 Says = Callable[[str, bytes], int]
@@ -79,6 +82,7 @@ def run(
     directory: Path,
     *waiting: tuple[str, bytes],
     seconds: float,
+    closes: int | None = None,
     later: Callable[[Sender, State], asyncio.Future[None] | None] = lambda *_: None,
 ) -> list[tuple[str, bytes]]:
     """A sender in virtual time, and what its outbox holds in the end."""
@@ -86,8 +90,8 @@ def run(
     async def send() -> list[tuple[str, bytes]]:
         state = await State.open(directory)
         for topic, payload in waiting:
-            await state.run(partial(outbox.put, topic=topic, payload=payload))
-        sender = Sender(broker, state, Catalogue(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+            await state.run(partial(outbox.put, topic=topic, payload=payload, closes=closes))
+        sender = Sender(broker, state, Catalogue(), lambda: WALL)
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -234,3 +238,28 @@ def test_waiting_for_an_empty_outbox_ends_when_nothing_is_left_but_what_is_not_t
     ((empty, moment),) = told
     assert not empty
     assert moment < 1
+
+
+@pytest.mark.parametrize("reason", [FORBIDDEN, TOO_LARGE])
+def test_what_is_too_late_to_be_counted_is_tried_once_a_start_and_stays(tmp_path: Path, reason: int) -> None:
+    late = milliseconds(WALL - LAST_COUNTED)
+    broker = Broker(lambda _, payload: reason if payload != b"in time" else TAKEN)
+    for _ in range(2):
+        run(broker, tmp_path, ("t", b"late"), seconds=24 * HOUR, closes=late)
+    assert len(broker.times(b"late")) == 3, "that of the first start is tried by the second, too"
+    before = len(broker.came)
+    left = run(broker, tmp_path, ("t", b"open"), seconds=24 * HOUR, closes=late + 1)
+    assert left == [("t", b"late"), ("t", b"late"), ("t", b"open")]
+    assert len(broker.came) - before > 24
+
+
+def test_what_is_too_late_goes_once_the_broker_takes_its_topic_again(tmp_path: Path) -> None:
+    async def report(sender: Sender, state: State) -> None:
+        await asyncio.sleep(2 * HOUR)
+        sender.stored(await state.run(partial(outbox.put, topic="t", payload=b"new")), sender.now())
+
+    broker = Broker(lambda *_: FORBIDDEN if now() < HOUR else TAKEN)
+    late = milliseconds(WALL - LAST_COUNTED)
+    later = lambda *both: asyncio.ensure_future(report(*both))  # noqa: E731 - as everywhere here
+    assert run(broker, tmp_path, ("t", b"late"), seconds=3 * HOUR, closes=late, later=later) == []
+    assert len(broker.times(b"late")) == 2
