@@ -272,8 +272,7 @@ class Ownership:
         if topic in self.unconfirmed and topic not in self._told:
             self._told.add(topic)
             _LOG.error(
-                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it, "
-                "and set no message_size_limit",
+                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it",
                 "hush/v1/estimates/+" if "/probe-" in topic else topic,
             )
 
@@ -291,12 +290,10 @@ class Ownership:
         if told == standing.told:
             return
         standing.told = told
-        remedy = (
-            ""
-            if verdict is Verdict.UNSEEN
-            else (
+        remedy = ""
+        if verdict is not Verdict.UNSEEN:
+            remedy = (
                 "; stop this aggregator if that is a mistake, give the task another id, or, if this store is to "
                 f"publish it from now on, run: hush task take-over {row.id} --store …"
             )
-        )
         _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, told, remedy)

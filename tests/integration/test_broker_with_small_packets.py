@@ -14,6 +14,7 @@ from servers import Mosquitto
 
 from hush_common.codec import encode_frame
 from hush_common.mechanisms.offers import perturb
+from hush_common.reading import Index
 from hush_common.report import Report
 from hush_common.rng import SystemRng
 from hush_common.task import Task
@@ -45,7 +46,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 
 def report(task: Task) -> bytes:
-    body = perturb(task.randomizer, 0, SystemRng(), 0)
+    body = perturb(task.randomizer, Index(0), SystemRng(), 0)
     return encode_frame([Report(task.digest, 0, secrets.token_bytes(16), body)])
 
 
