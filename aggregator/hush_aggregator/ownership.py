@@ -79,6 +79,12 @@ class Ownership:
         self._standings[task_id].sending(payload)
         self._expect(estimate_topic(task_id))
 
+    def unsent(self, topic: str) -> None:
+        """A message was not sent after all: it does not come back, and a task is not there."""
+        self.unconfirmed.pop(topic, None)
+        if (standing := self._standings.get(task_of_task_topic(topic) or "")) is not None:
+            standing.task = None
+
     # While there is a connection
 
     def look_at(self, task_ids: Iterable[str]) -> None:
@@ -284,12 +290,10 @@ class Ownership:
         if told == standing.told:
             return
         standing.told = told
-        remedy = (
-            ""
-            if verdict is Verdict.UNSEEN
-            else (
+        remedy = ""
+        if verdict is not Verdict.UNSEEN:
+            remedy = (
                 "; stop this aggregator if that is a mistake, give the task another id, or, if this store is to "
                 f"publish it from now on, run: hush task take-over {row.id} --store …"
             )
-        )
         _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, told, remedy)

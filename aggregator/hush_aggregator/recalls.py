@@ -105,6 +105,10 @@ class Recalls:
         self._published[task_id] = round_, n
         self._wake.set()
 
+    def unsent(self, topic: str) -> None:
+        """A message was not sent after all: it does not come back."""
+        self._sent.pop(task_of_recall_topic(topic) or "", None)
+
     async def serve(self, session: Session) -> NoReturn:
         """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
         self._said.clear()
