@@ -5,7 +5,7 @@ from typing import Any
 
 from hush_aggregator.claims import Claim
 from hush_aggregator.known_tasks import KnownTasks
-from hush_aggregator.store.base import Store
+from hush_aggregator.store.base import Store, TaskRow
 
 __all__ = ["Book"]
 
@@ -36,11 +36,11 @@ class Book:
         n: int = await self._in_worker(lambda: self._store.tally(digest, round_).n)
         return n
 
-    async def note(self, task_id: str, claim: Claim) -> None:
-        """Keep who owns a task, and since which term."""
+    async def note(self, row: TaskRow, claim: Claim) -> None:
+        """Keep who owns a task, and since which term, as it follows from `row`: a take-over that came since stays."""
 
         def write() -> None:
-            self._store.set_owner(task_id, claim.store, claim.term, claim.taken_from)
+            self._store.set_owner(row.id, claim.store, claim.term, claim.taken_from, was_taken_from=row.taken_from)
             self._tasks.refresh()
 
         await self._in_worker(write)

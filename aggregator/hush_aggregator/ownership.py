@@ -79,6 +79,12 @@ class Ownership:
         self._standings[task_id].sending(payload)
         self._expect(estimate_topic(task_id))
 
+    def unsent(self, topic: str) -> None:
+        """A message was not sent after all: it does not come back, and a task is not there."""
+        self.unconfirmed.pop(topic, None)
+        if (standing := self._standings.get(task_of_task_topic(topic) or "")) is not None:
+            standing.task = None
+
     # While there is a connection
 
     def look_at(self, task_ids: Iterable[str]) -> None:
@@ -200,16 +206,20 @@ class Ownership:
         if standing.task == row.digest:
             await session.publish(task_topic(row.id), b"", retain=True)
         if standing.estimate is not None and standing.estimate.store == self._me:
-            await session.publish(estimate_topic(row.id), b"", retain=True)
             await session.publish(recall_topic(row.id), b"", retain=True)  # whoever recalls looks at what it owns
+            await session.publish(estimate_topic(row.id), b"", retain=True)  # last: it says whose all of it was
 
     # What was overwritten
 
     async def _see_to(self, session: Session, task_id: str) -> None:
         row, standing = self._tasks.rows.get(task_id), self._standings[task_id]
-        if row is None or standing.mine is None or task_id not in self._tasks:
-            return
         there = standing.estimate
+        if row is None or task_id not in self._tasks:
+            return
+        if standing.mine is None:  # that it is another's was known, but not whose: its first estimate says so
+            if not row.owner and row.taken_from != TAKE_OVER and there is not None and there.store != self._me:
+                await self._note(row, there if there.store else None)
+            return
         if there is not None and there.store != self._me and outranks(there, standing.mine):
             standing.mine = None
             await self._note(row, there)
@@ -270,7 +280,7 @@ class Ownership:
         """Keep who owns it; where nobody is known to, what was known before stays."""
         if claim is not None and (claim.store, claim.term) != (row.owner, row.term):
             mine = claim.store == self._me
-            await self._book.note(row.id, claim if mine else replace(claim, taken_from=""))
+            await self._book.note(row, claim if mine else replace(claim, taken_from=""))
 
     def _tell(self, row: TaskRow, standing: Standing, verdict: Verdict) -> None:
         """One line for each reason while the service runs."""
@@ -280,12 +290,10 @@ class Ownership:
         if told == standing.told:
             return
         standing.told = told
-        remedy = (
-            ""
-            if verdict is Verdict.UNSEEN
-            else (
+        remedy = ""
+        if verdict is not Verdict.UNSEEN:
+            remedy = (
                 "; stop this aggregator if that is a mistake, give the task another id, or, if this store is to "
                 f"publish it from now on, run: hush task take-over {row.id} --store …"
             )
-        )
         _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, told, remedy)

@@ -24,13 +24,14 @@ from hush_aggregator.receive import ReportMessage, TaskMessage, receive
 from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
 from hush_aggregator.result_reader import ResultReader, utc_now
+from hush_aggregator.set_aside import SetAside
 from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.store_watch import StoreWatch
 from hush_common.errors import BrokerError, TaskError
 from hush_common.exception_groups import leaves
 from hush_common.task import Task
-from hush_common.topics import ALL_REPORTS, ALL_TASKS
+from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_of_estimate_topic, task_of_task_topic
 
 __all__ = ["Aggregator"]
 
@@ -120,6 +121,7 @@ class Aggregator:
             clock=clock,
             changed=self._closed,
         )
+        self._aside = SetAside(self._unsent, self._again)
         self._staying = Staying(self._connect, login_s=login_s, open_ends=lambda: self._ownership.unconfirmed)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         self._watch.tell(self._refresh)
@@ -159,7 +161,8 @@ class Aggregator:
 
     async def _connect(self) -> None:
         """Serve one connection until it is lost."""
-        async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as session:
+        async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as connection:
+            session = self._aside.guard(connection)
             _LOG.info("%s: connected to %s", self._name, self._bus.name)
             self._staying.connected()
             try:
@@ -172,6 +175,7 @@ class Aggregator:
                     group.create_task(self._watch.run(), name="hush-watch")
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
+                self._aside.lost()
                 raise _worst(errors) from errors
             except asyncio.CancelledError:
                 await self._releases.release_last(session, first=partial(self._ownership.decide, session))
@@ -249,6 +253,17 @@ class Aggregator:
         self._releases.mark(task_ids & self._tasks.keys())
         self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
         await self._recalls.refresh()
+
+    def _unsent(self, topic: str) -> None:
+        """A message was set aside: it cannot come back."""
+        self._ownership.unsent(topic)
+        self._recalls.unsent(topic)
+
+    def _again(self, topic: str) -> None:
+        task_id = task_of_estimate_topic(topic) or task_of_task_topic(topic)
+        if task_id is not None and task_id in self._tasks:
+            self._releases.mark({task_id})
+            self._ownership.look_at({task_id})
 
     async def _counted(self, task_id: str) -> Counted | None:
         task = self._tasks.get(task_id)

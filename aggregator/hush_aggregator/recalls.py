@@ -105,10 +105,20 @@ class Recalls:
         self._published[task_id] = round_, n
         self._wake.set()
 
+    def unsent(self, topic: str) -> None:
+        """A message was not sent after all: it does not come back."""
+        self._sent.pop(task_of_recall_topic(topic) or "", None)
+
     async def serve(self, session: Session) -> NoReturn:
         """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
         self._said.clear()
         self._sent.clear()
+        if session.resumed and not self._signs.memory.session:
+            _LOG.warning(
+                "the broker has kept a session that this store never had: if the aggregator of another store left it "
+                "under this user, what waited there comes here; give each a user of its own, and run hush task recall "
+                "with the store of the other one"
+            )
         self._note(self._signs.connected(resumed=session.resumed))
         await self.refresh()
         await session.watch(self._hear)
@@ -179,8 +189,8 @@ class Recalls:
             tasks = [(self._tasks[task_id], self._expected.pop(task_id, 0)) for task_id in ready]
 
             def write() -> list[RecallRow]:
-                rows = [drawn_up(self._store, task, now, expected) for task, expected in tasks]
-                self._store.recall(rows, memory)
+                drawn = [drawn_up(self._store, task, now, expected) for task, expected in tasks]
+                rows = self._store.recall(drawn, memory)
                 if reacted:
                     self._store.reacted_to_restoring()
                 return rows
@@ -212,8 +222,10 @@ class Recalls:
         for task_id, row in list(self._rows.items()):
             over = has_ended(row, self._tasks.get(task_id), now)
             if not row.ended and self._lasting.holds(row.recall.id, now=over):
-                self._rows[task_id] = replace(row, ended=True)
-                await self._work(partial(self._store.recall, [self._rows[task_id]]))
+                ended = replace(row, ended=True)
+                await self._work(partial(self._store.recall, [ended]))
+                if self._rows.get(task_id) == row:  # and no command has made another meanwhile
+                    self._rows[task_id] = ended
 
     async def _publish(self, session: Publisher) -> None:
         """Bring what is retained to what is stored; what others have written there too."""
@@ -232,7 +244,8 @@ class Recalls:
             row = self._rows.get(task_id)
             if not payload and row is not None and row.ended:
                 await self._work(partial(self._store.end_recall, row.recall))
-                self._rows.pop(task_id, None)
+                if self._rows.get(task_id) == row:
+                    del self._rows[task_id]
 
     def _look_for_echoes(self) -> None:
         """An acknowledgement says nothing about rights; that a message comes back does."""

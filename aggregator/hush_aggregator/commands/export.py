@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import Id, StoreOption
-from hush_aggregator.commands.task_store import JsonOption
+from hush_aggregator.commands.task_end import Id, JsonOption, StoreOption
 from hush_common.errors import OptionError
 
 __all__ = ["app"]

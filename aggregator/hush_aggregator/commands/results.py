@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import Id
-from hush_aggregator.commands.task_store import JsonOption
+from hush_aggregator.commands.task_end import Id, JsonOption
 from hush_aggregator.figure_rows import COLUMNS, rows_of
-from hush_common.errors import BrokerError, OptionError, TaskError
+from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.terminal.screen import show
 from hush_common.terminal.table import Column, Row, Table
@@ -71,7 +70,7 @@ def results(
     else:
         documents = [asyncio.run(_retained(task, address(broker, {"user": user}, password_file)))]
     if as_json:
-        print(json.dumps({"v": 1, "results": documents}, indent=2, ensure_ascii=False))
+        print(_as_json({"v": 1, "results": documents}))
     elif as_csv:
         _write_csv(documents)
     else:
@@ -117,21 +116,36 @@ async def _retained(task: str, where: "BrokerUrl") -> Mapping[str, object]:
         await session.look([topic], listen)
         try:
             async with asyncio.timeout(_RETAINED_WITHIN_S):
-                document = json.loads(await came)
+                payload = await came
         except TimeoutError:
             raise BrokerError(bus.name, f"retains nothing under {topic}, or this user may not read it") from None
-        except ValueError:
-            document = None
+    try:
+        document = json.loads(payload, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        document = None
     if not isinstance(document, dict):
         raise BrokerError(bus.name, f"what it retains under {topic} is not an estimate")
     return document
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(text)
+
+
+def _as_json(document: Mapping[str, object]) -> str:
+    """As it is read best, unless that would write to the terminal: what is retained anybody may have published."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return text if all(map(str.isprintable, text.split("\n"))) else json.dumps(document, indent=2)
 
 
 def _write_csv(documents: list[Mapping[str, object]]) -> None:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for document in documents:
-        writer.writerows(rows_of(document))
+        writer.writerows(
+            {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
+            for row in rows_of(document)
+        )
 
 
 def _show(documents: list[Mapping[str, object]]) -> None:

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import StoreOption
-from hush_aggregator.commands.task_store import JsonOption
+from hush_aggregator.commands.task_end import JsonOption, StoreOption
 
 __all__ = ["app"]
 

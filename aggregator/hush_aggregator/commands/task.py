@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import close, recall
-from hush_aggregator.commands.task_store import JsonOption, forget, give, list_, take_over, withdraw
+from hush_aggregator.commands.task_end import JsonOption, close, recall
+from hush_aggregator.commands.task_store import forget, give, list_, take_over, withdraw
 from hush_aggregator.explain_task import blocks, meaning, warnings
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address

@@ -1,5 +1,7 @@
 """`hush task close` and `hush task recall`: they write the store, and a running aggregator does what follows."""
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,18 +14,20 @@ if TYPE_CHECKING:
     from hush_aggregator.store import SqliteEditor, TaskRow
     from hush_common.task import Task
 
-__all__ = ["Id", "StoreOption", "close", "recall"]
+__all__ = ["Id", "JsonOption", "StoreOption", "close", "recall", "row_of", "say"]
 
 Id = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.", show_default=False)]
 StoreOption = Annotated[
     Path, typer.Option(envvar="HUSH_STORE", help="The store of its aggregator.", show_default=False)
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def close(
     task: Id,
     store: StoreOption,
     round_: Annotated[int | None, typer.Option("--round", help="Only this round, from 0; left out: the task.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Close a task, or one round of it, for good: nothing more is counted, and its estimate is final.
 
@@ -36,11 +40,11 @@ def close(
         if round_ is not None and not 0 <= round_ < known.rounds:
             raise OptionError("round", f"{round_} is not one of the {known.rounds} rounds of {row.id!r}")
         opened.close_task(row.id, round_)
-    which = row.id if round_ is None else f"round {round_} of {row.id}"
-    print(f"closed: {which}; nothing more is counted, whatever still comes")
+    which, facts = (row.id, {}) if round_ is None else (f"round {round_} of {row.id}", {"round": round_})
+    say("closed", row, "nothing more is counted, whatever still comes", facts if as_json else None, which)
 
 
-def recall(task: Id, store: StoreOption) -> None:
+def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     """Ask all devices to send again what they keep of a task. What is counted already counts once.
 
     For when reports may have been lost that the broker had taken. A running aggregator publishes it within two seconds,
@@ -56,21 +60,47 @@ def recall(task: Id, store: StoreOption) -> None:
             raise TaskError(
                 "task", f"{row.id!r} is another store's, {row.owner}; let the aggregator of that one recall"
             )
-        if not is_recallable(known, row, now):
+        made = drawn_up(opened, known, now)
+        if not is_recallable(known, row, now) or not opened.recall([made]):
             raise TaskError(
                 "task", f"{row.id!r} is closed or not open yet: no report of it that counts can be recalled"
             )
-        made = drawn_up(opened, known, now)
-        opened.recall([made])
-    print(
-        f"recalled: {row.id}; devices send what they have kept again, over {made.recall.spread} s once they hear of it"
-    )
+    over = made.recall.spread
+    follows = f"devices send what they have kept again, over {over} s once they hear of it"
+    say("recalled", row, follows, {"over": over} if as_json else None)
+
+
+def row_of(store: "SqliteEditor", task_id: str, *, forgotten: bool = False) -> "TaskRow":
+    """A task of a store.
+
+    Raises:
+        TaskError: it is not there.
+    """
+    for row in store.task_rows():
+        if row.id == task_id and (row.payload or forgotten):
+            return row
+    raise TaskError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
+
+
+def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None, which: str = "") -> None:
+    """Tell what was done with a task.
+
+    Args:
+        done: what.
+        row: with which.
+        follows: what comes of it.
+        facts: printed as JSON, if there are any to print.
+        which: what to call it, where its id is not enough.
+    """
+    if facts is None:
+        print(f"{done}: {which or row.id}; {follows}")
+    else:
+        status = {"status": done.replace(" ", "_")}
+        print(json.dumps({"v": 1, "task": row.id, "digest": row.digest.hex(), **status, **facts}))
 
 
 def _found(store: "SqliteEditor", task_id: str) -> "tuple[TaskRow, Task]":
     from hush_aggregator.known_tasks import stored_task  # noqa: PLC0415 - as above
 
-    for row in store.task_rows():
-        if row.id == task_id and row.payload:
-            return row, stored_task(row.payload)
-    raise TaskError("task", f"{task_id[:80]!r} is not in this store; name one that is counted there")
+    row = row_of(store, task_id)
+    return row, stored_task(row.payload)

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import Id, StoreOption
+from hush_aggregator.commands.task_end import Id, JsonOption, StoreOption, row_of, say
 from hush_common.errors import TaskError
 from hush_common.task_file import settled
 from hush_common.terminal.screen import show
 from hush_common.terminal.table import Column, Row, Table
 
 if TYPE_CHECKING:
-    from hush_aggregator.store import SqliteEditor, SqliteReader, TaskRow
+    from hush_aggregator.store import SqliteReader, TaskRow
     from hush_common.task import Task
 
-__all__ = ["JsonOption", "forget", "give", "list_", "take_over", "withdraw"]
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+__all__ = ["forget", "give", "list_", "take_over", "withdraw"]
 
 
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
@@ -62,11 +60,11 @@ def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     from hush_aggregator.store import SqliteEditor, State  # noqa: PLC0415 - as above
 
     with SqliteEditor(store) as opened:
-        row = _row(opened, task)
+        row = row_of(opened, task)
         if row.state is State.CLOSED:
             raise TaskError("task", f"{row.id!r} is closed: nobody is asked any more")
         opened.set_state(row.id, State.WITHDRAWN)
-    _say(as_json, "withdrawn", row, "nobody is asked any more, and what is under way counts")
+    say("withdrawn", row, "nobody is asked any more, and what is under way counts", {} if as_json else None)
 
 
 def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
@@ -83,14 +81,14 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     now = datetime.now(UTC)
 
     with SqliteEditor(store) as opened:
-        row = _row(opened, task)
+        row = row_of(opened, task)
         if row.owner == opened.public_identity:
             raise TaskError("task", f"{row.id!r} is published by this store already, as far as it knows")
         known = stored_task(row.payload)
         if is_recallable(known, row, now):  # first: it is published by whoever owns the task, and forgotten by nobody
             opened.recall([drawn_up(opened, known, now)])
         opened.set_owner(row.id, row.owner, row.term, TAKE_OVER)
-    _say(as_json, "taken over", row, "its aggregator publishes it as soon as it is connected")
+    say("taken over", row, "its aggregator publishes it as soon as it is connected", {} if as_json else None)
 
 
 def forget(
@@ -106,11 +104,11 @@ def forget(
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
 
     with SqliteEditor(store) as opened:
-        row = _row(opened, task, forgotten=True)
+        row = row_of(opened, task, forgotten=True)
         if not yes:
             typer.confirm(f"Delete all reports of {row.id}, for good?", abort=True, err=True)
         opened.forget(row.id)
-    _say(as_json, "forgotten", row, "its reports and tallies are deleted, and its id stays taken")
+    say("forgotten", row, "its reports and tallies are deleted, and its id stays taken", {} if as_json else None)
 
 
 def give(task: "Task", file: Path, store: Path) -> tuple[str, "Task"]:
@@ -139,17 +137,3 @@ def give(task: "Task", file: Path, store: Path) -> tuple[str, "Task"]:
             return "already in the store", kept
         opened.set_state(row.id, State.OPEN)
         return "opened again", kept
-
-
-def _row(store: "SqliteEditor", task_id: str, *, forgotten: bool = False) -> "TaskRow":
-    for row in store.task_rows():
-        if row.id == task_id and (row.payload or forgotten):
-            return row
-    raise TaskError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
-
-
-def _say(as_json: bool, done: str, row: "TaskRow", follows: str) -> None:
-    if as_json:
-        print(json.dumps({"v": 1, "task": row.id, "digest": row.digest.hex(), "status": done.replace(" ", "_")}))
-    else:
-        print(f"{done}: {row.id}; {follows}")

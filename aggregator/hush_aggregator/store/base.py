@@ -239,8 +239,13 @@ class Store(StoreReader, Protocol):
         """
         ...
 
-    def set_owner(self, task_id: str, owner: str, term: int, taken_from: str = "") -> None:
-        """Keep which store publishes the estimate of a task: see `TaskRow`."""
+    def set_owner(
+        self, task_id: str, owner: str, term: int, taken_from: str = "", *, was_taken_from: str | None = None
+    ) -> None:
+        """Keep which store publishes the estimate of a task: see `TaskRow`.
+
+        It follows from `was_taken_from`, if that is given: if a command has written another since then, it is not kept.
+        """
         ...
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
@@ -265,8 +270,11 @@ class Store(StoreReader, Protocol):
         """
         ...
 
-    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
-        """Keep recalls, each in place of an earlier one of its task, and what is known of the broker from then on."""
+    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> list[RecallRow]:
+        """Keep recalls, each in place of an earlier one of its task, and what is known of the broker from then on.
+
+        Returns those that are kept: of a task that is closed none is, and one that has ended replaces no later one.
+        """
         ...
 
     def end_recall(self, recall: Recall) -> None:

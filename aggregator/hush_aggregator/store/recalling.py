@@ -19,15 +19,28 @@ def read_recalls(run: sqlite3.Connection) -> list[RecallRow]:
         raise damaged("a recall") from None
 
 
-def write_recalls(run: sqlite3.Connection, rows: Iterable[RecallRow]) -> None:
-    """Keep these, each in place of an earlier one of its task."""
-    run.executemany(
-        "INSERT OR REPLACE INTO recall (task, digest, id, over, made, ended) VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (row.recall.task, row.recall.digest, row.recall.id, row.recall.over, row.made, int(row.ended))
-            for row in rows
-        ],
-    )
+_KEEP = """
+INSERT OR REPLACE INTO recall SELECT ?, ?, ?, ?, ?, 0
+WHERE NOT EXISTS (SELECT 1 FROM closed WHERE digest = ? AND round = -1)
+"""
+_END = "UPDATE recall SET ended = 1 WHERE task = ? AND id = ?"
+
+
+def write_recalls(run: sqlite3.Connection, rows: Iterable[RecallRow]) -> list[RecallRow]:
+    """Keep these, each in place of an earlier one of its task; return those that were kept.
+
+    Whoever drew one up looked at the store before: of a task that was closed since then nothing is kept, and one that
+    has ended ends no later one.
+    """
+    return [row for row in rows if _written(run, row)]
+
+
+def _written(run: sqlite3.Connection, row: RecallRow) -> bool:
+    recall = row.recall
+    if row.ended:
+        return run.execute(_END, (recall.task, recall.id)).rowcount > 0
+    values = (recall.task, recall.digest, recall.id, recall.over, row.made, recall.digest)
+    return run.execute(_KEEP, values).rowcount > 0
 
 
 def end_recalls(run: sqlite3.Connection, digest: bytes) -> None:

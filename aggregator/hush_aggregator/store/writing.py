@@ -17,6 +17,9 @@ from hush_common.task import Task
 __all__ = ["SqliteEditor", "SqliteWriter", "connect"]
 
 _PORTION = 10_000
+_SET_OWNER = """
+UPDATE task SET owner = ?, term = ?, taken_from = ? WHERE id = ? AND taken_from = ifnull(?, taken_from)
+"""
 _DELETE_SOME = """
 DELETE FROM report WHERE (digest, round, id) IN (SELECT digest, round, id FROM report WHERE digest = ? LIMIT ?)
 """
@@ -43,16 +46,24 @@ class SqliteWriter(SqliteReader):
         return payload
 
     def set_state(self, task_id: str, state: State) -> None:
-        """Note what is to become of a task."""
-        with self._transaction() as run:
-            run.execute("UPDATE task SET state = ? WHERE id = ?", (state.value, task_id))
+        """Note what is to become of a task that is not closed.
 
-    def set_owner(self, task_id: str, owner: str, term: int, taken_from: str = "") -> None:
-        """Note which store publishes the estimate of a task: see `TaskRow`."""
+        Raises:
+            TaskError: it is closed, perhaps since it was looked at.
+        """
         with self._transaction() as run:
-            run.execute(
-                "UPDATE task SET owner = ?, term = ?, taken_from = ? WHERE id = ?", (owner, term, taken_from, task_id)
+            done = run.execute(
+                "UPDATE task SET state = ? WHERE id = ? AND state <> ?", (state.value, task_id, State.CLOSED.value)
             )
+            if not done.rowcount:
+                raise TaskError("task", f"{task_id!r} is closed for good: nobody is asked any more")
+
+    def set_owner(
+        self, task_id: str, owner: str, term: int, taken_from: str = "", *, was_taken_from: str | None = None
+    ) -> None:
+        """See `Store.set_owner`."""
+        with self._transaction() as run:
+            run.execute(_SET_OWNER, (owner, term, taken_from, task_id, was_taken_from))
 
     def close_task(self, task_id: str, round_: int | None = None) -> None:
         """See `Store.close_task`."""
@@ -67,12 +78,12 @@ class SqliteWriter(SqliteReader):
                 run.execute("UPDATE task SET state = ? WHERE id = ?", (State.CLOSED.value, task_id))
                 end_recalls(run, digest)
 
-    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
+    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> list[RecallRow]:
         """See `Store.recall`."""
         with self._transaction() as run:
-            write_recalls(run, rows)
             if memory is not None:
                 write_broker(run, memory)
+            return write_recalls(run, rows)
 
     def end_recall(self, recall: Recall) -> None:
         """See `Store.end_recall`."""
@@ -101,7 +112,7 @@ class SqliteEditor(SqliteWriter):
     """
 
     def forget(self, task_id: str) -> None:
-        """Close a task, and delete its reports, tallies and counters; its id, digest and mark stay.
+        """Close a task, and delete its reports, tallies, counters and recall; its id, digest and mark stay.
 
         In portions, so that an aggregator that runs need not wait. Interrupted, it is to be called again.
 
@@ -115,6 +126,7 @@ class SqliteEditor(SqliteWriter):
             run.execute("UPDATE task SET payload = x'' WHERE id = ?", (task_id,))
             run.execute("DELETE FROM tally WHERE digest = ?", (digest,))
             run.execute("DELETE FROM refusal WHERE task = ?", (task_id,))
+            run.execute("DELETE FROM recall WHERE task = ?", (task_id,))
         deleted = 1
         while deleted:
             with self._transaction() as run:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hush_aggregator.store import Accepted, BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State
-from hush_common.errors import StoreError
+from hush_common.errors import StoreError, TaskError
 from hush_common.recall import Recall
 from hush_common.refusal import Refusal
 from hush_common.task import Task
@@ -114,6 +114,35 @@ def test_a_recall_ends_with_its_task_and_is_deleted_unless_a_later_one_came(stor
     assert store.recalls() == [replace(recall(DAILY), ended=True), recall(OTHER)]
     store.end_recall(recall(OTHER, 9).recall)
     store.end_recall(recall(DAILY).recall)
+    assert store.recalls() == [recall(OTHER)]
+
+
+def test_a_recall_that_was_drawn_up_before_its_task_was_closed_is_not_kept(store: SqliteStore) -> None:
+    store.close_task("daily")
+    assert store.recall([recall(DAILY), recall(OTHER)]) == [recall(OTHER)]
+    assert store.recalls() == [recall(OTHER)]
+
+
+def test_the_end_of_a_recall_ends_no_later_one_that_a_command_made_meanwhile(store: SqliteStore) -> None:
+    store.recall([recall(OTHER, 1), recall(DAILY, 1)])
+    store.recall([recall(OTHER, 2)])
+    ended = [replace(recall(task, 1), ended=True) for task in (OTHER, DAILY)]
+    assert store.recall(ended) == [ended[1]]
+    assert store.recalls() == [ended[1], recall(OTHER, 2)]
+
+
+def test_a_task_that_was_closed_since_a_command_looked_is_not_opened_again(store: SqliteStore) -> None:
+    store.close_task("daily")
+    for state in (State.OPEN, State.WITHDRAWN):
+        with pytest.raises(TaskError, match="'daily' is closed for good"):
+            store.set_state("daily", state)
+    assert {row.id: row.state for row in store.task_rows()} == {"daily": State.CLOSED, "other": State.OPEN}
+
+
+def test_a_recall_goes_with_the_task_that_is_forgotten(store: SqliteStore, path: Path) -> None:
+    store.recall([recall(DAILY), recall(OTHER)])
+    with SqliteEditor(path) as command:
+        command.forget("daily")
     assert store.recalls() == [recall(OTHER)]
 
 

@@ -54,9 +54,9 @@ class Watched(MemoryBroker):
 
 
 @asynccontextmanager
-async def serving(broker: Watched, path: Path, *tasks: Task) -> AsyncIterator[Aggregator]:
+async def serving(broker: Watched, path: Path, *tasks: Task, settle_s: float = 0) -> AsyncIterator[Aggregator]:
     with SqliteStore(path) as store:
-        aggregator = Aggregator(broker.bus(path.name), store, tasks=tasks, settle_s=0, name=path.name)
+        aggregator = Aggregator(broker.bus(path.name), store, tasks=tasks, settle_s=settle_s, name=path.name)
         running = asyncio.create_task(aggregator.run(), name=path.name)
         try:
             yield aggregator
@@ -282,6 +282,15 @@ async def test_what_was_taken_over_can_be_taken_back_while_both_run(tmp_path: Pa
             await until(lambda taker=taker: broker.document()["store"] == name(taker))
             assert broker.document()["taken_from"] == name(other)
     assert len(broker.history) < 25
+
+
+async def test_a_take_over_that_is_asked_for_while_the_aggregator_still_looks_is_not_lost(tmp_path: Path) -> None:
+    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
+    await owned(broker, first)
+    async with serving(broker, second, HEIGHTS, settle_s=3):  # it looks at the broker for 0.6 s
+        await until(lambda: broker.session("second").connection is not None)
+        take_over(second)
+        await until(lambda: broker.document()["store"] == name(second))
 
 
 @pytest.mark.parametrize(("n", "taken"), [(2, True), (3, True), (4, False)])

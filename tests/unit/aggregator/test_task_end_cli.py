@@ -1,5 +1,6 @@
 """`hush task close` and `hush task recall` on the file of a store: what they write and what they refuse."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -58,10 +59,20 @@ def test_one_round_is_closed_and_the_others_go_on(tmp_path: Path) -> None:
             hush_task(path, "close", "heights", "--round", number)
 
 
+def test_what_is_done_is_told_in_json_too(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    head = {"v": 1, "task": "heights", "digest": HEIGHTS.digest.hex()}
+    recalled, closed = (hush_task(path, command, "heights", "--json") for command in ("recall", "close"))
+    assert json.loads(recalled) == head | {"status": "recalled", "over": 60}
+    assert json.loads(closed) == head | {"status": "closed"}
+    again = hush_task(path, "close", "heights", "--round", "0", "--json")
+    assert json.loads(again) == head | {"status": "closed", "round": 0}
+
+
 @pytest.mark.parametrize("command", ["close", "recall"])
 def test_a_task_or_a_store_that_is_not_there_is_named(tmp_path: Path, command: str) -> None:
     path = stored(tmp_path)
-    with pytest.raises(TaskError, match="task: 'heigths' is not in this store; name one that is counted there"):
+    with pytest.raises(TaskError, match="task: 'heigths' is not in this store; see hush task list --store"):
         hush_task(path, command, "heigths")
     with pytest.raises(StoreError, match="there is no such file"):
         hush_task(tmp_path / "other", command, "heights")

@@ -1,0 +1,119 @@
+"""What is set aside: the message that was under way when two connections in a row were lost, and those like it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from hush_aggregator.bus import Delivery, Session
+from hush_aggregator.set_aside import SetAside
+from hush_common.errors import BrokerError
+
+A, B, TASK = "hush/v1/estimates/a", "hush/v1/estimates/b", "hush/v1/tasks/a"
+
+
+class Broker(Session):
+    """Hangs up on long messages, and as often as it is told to."""
+
+    resumed = False
+
+    def __init__(self, most: int = 1000) -> None:
+        self.most = most
+        self.hang_ups = 0
+        self.taken: list[tuple[str, int]] = []
+        self.unsent: list[str] = []
+        self.again: list[str] = []
+        self.aside = SetAside(self.unsent.append, self.again.append)
+
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        assert retain
+        await asyncio.sleep(0)  # so that others may be under way
+        if self.hang_ups or len(payload) > self.most:
+            self.hang_ups -= self.hang_ups > 0
+            raise BrokerError("broker", "the connection was lost")
+        self.taken.append((topic, len(payload)))
+
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        raise NotImplementedError
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        raise NotImplementedError
+
+    async def batch(self) -> list[Delivery]:
+        raise NotImplementedError
+
+    async def send(self, *messages: tuple[str, int]) -> bool:
+        """On a new connection, all at once; whether it was there at the end."""
+        session = self.aside.guard(self)
+        sent = [session.publish(topic, bytes(size), retain=True) for topic, size in messages]
+        lost = any(await asyncio.gather(*sent, return_exceptions=True))
+        if lost:
+            self.aside.lost()
+        return not lost
+
+
+async def test_what_was_lost_twice_in_a_row_is_not_sent_a_third_time_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker()
+    await broker.send((A, 500))
+    for _ in range(2):
+        assert not await broker.send((A, 2000))
+    for _ in range(3):
+        assert await broker.send((A, 2000))
+    assert broker.unsent == [A] * 3
+    assert broker.taken == [(A, 500)]
+    (told,) = caplog.messages
+    assert told == (
+        "task a: its message to hush/v1/estimates/a is set aside, and all else goes on: the broker hangs up on 2026 "
+        "bytes (the longest there that it took has 526); raise its max_packet_size above that, or allow this user to "
+        "write there; tried again every 600 s"
+    )
+    assert await broker.send((A, 400))
+    assert broker.taken[-1] == (A, 400), "a shorter one of the same topic passes, for one like it did"
+
+
+async def test_a_connection_that_is_lost_now_and_then_sets_nothing_aside(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker()
+    for _ in range(10):
+        broker.hang_ups = 1
+        assert not await broker.send((A, 500))
+        assert await broker.send((A, 500))
+    assert (broker.unsent, caplog.messages) == ([], [])
+
+
+async def test_of_all_that_was_under_way_the_longest_is_suspected() -> None:
+    broker = Broker()
+    for _ in range(2):
+        assert not await broker.send((TASK, 900), (A, 2000), (B, 300))
+        broker.hang_ups = 0
+    assert await broker.send((TASK, 900), (A, 2000), (B, 300))
+    assert broker.unsent == [A]
+
+
+async def test_what_is_as_long_is_set_aside_without_a_trial_on_topics_of_that_kind_alone() -> None:
+    broker = Broker()
+    for _ in range(2):
+        await broker.send((A, 2000))
+    assert await broker.send((B, 2001))
+    assert broker.unsent == [B]
+    assert not await broker.send((TASK, 2001)), "another kind of topic may have other rules"
+
+
+async def test_one_trial_after_the_pause_costs_a_connection_or_frees_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_aggregator.set_aside._AGAIN_S", 0.05)
+    broker = Broker()
+    for _ in range(2):
+        await broker.send((A, 2000))
+    assert await broker.send((B, 3000))
+    await asyncio.sleep(0.06)
+    assert broker.again == [A, B], "the shortest first"
+    assert not await broker.send((A, 2000))
+    assert await broker.send((A, 2000), (B, 3000)), "one trial"
+    await asyncio.sleep(0.06)
+    broker.again.clear()
+    broker.most = 5000
+    assert await broker.send((A, 2000))
+    assert broker.again == [B]
+    assert await broker.send((B, 3000))
+    assert broker.taken == [(A, 2000), (B, 3000)]
