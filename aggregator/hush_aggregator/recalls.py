@@ -113,6 +113,12 @@ class Recalls:
         """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
         self._said.clear()
         self._sent.clear()
+        if session.resumed and not self._signs.memory.session:
+            _LOG.warning(
+                "the broker has kept a session that this store never had: if the aggregator of another store left it "
+                "under this user, what waited there comes here; give each a user of its own, and run hush task recall "
+                "with the store of the other one"
+            )
         self._note(self._signs.connected(resumed=session.resumed))
         await self.refresh()
         await session.watch(self._hear)

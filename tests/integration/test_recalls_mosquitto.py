@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from chaos import BARE, Serve, spent
+from counting import shell
 from servers import Mosquitto
 
 from hush_aggregator.broker_signs import Cause
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
+from hush_common.topics import estimate_topic
 
 pytestmark = pytest.mark.slow
 
@@ -151,6 +153,32 @@ async def test_a_store_copied_back_asks_for_what_it_does_not_have(bare: Mosquitt
     assert serve.end(signal.SIGTERM) == 0
     assert serve.counted() == (DEVICES, DEVICES)
     assert serve.told()[Cause.BEHIND] == 1
+
+
+async def test_a_backup_put_back_by_the_command_asks_for_what_came_since(bare: Mosquitto, memory_path: Path) -> None:
+    serve, backup = Serve(bare.url, memory_path), memory_path / "backup"
+    serve.start()
+    async with gateway(bare, memory_path) as there:
+        await answer(there, range(DEVICES // 2))
+        await count(serve, DEVICES // 2)
+        await hush_store("backup", backup, serve.store)  # while it runs
+        await answer(there, range(DEVICES // 2, DEVICES))
+        await count(serve, DEVICES)
+        serve.end(signal.SIGTERM)
+        shell("mosquitto_pub", bare.port, "-t", estimate_topic("heights"), "-r", "-n")  # no other sign is left
+        await hush_store("restore", backup, serve.store, "--replace")
+        assert serve.counted() == (DEVICES // 2, DEVICES // 2)
+        serve.start()
+        await count(serve, DEVICES)
+    assert serve.end(signal.SIGTERM) == 0
+    assert serve.counted() == (DEVICES, DEVICES)
+    assert {cause for cause, times in serve.told().items() if times} == {Cause.RESTORED}
+
+
+async def hush_store(command: str, backup: Path, store: Path, *options: str) -> None:
+    words = ["-m", "hush", "store", command, str(backup), "--store", str(store), *options]
+    done = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=DEVNULL)
+    assert await done.wait() == 0
 
 
 async def test_a_device_that_stands_still_while_it_answers_is_counted(bare: Mosquitto, memory_path: Path) -> None:

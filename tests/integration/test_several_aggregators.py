@@ -20,6 +20,7 @@ from hush_common.task_file import make_task
 HUSH = [sys.executable, "-m", "hush"]
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
 HEIGHTS = make_task(DOCUMENT)
+KINDS = ("tasks", "estimates")
 TASK, ESTIMATE = "hush/v1/tasks/heights", "hush/v1/estimates/heights"
 
 
@@ -106,6 +107,34 @@ def test_the_bytes_of_the_owner_stay_whatever_is_started_beside_it(mosquitto: Mo
     with SqliteReader(other) as reader:
         assert json.loads(retained(mosquitto, ESTIMATE))["store"] == reader.public_identity
     assert retained(mosquitto, TASK) == HEIGHTS.payload
+
+
+@pytest.mark.slow
+def test_stores_that_were_crossed_change_nothing_of_what_is_published(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    """Two services, a task each; started with the store of the other one, then with their own again."""
+    stores = [tmp_path / name for name in ("one.sqlite3", "two.sqlite3")]
+    tasks = [draft(tmp_path), draft(tmp_path, id="weights")]
+    topics = [topic for task in ("heights", "weights") for topic in (f"hush/v1/{kind}/{task}" for kind in KINDS)]
+    for number, store in enumerate(stores):
+        with serving(mosquitto.url, store, "--task", tasks[number], "--name", f"n{number}") as log:
+            says(log, "connected")
+            retained(mosquitto, topics[2 * number + 1])
+    report(mosquitto, 1)  # waits for the first store under its own name
+    before = {topic: retained(mosquitto, topic) for topic in topics}
+    with (
+        serving(mosquitto.url, stores[1], "--task", tasks[0], "--name", "n0") as one,
+        serving(mosquitto.url, stores[0], "--task", tasks[1], "--name", "n1") as two,
+    ):
+        for log, task in ((one, "heights"), (two, "weights")):
+            told = says(log, "nothing is published of it: the estimate there is that of another store")
+            assert f"task {task}: " in told
+        says(one, "no longer has the session")  # a store has a session for each name
+    names = [json.loads(retained(mosquitto, topic))["store"] for topic in topics[1::2]]
+    assert names == [json.loads(before[topic])["store"] for topic in topics[1::2]]
+    assert [retained(mosquitto, topic) for topic in topics[::2]] == [before[topic] for topic in topics[::2]]
+    with serving(mosquitto.url, stores[0], "--task", tasks[0], "--name", "n0"):
+        report(mosquitto, 2)
+        assert json.loads(counted(mosquitto, 2))["store"] == names[0]
 
 
 def test_a_wrong_password_ends_the_service_after_the_stated_time(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:

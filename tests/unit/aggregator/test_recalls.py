@@ -205,6 +205,19 @@ def test_a_command_is_reacted_to_within_two_seconds(world: World) -> None:
     assert world.open == recall
 
 
+def test_a_session_that_another_store_left_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the client id is the user, a mistyped store takes what waits for the right one."""
+    for _ in range(2):
+        world.serve()
+        world.stop()
+    assert "never had" not in caplog.text  # its own
+    world.store._connection.execute("UPDATE broker SET session = 0")
+    for _ in range(2):
+        world.serve()
+        world.stop()
+    assert caplog.text.count("a session that this store never had") == 1
+
+
 def test_a_store_put_back_from_a_backup_recalls_once(world: World) -> None:
     world.serve()
     world.wait(60)
@@ -336,9 +349,9 @@ def test_a_quiet_day_costs_a_write_every_ten_minutes(world: World, monkeypatch: 
     written: list[object] = []
     recall = SqliteStore.recall
 
-    def watched(store: SqliteStore, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> None:
+    def watched(store: SqliteStore, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> list[RecallRow]:
         written.append(memory)
-        recall(store, rows, memory)
+        return recall(store, rows, memory)
 
     monkeypatch.setattr(SqliteStore, "recall", watched)
     monkeypatch.setattr("hush_aggregator.store_watch._LOOK_EVERY_S", 60)
