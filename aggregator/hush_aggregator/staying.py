@@ -9,7 +9,7 @@ from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, LoginRefusedError
 
-__all__ = ["Staying"]
+__all__ = ["Staying", "shown"]
 
 _LOG = logging.getLogger("hush.aggregator")
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
@@ -73,7 +73,7 @@ class Staying:
 
     def _hint(self) -> str:
         """Some brokers hang up on whoever publishes what their rules forbid, and do not say why."""
-        topics = ", ".join(sorted({_shown(topic) for topic in self._open_ends()}))
+        topics = ", ".join(sorted({shown(topic) for topic in self._open_ends()}))
         return f" (lost after messages to {topics}: may this user write and read there?)" if topics else ""
 
     def _warn(self, error: BrokerError, *, again: bool, hint: str) -> None:
@@ -84,5 +84,6 @@ class Staying:
         self._told = told
 
 
-def _shown(topic: str) -> str:
+def shown(topic: str) -> str:
+    """What to call a topic: whoever looks whether messages come back makes up a name each time."""
     return "hush/v1/estimates/+" if "/probe-" in topic else topic

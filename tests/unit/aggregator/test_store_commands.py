@@ -4,6 +4,7 @@ import csv
 import json
 import secrets
 import sqlite3
+import sys
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from hush_aggregator.commands import export, results, store
 from hush_aggregator.commands.task import app as task_app
+from hush_aggregator.known_tasks import KnownTasks, check_files
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore, State
 from hush_common.errors import HushError, OptionError, StoreError, TaskError
 from hush_common.refusal import Refusal
@@ -107,6 +109,15 @@ def test_what_is_forgotten_is_gone_and_neither_its_reports_nor_its_id_count_agai
         assert opened.tally(HEIGHTS.digest, 0).n == 0
 
 
+def test_a_file_whose_task_was_forgotten_is_named_when_the_aggregator_starts(path: Path) -> None:
+    told(task_app, "forget", "heights", "--store", path, "--yes")
+    with SqliteStore(path) as opened:
+        with pytest.raises(TaskError, match=r"^a\.toml: the task 'heights' is forgotten in this store.* leave it out"):
+            check_files(opened, {Path("a.toml"): HEIGHTS})
+        with pytest.raises(TaskError, match=r"^id: the task 'heights' is forgotten in this store"):
+            KnownTasks(opened, [HEIGHTS]).load()
+
+
 def test_nothing_is_forgotten_without_a_yes(path: Path) -> None:
     result = CliRunner().invoke(task_app, ["forget", "way", "--store", str(path)], input="n\n")
     assert result.exit_code != 0
@@ -145,6 +156,15 @@ def test_results_as_csv_have_a_line_for_each_interval(path: Path) -> None:
     parts = {row["part"] for row in csv.DictReader(StringIO(told(results.app, "way", "--store", path, "--csv")))}
     assert parts == {"bus", "car"}
     assert "reporters" in told(results.app, "way", "--store", path)
+
+
+def test_without_pyarrow_an_export_says_what_to_install_and_leaves_nothing(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(OptionError, match=r"needs pyarrow; run pip install pyarrow, or name a \.csv"):
+        told(export.app, "heights", "--store", path, "--out", tmp_path / "reports.parquet")
+    assert not list(tmp_path.glob("reports*"))
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
