@@ -63,7 +63,8 @@ def answer(connection: sqlite3.Connection, question: Question, value: Reading, r
     """Answer a question inside an open transaction.
 
     Returns:
-        The receipt (an answer that was stored is `"queued"`), and the sequence number of the stored report, if any.
+        The receipt (an answer that was stored is `"queued"`), and the sequence number of its report, if that waits for
+        the broker: of the one that was stored now, or of the one by which the round was answered before.
 
     Raises:
         EpsilonError: the task does not offer the epsilon that was asked for; nothing was drawn or written.
@@ -99,7 +100,7 @@ def answer_all(
     drawn: list[tuple[int, Decision, Drawn]] = []
     for place, (question, value) in enumerate(asked):
         receipt, decision = _decided(connection, question, room=room)
-        answers.append((receipt, None))
+        answers.append((receipt, _earlier(connection, question.device, receipt) if receipt.waiting else None))
         if decision is not None:
             drawn.append((place, decision, draw(decision, value, rng)))
     frames = _frames([made.report for _, _, made in drawn])
@@ -160,7 +161,15 @@ def _decided(connection: sqlite3.Connection, question: Question, *, room: bool) 
             refused_at=question.now,
         )
         ledger.refuse(connection, entry)
-    return receipt, decision
+    waiting = _earlier(connection, question.device, receipt) is not None
+    return replace(receipt, waiting=waiting), decision
+
+
+def _earlier(connection: sqlite3.Connection, device: str, receipt: Receipt) -> int | None:
+    """Where the report waits by which the round was answered before; None where none does."""
+    if receipt.status != "already_answered" or receipt.round is None:
+        return None
+    return ledger.waiting(connection, device, receipt.task, receipt.round)
 
 
 def _keep(

@@ -102,8 +102,12 @@ class Desk:
             for (question, _), (receipt, _) in zip(asked, answers, strict=True):
                 if receipt.reason is None:
                     self.shelving.answered(question.task.id)
-            for sequence in {sequence for _, sequence in answers if sequence is not None}:
+            new = {sequence for receipt, sequence in answers if receipt.status == "queued" and sequence is not None}
+            for sequence in new:
                 self.sender.stored(sequence, due)
 
         answers = await self.state.run(partial(answer_all, asked=asked, rng=self.rng), after=send)
-        return [(replace(receipt, offline=offline and sequence is not None), sequence) for receipt, sequence in answers]
+        return [
+            (replace(receipt, offline=offline and receipt.status == "queued"), sequence)
+            for receipt, sequence in answers
+        ]

@@ -42,8 +42,7 @@ class Gateway:
             time of sending tells neither how long the draw took (which depends on the noise) nor in which order the
             devices were asked. One second hides a draw a thousand times over; a gateway does well to take minutes.
         capacity: most payloads that may wait for the broker, each a report or a frame of many. One more is refused as
-            `Reason.OUTBOX_FULL` before anything is drawn or spent; nothing that was stored is ever dropped. What waits
-            for so long after the close of its task that nobody counts it any more (two days) takes no room.
+            `Reason.OUTBOX_FULL` before anything is spent; what is too late to be counted stays, but takes no room.
         keep: seconds, 0 to a week: so long a report is kept after the broker's acknowledgement, for a broker may forget
             it, and an aggregator ask for it once more. So far back, too, somebody who takes over the aggregator later
             can have reports sent again, and see from where. 0 keeps nothing, and loses what a broker forgets.
@@ -105,8 +104,8 @@ class Gateway:
     ) -> Receipt:
         """Answer the current round of a task for one device, at most once, and wait for the broker.
 
-        Cancelling it is safe at any time: the answer is either stored whole, and will be sent, or nothing happened.
-        A later call for the same round then returns its receipt.
+        Cancelling it is safe at any time: the answer is either stored whole, and will be sent, or nothing happened. A
+        later call for the same round returns its receipt, and waits for the broker, too.
 
         Whatever the value is, the answer is charged, stored and sent alike: a number beyond the bounds counts as the
         nearer one, and where there is no usable value (None, NaN) an index is drawn uniformly over the domain.

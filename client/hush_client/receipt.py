@@ -57,9 +57,9 @@ class Receipt:
         status: `"sent"`: the broker has acknowledged it; what that leaves open says `caveat`. `"queued"`: it is charged
             and stored, and will be sent (also after a restart). `"undelivered"`: it is charged and stored, and was
             sent, but the broker does not have it; it is sent again, at least every hour. `"already_answered"`: the
-            round has its answer; this is about that one, nothing new was drawn or spent. `"refused"`: nothing was
-            drawn, spent or sent.
-        reason: why it was refused, or is undelivered; else None.
+            round has its answer; this is about that one, nothing new was drawn or spent, and `waiting` says whether the
+            broker has it. `"refused"`: nothing was drawn, spent or sent.
+        reason: why it was refused, or the broker does not have it; else None.
         task: id of the task.
         round: the round that was answered; None where none is open.
         epsilon: what the answer costs; of a refused one, what the cheapest offer would have cost.
@@ -73,6 +73,8 @@ class Receipt:
         offline: whether it was given without a connection, to the task as this device had kept it.
         told: of one that the broker has acknowledged, whether it can have said that it does not have it (MQTT 5); else
             None.
+        waiting: of a round that was answered before, whether its report still waits for the broker. It is sent again;
+            where the broker said no since the start, `reason` says why.
     """
 
     status: Status
@@ -87,6 +89,7 @@ class Receipt:
     moment: datetime | None = None
     offline: bool = False
     told: bool | None = None
+    waiting: bool = False
 
     @property
     def meaning(self) -> str:
@@ -108,6 +111,8 @@ class Receipt:
     def acknowledged(self, answer: Acknowledgement) -> "Receipt":
         """After what the broker said."""
         why = Undelivered.of(answer)
+        if self.status == "already_answered":
+            return replace(self, reason=why, told=answer.told, waiting=why is not None)
         return replace(self, status="sent" if why is None else "undelivered", reason=why, told=answer.told)
 
     @property

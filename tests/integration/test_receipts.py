@@ -61,6 +61,8 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
             refused = await client.report("heights", 172.0, timeout=20)
             other = await client.report("weights", 172.0, timeout=20)
             assert not await client.flush(timeout=20)
+            repeated = await client.report("heights", 172.0, timeout=20)
+            assert (repeated.status, repeated.reason) == ("already_answered", Undelivered.FORBIDDEN)
             spent = (await client.ledger()).spent
         assert (refused.status, refused.reason, refused.told) == ("undelivered", Undelivered.FORBIDDEN, True)
         assert "access rules forbid it" in refused.meaning
@@ -77,6 +79,7 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
             again = await client.report("heights", 100.0, timeout=20)
             assert await client.flush(timeout=20)
         assert (again.status, again.report_id) == ("already_answered", refused.report_id)
+        assert not again.waiting
         assert waiting(state) == []
         async with asyncio.timeout(20):
             while counted(store) < 2:  # noqa: ASYNC110 - another process's file

@@ -234,6 +234,7 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "report_id": receipt.report_id,
         "told": receipt.told,
         "offline": receipt.offline or None,
+        "waiting": receipt.waiting or None,
     }
     return {name: value for name, value in document.items() if value is not None}
 
@@ -256,10 +257,20 @@ def _sentence(task: Task, receipt: Receipt, order: _Order, trouble: str) -> str:
                 f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
             )
         case "already_answered":
-            head = f"{where}: answered before; nothing new was drawn, spent or sent; {budget}."
+            earlier = _earlier(receipt, trouble)
+            head = f"{where}: answered before; nothing new was drawn, spent or sent{earlier}; {budget}."
         case "refused":
             return f"hush: {task.id}: refused: {receipt.meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
     return head
+
+
+def _earlier(receipt: Receipt, trouble: str) -> str:
+    """What became of the report of a round that was answered before, if the broker does not have it."""
+    if not receipt.waiting:
+        return ""
+    if receipt.meaning:
+        return f"; that report is not delivered ({receipt.meaning})"
+    return "; that report still waits for the broker" + (f" ({trouble})" if trouble else "")
 
 
 def _cause(receipt: Receipt, order: _Order, trouble: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import sqlite3
 from functools import partial
 
@@ -12,6 +13,7 @@ from hush_client.sending.settling import Settling
 from hush_client.sending.synced import Synced
 from hush_client.sending.transport import Acknowledgement, Link, Listener, SubscriptionRefusedError, Transport
 from hush_client.sending.verdicts import Verdicts
+from hush_client.sending.waiters import Waiters
 from hush_client.state import kept, outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
@@ -74,7 +76,8 @@ class Sender:
         self._settling = Settling(state, clock, self._recalls)
         self._planned = asyncio.Event()
         self._verdicts = Verdicts(self._schedule, clock)
-        self._waiters: dict[int, asyncio.Future[Acknowledgement | None]] = {}
+        self._waiters = Waiters(lambda sequence: self._verdicts.said(sequence) or self._settling.said(sequence))
+        self._oldest = math.inf  # of what this run has stored
         self._progress = False
         self._received = 0.0
 
@@ -107,12 +110,13 @@ class Sender:
 
     def stored(self, sequence: int, due: float) -> None:
         """Take notice of a new entry of the outbox, and send it from `due` on."""
-        self._waiters[sequence] = asyncio.get_running_loop().create_future()
+        self._oldest = min(self._oldest, sequence)
+        self._waiters.of(sequence)
         self._schedule.add(sequence, due)
 
     def acknowledgement(self, sequence: int | None) -> asyncio.Future[Acknowledgement | None] | None:
-        """What the broker will say first to a new entry; its result is None if the sender ends before."""
-        return None if sequence is None else self._waiters.get(sequence)
+        """What the broker says next to an entry of the outbox, or has said; see `Waiters.of`."""
+        return None if sequence is None else self._waiters.of(sequence)
 
     async def flush(self) -> bool:
         """Return once the outbox is empty, or holds nothing but what the broker did not take; whether it is empty."""
@@ -150,9 +154,7 @@ class Sender:
             try:
                 await self._settling.settle()
             finally:
-                for waiter in self._waiters.values():
-                    if not waiter.done():
-                        waiter.set_result(None)
+                self._waiters.end()
 
     async def _connect_for_ever(self) -> None:
         backoff, loop = Backoff(), asyncio.get_running_loop()
@@ -264,7 +266,7 @@ class Sender:
             for entry in entries:
                 last = entry.sequence
                 self._schedule.add(last, now + (entry.not_before - wall) / 1000)
-                if entry.not_before <= wall and last not in self._waiters:  # an earlier run may have sent it
+                if entry.not_before <= wall and last < self._oldest:  # an earlier run may have sent it
                     self._settling.maybe_sent(last)
         self._planned.set()
 
@@ -279,14 +281,12 @@ class Sender:
             self._settling.recalled(entry.sequence)
         elif taken:
             self._schedule.done(entry.sequence)
-            self._settling.acknowledged(entry)
+            self._settling.acknowledged(entry, answer)
         self._tell(entry.sequence, answer)
 
     def _tell(self, sequence: int, answer: Acknowledgement) -> None:
-        """Tell whoever waits for it what the broker said to an entry, or to others like it."""
-        waiter = self._waiters.pop(sequence, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(answer)
+        """What the broker said to an entry, or to others like it."""
+        self._waiters.tell(sequence, answer)
         self._settling.look()  # whoever flushes: it may be the last that was open
 
 

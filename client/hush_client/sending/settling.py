@@ -8,6 +8,7 @@ from functools import partial
 
 from hush_client.sending.recalls import Recalls
 from hush_client.sending.schedule import Clock, milliseconds
+from hush_client.sending.transport import Acknowledgement
 from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
@@ -33,7 +34,7 @@ class Settling:
 
     def __init__(self, state: State, clock: Clock, recalls: Recalls) -> None:
         self._state, self._clock, self._recalls = state, clock, recalls
-        self._acknowledged: set[int] = set()
+        self._acknowledged: dict[int, Acknowledgement] = {}
         self._attempted: set[int] = set()
         self._resent: Counter[int] = Counter()
         self._due, self._done = asyncio.Event(), asyncio.Event()
@@ -52,10 +53,14 @@ class Settling:
             self._resent[sequence] += 1
         self._attempted.add(sequence)
 
-    def acknowledged(self, entry: Entry) -> None:
+    def said(self, sequence: int) -> Acknowledgement | None:
+        """What the broker said that has an entry, until that is written down."""
+        return self._acknowledged.get(sequence)
+
+    def acknowledged(self, entry: Entry, answer: Acknowledgement) -> None:
         """Have it written down that the broker has an entry of the outbox."""
         self._recalls.learn(entry.topic, entry.payload[DIGEST])
-        self._acknowledged.add(entry.sequence)
+        self._acknowledged[entry.sequence] = answer
         self._due.set()
 
     def recalled(self, sequence: int, *, gone: bool = False) -> None:
@@ -113,7 +118,8 @@ class Settling:
             except HushError as error:
                 _LOG.warning("%s", error)  # they stay in the outbox, and are sent once more after a restart
                 return
-            self._acknowledged.difference_update(acknowledged)
+            for sequence in acknowledged:
+                self._acknowledged.pop(sequence, None)
             self._attempted.difference_update(acknowledged)
             self._resent -= resent
             self._recalls.written(news, grown)

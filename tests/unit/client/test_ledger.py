@@ -238,7 +238,8 @@ def test_a_second_answer_is_the_first_one_whatever_the_value_and_the_limits(conn
     for value in (172.0, 130.0, None):
         for question in (ask(), ask(policy=Policy(Fraction(0), Fraction(0)))):
             second = give(connection, question, rng, value)
-            assert second == replace(first, status="already_answered", cap=question.policy.lifetime, value=None)
+            cap = question.policy.lifetime
+            assert second == replace(first, status="already_answered", cap=cap, value=None, waiting=True)
     assert rng.draws == 0
     assert outbox.count(connection) == 1
 

@@ -10,9 +10,11 @@ import pytest
 from fake_transport import FakeTransport, Fate, RecordingRng, make_heights
 
 from hush_client import Gateway, Reason
+from hush_client.receipt import Undelivered
 from hush_client.state import ledger, outbox
 from hush_client.state.database import State
 from hush_client.state.lock import Lock
+from hush_common.delivery import Acknowledgement
 from hush_common.errors import OptionError
 from hush_common.topics import task_topic
 
@@ -62,6 +64,53 @@ async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_resta
     assert len(broker.attempts) == 2
     assert len(set(broker.attempts)) == 1
     assert await charges_and_waiting(tmp_path) == (1, 0)
+
+
+@pytest.mark.parametrize("reason", [0x87, 0x95])
+async def test_who_asks_again_hears_that_the_broker_does_not_have_the_earlier_report(
+    tmp_path: Path, reason: int
+) -> None:
+    broker = FakeTransport()
+    for _ in range(2):  # in the run in which it was refused, and in the next, which tries once more
+        broker.answers.append(Acknowledgement(reason, told=True))
+        async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+            receipts = [await gateway.report("d", "heights", 172.0, timeout=5) for _ in range(2)]
+        assert {receipt.reason for receipt in receipts} == {Undelivered.of(Acknowledgement(reason))}
+        assert (receipts[1].status, receipts[1].waiting, receipts[1].told) == ("already_answered", True, True)
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        taken = await gateway.report("d", "heights", 172.0, timeout=5)
+        assert (taken.status, taken.waiting, taken.reason) == ("already_answered", False, None)
+        assert await gateway.flush(timeout=5)
+        known = await gateway.report("d", "heights", 172.0, timeout=5)
+        assert (known.status, known.waiting) == ("already_answered", False)
+    assert await charges_and_waiting(tmp_path) == (1, 0)
+
+
+async def test_who_asks_again_before_the_broker_has_said_anything_hears_that_the_report_waits(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.faults.append(Fate.NEVER)
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        await gateway.task("heights")
+        for status, waiting in (("queued", False), ("already_answered", True)):
+            receipt = await gateway.report("d", "heights", 172.0, timeout=0.1)
+            assert (receipt.status, receipt.waiting, receipt.reason) == (status, waiting, None)
+            assert not receipt.offline
+
+
+async def test_who_waits_for_the_broker_while_the_gateway_closes_waits_no_longer(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.faults.append(Fate.NEVER)
+    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+        await gateway.task("heights")
+        first = asyncio.create_task(gateway.report("d", "heights", 172.0, timeout=None))
+        async with asyncio.timeout(10):
+            while not broker.attempts:  # noqa: ASYNC110 - the fake has no event for it
+                await asyncio.sleep(0.01)
+        again = asyncio.create_task(gateway.report("d", "heights", 172.0, timeout=None))
+        late = asyncio.create_task(gateway.report("other", "heights", 172.0, timeout=None))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert [(await one).status for one in (first, again, late)] == ["queued", "already_answered", "queued"]
 
 
 async def test_the_ledger_counts_what_was_sent_again(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ with SyncClient("mqtt://h", device="d", state=sys.argv[1], spread=0, transport=b
     try:
         client.report("heights", 172.0, timeout=None)
     except KeyboardInterrupt:
-        print(client.report("heights", 172.0).status, flush=True)
+        print(client.report("heights", 172.0, timeout=0).status, flush=True)
 """
 
 
