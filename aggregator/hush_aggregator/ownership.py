@@ -273,8 +273,7 @@ class Ownership:
         if topic in self.unconfirmed and (name := shown(topic)) not in self._told:
             self._told.add(name)
             _LOG.error(
-                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it",
-                called,
+                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it", name
             )
 
     async def _note(self, row: TaskRow, claim: Claim | None) -> None:
