@@ -17,8 +17,7 @@ from hush_aggregator.bus import Session
 from hush_aggregator.claims import TAKE_OVER, Claim, Verdict, claim_of, judged, outranks, signature, signed, written
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.result import encode
-from hush_aggregator.standing import Standing
-from hush_aggregator.staying import shown
+from hush_aggregator.standing import Standing, shown
 from hush_aggregator.store.base import State, TaskRow
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic

@@ -5,11 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NoReturn
 
+from hush_aggregator.standing import shown
 from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, LoginRefusedError
 
-__all__ = ["Staying", "shown"]
+__all__ = ["Staying"]
 
 _LOG = logging.getLogger("hush.aggregator")
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
@@ -82,8 +83,3 @@ class Staying:
         if again or told != self._told:
             _LOG.warning("%s; trying again until it works", told)
         self._told = told
-
-
-def shown(topic: str) -> str:
-    """What to call a topic: whoever looks whether messages come back makes up a name each time."""
-    return "hush/v1/estimates/+" if "/probe-" in topic else topic

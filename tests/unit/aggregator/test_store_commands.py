@@ -218,6 +218,26 @@ def test_a_backup_of_a_store_in_use_is_whole_and_put_back_says_so(path: Path, tm
             assert not opened.restored
 
 
+def test_a_backup_that_cannot_be_put_in_place_leaves_the_store_that_is_there_whole(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    told(store.app, "backup", copy, "--store", path)
+    with SqliteReader(path):  # while somebody reads, what is counted stays in the log of the store
+        with SqliteStore(path) as opened:
+            count(opened, HEIGHTS, 1, 9)
+
+        def fail(*_: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", fail)
+            with pytest.raises(StoreError, match="cannot be written"):
+                told(store.app, "restore", copy, "--store", path, "--replace")
+    with SqliteStore(path) as opened:
+        assert (opened.restored, opened.tally(HEIGHTS.digest, 1).n) == (False, 9)
+
+
 def test_a_damaged_backup_is_not_put_back_and_leaves_nothing_behind(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     told(store.app, "backup", copy, "--store", path)
