@@ -353,3 +353,11 @@ def test_a_total_bounds_all_purposes(hush: Hush) -> None:
     assert hush("report", "heights", "172", "--total", "1.5").returncode == 0
     refused = hush("report", "smoker", "yes", "--total", "1.5")
     assert_one_line(refused.stderr, "refused", "all purposes together", "nothing was spent")
+
+
+@pytest.mark.parametrize("command", [("report", "heights", "172"), ("sync",)])
+@pytest.mark.parametrize("seconds", ["nan", "inf"])
+def test_an_endless_timeout_is_a_wrong_usage(hush: Hush, command: tuple[str, ...], seconds: str) -> None:
+    done = hush(*command, "--timeout", seconds)
+    assert done.returncode == 2
+    assert f"--timeout {seconds} is not a number of seconds" in done.stderr

@@ -20,6 +20,7 @@ from hush_client.commands.device import (
     Timeout,
     User,
     check_device,
+    check_seconds,
     check_there,
     verified,
 )
@@ -56,6 +57,7 @@ def sync(
     A recall spreads what it asks for over a time of its own: what is not due yet goes with a later run.
     """
     check_device(device)
+    check_seconds("--timeout", timeout)
     completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     directory = state_directory(state)
     check_there(directory)

@@ -124,6 +124,7 @@ def save(connection: sqlite3.Connection, place: str, obeyed: Iterable[Obeyed]) -
                 (place, row.task, row.id, row.began, row.over, int(row.open)),
             )
             connection.execute("DELETE FROM planned WHERE id = ?", (row.id,))
+            connection.execute("DELETE FROM recall WHERE began < ?", (row.began - _REMEMBERED,))  # in the same write
         planned = each.planned or {}
         connection.executemany(
             "REPLACE INTO planned VALUES (?, ?, ?)", ((sequence, row.id, due) for sequence, due in planned.items())
