@@ -361,3 +361,11 @@ def test_an_endless_timeout_is_a_wrong_usage(hush: Hush, command: tuple[str, ...
     done = hush(*command, "--timeout", seconds)
     assert done.returncode == 2
     assert f"--timeout {seconds} is not a number of seconds" in done.stderr
+
+
+def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None:
+    assert hush("report", "heights", "172", "--device", "a").returncode == 0
+    assert "check" not in hush("sync", "--device", "a").stdout
+    wrong = hush("sync", "--device", "b")
+    assert_one_line(wrong.stdout, "1 kept for another broker or device name go by that alone; check --device")
+    assert json.loads(hush("sync", "--device", "b", "--json").stdout)["elsewhere"] == 1

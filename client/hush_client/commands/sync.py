@@ -64,6 +64,7 @@ def sync(
     synced = asyncio.run(_sync(completed, directory, device, timeout=timeout, keep=keep))
     if as_json:
         counts = {"resent": synced.resent, "planned": synced.planned, "waiting": synced.waiting}
+        counts |= {"elsewhere": synced.elsewhere} if synced.elsewhere else {}
         typer.echo(json.dumps({"v": 1, "done": synced.done} | counts))
     else:
         typer.echo(_sentence(synced))
@@ -81,4 +82,7 @@ async def _sync(broker: BrokerUrl, directory: Path, device: str, *, timeout: flo
 def _sentence(synced: Synced) -> str:
     later = f"{whole(synced.planned)} more at a later moment, with a later run" if synced.planned else "no more later"
     waiting = f"{whole(synced.waiting)} still wait for the broker" if synced.waiting else "nothing waits for the broker"
-    return f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}."
+    others = ""
+    if synced.elsewhere:
+        others = f" {whole(synced.elsewhere)} kept for another broker or device name go by that alone; check --device."
+    return f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}.{others}"
