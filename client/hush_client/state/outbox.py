@@ -16,9 +16,11 @@ __all__ = [
     "SCHEMA",
     "Entry",
     "count",
+    "count_besides",
     "count_in_time",
     "delete",
     "fetch",
+    "find",
     "is_late",
     "next_sequence",
     "page",
@@ -113,6 +115,13 @@ def delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
     connection.executemany("DELETE FROM outbox WHERE sequence = ?", ((sequence,) for sequence in sequences))
 
 
+def find(connection: sqlite3.Connection, device: str, task: str, round_: int) -> int | None:
+    """The entry of the outbox that carries the report of a device for one round; None once the broker has that."""
+    select = "SELECT sequence FROM charge JOIN outbox USING (sequence) WHERE device = ? AND task = ? AND round = ?"
+    row = connection.execute(select, (device, task, round_)).fetchone()
+    return None if row is None else int(row[0])
+
+
 def is_late(entry: Entry, now: int) -> bool:
     """Whether no aggregator counts an entry any more, whoever recalls it.
 
@@ -121,6 +130,13 @@ def is_late(entry: Entry, now: int) -> bool:
         now: milliseconds since 1970.
     """
     return entry.closes is not None and entry.closes + _LATE <= now
+
+
+def count_besides(connection: sqlite3.Connection, sequences: Iterable[int]) -> tuple[int, int]:
+    """How many payloads wait, and how many beside these entries, of which some may be gone."""
+    find = "SELECT count(*) FROM outbox WHERE sequence = ?"
+    left = count(connection)
+    return left, left - sum(connection.execute(find, (sequence,)).fetchone()[0] for sequence in sequences)
 
 
 def count_in_time(connection: sqlite3.Connection, now: int) -> int:

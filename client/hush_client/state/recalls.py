@@ -8,10 +8,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from hush_client.state import kept, ledger
-from hush_common.recall import KEPT_FOR, LONGEST_OVER, RECALL_ID_BYTES, SHORTEST_OVER
-from hush_common.task import CLOCK_SKEW
+from hush_common.recall import KEPT_FOR, LONGEST_OVER, RECALL_ID_BYTES, SHORTEST_OVER, grace_of
 
 __all__ = ["TABLES", "Found", "Obeyed", "Row", "grace", "load", "mend", "resume", "save"]
 
@@ -72,11 +72,13 @@ class Found:
         size: bytes of all that is kept.
         known: topics and digests of what is kept for the place.
         rows: the recalls of the place, the oldest first, with what is due under each.
+        elsewhere: how many entries are kept for other places.
     """
 
     size: int
     known: set[tuple[str, bytes]]
     rows: list[tuple[Row, dict[int, int]]]
+    elsewhere: int = 0
 
 
 def grace(over: int) -> int:
@@ -85,7 +87,7 @@ def grace(over: int) -> int:
     Args:
         over: seconds, clamped.
     """
-    return int(1000 * (CLOCK_SKEW.total_seconds() + 2 * over))
+    return grace_of(over) // timedelta(milliseconds=1)
 
 
 def resume(connection: sqlite3.Connection, place: str, now: int, keep: int) -> Found:
@@ -102,7 +104,8 @@ def resume(connection: sqlite3.Connection, place: str, now: int, keep: int) -> F
     connection.execute("DELETE FROM recall WHERE abs(? - began) > ?", (now, _REMEMBERED))
     scheduled = {sequence: grace(row.over) for row, due in load(connection, place) for sequence in due}
     kept.expire(connection, kept.Term(now, keep, scheduled))
-    return Found(kept.size(connection), kept.topics(connection, place), load(connection, place))
+    size, elsewhere = kept.size(connection), kept.elsewhere(connection, place)
+    return Found(size, kept.topics(connection, place), load(connection, place), elsewhere)
 
 
 def load(connection: sqlite3.Connection, place: str) -> list[tuple[Row, dict[int, int]]]:
@@ -124,6 +127,7 @@ def save(connection: sqlite3.Connection, place: str, obeyed: Iterable[Obeyed]) -
                 (place, row.task, row.id, row.began, row.over, int(row.open)),
             )
             connection.execute("DELETE FROM planned WHERE id = ?", (row.id,))
+            connection.execute("DELETE FROM recall WHERE began < ?", (row.began - _REMEMBERED,))  # in the same write
         planned = each.planned or {}
         connection.executemany(
             "REPLACE INTO planned VALUES (?, ?, ?)", ((sequence, row.id, due) for sequence, due in planned.items())

@@ -15,6 +15,7 @@ from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish,
 from hush_client.sending.recalls import Recalls
 from hush_client.state import ledger
 from hush_client.state.database import State
+from hush_common.delivery import Acknowledgement
 from hush_common.recall import encode_recall
 from hush_common.task import digest_of
 from hush_common.topics import recall_topic, task_topic
@@ -428,3 +429,43 @@ def test_sync_that_is_not_let_listen_is_done_and_one_without_a_broker_is_not_and
         return seen
 
     assert in_virtual_time(run()) == [(True, "None"), (False, "fake://broker: the broker is away")]
+
+
+def test_a_recalled_report_that_ended_while_it_was_forbidden_does_not_pass_for_one_that_waits(tmp_path: Path) -> None:
+    soon = {"closes": "2026-01-01T01:00:00Z"}
+    tasks = {task_topic("heights"): make_heights(**soon), task_topic("other"): make_heights(id="other")}
+    broker, clock = FakeTransport(retained=tasks), Wall()
+
+    async def run() -> bool:
+        async with opened(broker, tmp_path, clock) as gateway:
+            await gateway.report("d", "heights", 172.0)
+            broker.answers.extend([Acknowledgement(0x87, told=True)] * 99)
+            publish(broker, make_recall(1, over=1, payload=make_heights(**soon)))
+            await asyncio.sleep(4 * 3600)
+            assert kept(tmp_path) == []
+            broker.answers.clear()
+            broker.faults.append(Fate.LOST)
+            await gateway.task("other")
+            await gateway.report("d", "other", 172.0, timeout=0)
+            return await gateway.flush(timeout=100)
+
+    assert in_virtual_time(run()), "the new one was on its way"
+
+
+def test_a_recall_of_a_changed_task_ends_none_of_the_one_before(tmp_path: Path) -> None:
+    changed = make_heights(epsilon="0.5")
+    broker, clock = FakeTransport(), Wall()
+
+    async def run() -> None:
+        async with opened(broker, tmp_path, clock, recall_every=10) as gateway:
+            await gateway.report("d", "heights", 172.0)
+            broker.publish_task(task_topic("heights"), changed)
+            await asyncio.sleep(1)
+            await gateway.report("e", "heights", 172.0)
+            publish(broker, make_recall(1, over=24 * 3600))
+            await asyncio.sleep(11)
+            publish(broker, make_recall(2, over=60, payload=changed))
+            await asyncio.sleep(25 * 3600)
+
+    in_virtual_time(run())
+    assert sorted(recalled(broker).values()) == [1, 1]
