@@ -74,7 +74,7 @@ class Recalls:
         """By which entries went, and by which alone they go again; without the files that an address may name."""
         self.earlier: frozenset[str] = frozenset()
         """Topics of the recalls of what earlier runs have kept."""
-        self.resent = 0
+        self.resent: int = 0
         """How often an entry was sent once more, and acknowledged."""
         self._state, self._schedule, self._clock = state, schedule, clock
         self._want = want
