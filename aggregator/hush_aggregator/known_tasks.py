@@ -36,7 +36,10 @@ def check_files(store: Store, files: Mapping[Path, Task]) -> None:
         TaskError: naming the first file whose task contradicts a stored one, or that of a file before it.
     """
     there = {task.id: task.payload for task in map(stored_task, store.tasks())}
+    forgotten = {row.id for row in store.task_rows() if not row.payload}
     for path, task in files.items():
+        if task.id in forgotten:
+            raise _forgotten(str(path), task)
         if settled(task, there.setdefault(task.id, task.payload)) is None:
             raise _contradiction(str(path), task, there[task.id])
 
@@ -46,6 +49,13 @@ def _contradiction(field: str, task: Task, there: bytes) -> TaskError:
         field,
         f"the task {task.id!r}, digest {task.digest.hex()}, is not the one that is counted here under this id, digest "
         f"{digest_of(there).hex()}, and tasks never change; choose another id",
+    )
+
+
+def _forgotten(field: str, task: Task) -> TaskError:
+    return TaskError(
+        field,
+        f"the task {task.id!r} is forgotten in this store, and its id stays taken: leave it out, or use a new id",
     )
 
 
@@ -173,6 +183,8 @@ class KnownTasks(Mapping[str, Task]):
         if task.legacy and task.id not in self._tasks:
             raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
         there = self._store.add_task(task)
+        if not there:
+            raise _forgotten("id", task)
         kept = settled(task, there)
         if kept is None:
             raise _contradiction("id", task, there)

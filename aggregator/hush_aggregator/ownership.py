@@ -17,7 +17,7 @@ from hush_aggregator.bus import Session
 from hush_aggregator.claims import TAKE_OVER, Claim, Verdict, claim_of, judged, outranks, signature, signed, written
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.result import encode
-from hush_aggregator.standing import Standing
+from hush_aggregator.standing import Standing, shown
 from hush_aggregator.store.base import State, TaskRow
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic
@@ -264,16 +264,15 @@ class Ownership:
     def _expect(self, topic: str) -> None:
         """A message to `topic` comes back, if this user may write and read there."""
         self.unconfirmed[topic] = None
-        if topic not in self._told:
+        if shown(topic) not in self._told:
             asyncio.get_running_loop().call_later(_ECHO_S, self._miss, topic)
 
     def _miss(self, topic: str) -> None:
         """An acknowledgement says nothing about rights; that it comes back does."""
-        if topic in self.unconfirmed and topic not in self._told:
-            self._told.add(topic)
+        if topic in self.unconfirmed and (name := shown(topic)) not in self._told:
+            self._told.add(name)
             _LOG.error(
-                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it",
-                "hush/v1/estimates/+" if "/probe-" in topic else topic,
+                "a message to %s was acknowledged, and did not come back: allow this user to write and to read it", name
             )
 
     async def _note(self, row: TaskRow, claim: Claim | None) -> None:

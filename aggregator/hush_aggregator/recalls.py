@@ -224,6 +224,7 @@ class Recalls:
             if not row.ended and self._lasting.holds(row.recall.id, now=over):
                 ended = replace(row, ended=True)
                 await self._work(partial(self._store.recall, [ended]))
+                self._lasting.forget(row.recall.id)
                 if self._rows.get(task_id) == row:  # and no command has made another meanwhile
                     self._rows[task_id] = ended
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NoReturn
 
+from hush_aggregator.standing import shown
 from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, LoginRefusedError
@@ -73,7 +74,7 @@ class Staying:
 
     def _hint(self) -> str:
         """Some brokers hang up on whoever publishes what their rules forbid, and do not say why."""
-        topics = ", ".join(sorted({_shown(topic) for topic in self._open_ends()}))
+        topics = ", ".join(sorted({shown(topic) for topic in self._open_ends()}))
         return f" (lost after messages to {topics}: may this user write and read there?)" if topics else ""
 
     def _warn(self, error: BrokerError, *, again: bool, hint: str) -> None:
@@ -82,7 +83,3 @@ class Staying:
         if again or told != self._told:
             _LOG.warning("%s; trying again until it works", told)
         self._told = told
-
-
-def _shown(topic: str) -> str:
-    return "hush/v1/estimates/+" if "/probe-" in topic else topic

@@ -23,7 +23,7 @@ class Terms:
 
     Raises:
         TypeError: an argument of the wrong type.
-        OptionError: `name` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
+        OptionError: `name` cannot be part of a topic, or a number out of range.
     """
 
     name: str
@@ -39,6 +39,8 @@ class Terms:
         check_number("spread", self.spread)
         check_type("capacity", self.capacity, int, "a whole number")
         check_number("keep", self.keeping.keep)
+        check_type("kept_bytes", self.keeping.room, int, "a whole number of bytes")
+        check_number("recall_every", self.keeping.every)
         if not is_sender(self.name):
             raise not_a_sender("name", self.name)
         if not 0 <= self.spread <= LONGEST_SPREAD:
@@ -50,6 +52,12 @@ class Terms:
         if not 0 <= self.keeping.keep <= LONGEST_KEEP:
             raise OptionError(
                 "keep", f"{self.keeping.keep} s is outside 0 to {LONGEST_KEEP:.0f} s (a week); name one inside"
+            )
+        if self.keeping.room < 0:
+            raise OptionError("kept_bytes", f"{self.keeping.room} is below 0; name a number of bytes, or 0")
+        if not 0 <= self.keeping.every <= LONGEST_KEEP:
+            raise OptionError(
+                "recall_every", f"{self.keeping.every} s is outside 0 to {LONGEST_KEEP:.0f} s (a week); name one inside"
             )
 
     def question(self, task: Task, epsilon: Fraction | None = None, *, device: str = "", patience: int = 0) -> Question:

@@ -110,3 +110,20 @@ def test_a_recall_that_comes_and_goes_again_and_again_is_one(tmp_path: Path, com
 
     in_virtual_time(run())
     assert (len(broker.arrived), len(commits)) == (2, 1)
+
+
+def test_weeks_of_it_leave_no_more_rows_than_recalls_can_be_open(tmp_path: Path) -> None:
+    broker, clock, rows = FakeTransport(), Wall(), []
+
+    async def run() -> None:
+        async with opened(broker, tmp_path, clock) as gateway:
+            for week in range(4):
+                await gateway.report(f"d{week}", "heights", 172.0)
+                for hour in range(7 * 24):
+                    publish(broker, make_recall(1000 * week + hour, over=1))
+                    await asyncio.sleep(3601)
+                rows.append(len(kept(tmp_path, "SELECT * FROM recall")))
+
+    in_virtual_time(run())
+    assert rows[0] > 150
+    assert max(rows) <= 9 * 24 + 1

@@ -353,3 +353,19 @@ def test_a_total_bounds_all_purposes(hush: Hush) -> None:
     assert hush("report", "heights", "172", "--total", "1.5").returncode == 0
     refused = hush("report", "smoker", "yes", "--total", "1.5")
     assert_one_line(refused.stderr, "refused", "all purposes together", "nothing was spent")
+
+
+@pytest.mark.parametrize("command", [("report", "heights", "172"), ("sync",)])
+@pytest.mark.parametrize("seconds", ["nan", "inf"])
+def test_an_endless_timeout_is_a_wrong_usage(hush: Hush, command: tuple[str, ...], seconds: str) -> None:
+    done = hush(*command, "--timeout", seconds)
+    assert done.returncode == 2
+    assert f"--timeout {seconds} is not a number of seconds" in done.stderr
+
+
+def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None:
+    assert hush("report", "heights", "172", "--device", "a").returncode == 0
+    assert "check" not in hush("sync", "--device", "a").stdout
+    wrong = hush("sync", "--device", "b")
+    assert_one_line(wrong.stdout, "1 kept for another broker or device name go by that alone; check --device")
+    assert json.loads(hush("sync", "--device", "b", "--json").stdout)["elsewhere"] == 1

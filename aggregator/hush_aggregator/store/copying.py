@@ -60,6 +60,7 @@ def _copy(source: Path, target: Path, *, restored: bool) -> int:
                 reports = _checked(part, here)
         with part.open("rb") as written:
             os.fsync(written.fileno())
+        _gather(target)
         for side in _SIDES:  # of the one that was there: they would be taken for those of the new one
             target.with_name(f"{target.name}{side}").unlink(missing_ok=True)
         part.replace(target)
@@ -71,6 +72,13 @@ def _copy(source: Path, target: Path, *, restored: bool) -> int:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     return reports
+
+
+def _gather(store: Path) -> None:
+    """Bring what a store that is there has in its sides into its file: until it is replaced it stays whole."""
+    if store.is_file():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(store)) as there:  # a damaged one stays as it is
+            there.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _checked(path: Path, copy: sqlite3.Connection) -> int:

@@ -1,5 +1,6 @@
 """What commands that act as a device are told, and what they ask of its state."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ __all__ = [
     "Timeout",
     "User",
     "check_device",
+    "check_seconds",
     "check_there",
     "verified",
 ]
@@ -61,6 +63,16 @@ def check_device(device: str) -> None:
     """
     if device and not is_sender(device):
         raise typer.BadParameter(f"{device!r} is not a device name; use letters, digits and . _ @ : -")
+
+
+def check_seconds(option: str, seconds: float) -> None:
+    """Refuse an endless number of seconds, and what is none.
+
+    Raises:
+        typer.BadParameter: it is such a one.
+    """
+    if not math.isfinite(seconds):
+        raise typer.BadParameter(f"{option} {seconds} is not a number of seconds; write for example 10")
 
 
 def check_there(directory: Path) -> None:

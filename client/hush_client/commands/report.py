@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import re
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from hush_client.commands.device import (
     Timeout,
     User,
     check_device,
+    check_seconds,
     verified,
 )
 from hush_client.limits import LONGEST_KEEP
@@ -176,9 +176,8 @@ def report(
     if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
         raise typer.BadParameter("TASK is not a task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
     check_device(device)
-    for option, seconds in (("--timeout", timeout), ("--spread", spread)):
-        if not math.isfinite(seconds):
-            raise typer.BadParameter(f"{option} {seconds} is not a number of seconds; write for example 10")
+    check_seconds("--timeout", timeout)
+    check_seconds("--spread", spread)
     policy = Policy(
         parse_epsilon(max_epsilon, field="--max-epsilon"),
         parse_epsilon(lifetime, field="--lifetime"),

@@ -20,6 +20,7 @@ from hush_client.commands.device import (
     Timeout,
     User,
     check_device,
+    check_seconds,
     check_there,
     verified,
 )
@@ -56,12 +57,14 @@ def sync(
     A recall spreads what it asks for over a time of its own: what is not due yet goes with a later run.
     """
     check_device(device)
+    check_seconds("--timeout", timeout)
     completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     directory = state_directory(state)
     check_there(directory)
     synced = asyncio.run(_sync(completed, directory, device, timeout=timeout, keep=keep))
     if as_json:
         counts = {"resent": synced.resent, "planned": synced.planned, "waiting": synced.waiting}
+        counts |= {"elsewhere": synced.elsewhere} if synced.elsewhere else {}
         typer.echo(json.dumps({"v": 1, "done": synced.done} | counts))
     else:
         typer.echo(_sentence(synced))
@@ -79,4 +82,7 @@ async def _sync(broker: BrokerUrl, directory: Path, device: str, *, timeout: flo
 def _sentence(synced: Synced) -> str:
     later = f"{whole(synced.planned)} more at a later moment, with a later run" if synced.planned else "no more later"
     waiting = f"{whole(synced.waiting)} still wait for the broker" if synced.waiting else "nothing waits for the broker"
-    return f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}."
+    others = ""
+    if synced.elsewhere:
+        others = f" {whole(synced.elsewhere)} kept for another broker or device name go by that alone; check --device."
+    return f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}.{others}"

@@ -74,7 +74,9 @@ class Recalls:
         """By which entries went, and by which alone they go again; without the files that an address may name."""
         self.earlier: frozenset[str] = frozenset()
         """Topics of the recalls of what earlier runs have kept."""
-        self.resent: int = 0
+        self.elsewhere = 0
+        """How many entries earlier runs have kept for another broker or sender: none of them goes by this one."""
+        self.resent = 0
         """How often an entry was sent once more, and acknowledged."""
         self._state, self._schedule, self._clock = state, schedule, clock
         self._want = want
@@ -109,7 +111,7 @@ class Recalls:
                 return
             now, wall = self._schedule.now(), milliseconds(self._clock())
             found = await self._state.run(partial(recalls.resume, place=self.place, now=wall, keep=self._keep))
-            self._size = found.size
+            self._size, self.elsewhere = found.size, found.elsewhere
             for topic, digest in found.known:
                 self.learn(topic, digest)
             self.earlier = frozenset(map(recall_topic, self._known))

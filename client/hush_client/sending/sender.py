@@ -141,7 +141,8 @@ class Sender:
     async def synced(self, *, done: bool) -> Synced:
         """What was sent again so far, and what waits."""
         waiting = await self._state.run(outbox.count)
-        return Synced(done, self._recalls.resent, len(self._recalls), waiting, self.trouble)
+        recalls = self._recalls
+        return Synced(done, recalls.resent, len(recalls), waiting, self.trouble, recalls.elsewhere)
 
     async def run(self) -> None:
         """Keep connected until cancelled."""

@@ -76,8 +76,8 @@ class Settling:
         """
         while True:
             self._done.clear()
-            left = await self._state.run(outbox.count)
-            if left <= sum(sequence not in self._recalls for sequence in waiting()):
+            left, others = await self._state.run(partial(outbox.count_besides, sequences=frozenset(waiting())))
+            if not others:
                 return not left
             await self._done.wait()
 

@@ -17,6 +17,7 @@ class Synced:
         planned: those of them whose moment is still to come.
         waiting: reports or frames that the broker has never acknowledged.
         trouble: why there is no connection, if there is none.
+        elsewhere: reports or frames that are kept for another broker or device name, and do not go by this one.
     """
 
     done: bool
@@ -24,3 +25,4 @@ class Synced:
     planned: int
     waiting: int
     trouble: HushError | None = None
+    elsewhere: int = 0

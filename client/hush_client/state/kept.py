@@ -18,6 +18,7 @@ __all__ = [
     "TABLES",
     "Term",
     "dropped",
+    "elsewhere",
     "expire",
     "fetch",
     "keep",
@@ -91,6 +92,12 @@ def topics(connection: sqlite3.Connection, place: str) -> set[tuple[str, bytes]]
     """Topics and digests of what is kept for a place."""
     select = f"SELECT DISTINCT topic, {_DIGEST} FROM kept WHERE place = ?"  # noqa: S608 - likewise
     return set(connection.execute(select, (place,)))
+
+
+def elsewhere(connection: sqlite3.Connection, place: str) -> int:
+    """How many entries are kept for other places than this one."""
+    (entries,) = connection.execute("SELECT count(*) FROM kept WHERE place <> ?", (place,)).fetchone()
+    return int(entries)
 
 
 def fetch(connection: sqlite3.Connection, sequences: Iterable[int]) -> list[Entry]:

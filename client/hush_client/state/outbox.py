@@ -16,6 +16,7 @@ __all__ = [
     "SCHEMA",
     "Entry",
     "count",
+    "count_besides",
     "count_in_time",
     "delete",
     "fetch",
@@ -121,6 +122,13 @@ def is_late(entry: Entry, now: int) -> bool:
         now: milliseconds since 1970.
     """
     return entry.closes is not None and entry.closes + _LATE <= now
+
+
+def count_besides(connection: sqlite3.Connection, sequences: Iterable[int]) -> tuple[int, int]:
+    """How many payloads wait, and how many beside these entries, of which some may be gone."""
+    find = "SELECT count(*) FROM outbox WHERE sequence = ?"
+    left = count(connection)
+    return left, left - sum(connection.execute(find, (sequence,)).fetchone()[0] for sequence in sequences)
 
 
 def count_in_time(connection: sqlite3.Connection, now: int) -> int:

@@ -72,11 +72,13 @@ class Found:
         size: bytes of all that is kept.
         known: topics and digests of what is kept for the place.
         rows: the recalls of the place, the oldest first, with what is due under each.
+        elsewhere: how many entries are kept for other places.
     """
 
     size: int
     known: set[tuple[str, bytes]]
     rows: list[tuple[Row, dict[int, int]]]
+    elsewhere: int = 0
 
 
 def grace(over: int) -> int:
@@ -102,7 +104,8 @@ def resume(connection: sqlite3.Connection, place: str, now: int, keep: int) -> F
     connection.execute("DELETE FROM recall WHERE abs(? - began) > ?", (now, _REMEMBERED))
     scheduled = {sequence: grace(row.over) for row, due in load(connection, place) for sequence in due}
     kept.expire(connection, kept.Term(now, keep, scheduled))
-    return Found(kept.size(connection), kept.topics(connection, place), load(connection, place))
+    size, elsewhere = kept.size(connection), kept.elsewhere(connection, place)
+    return Found(size, kept.topics(connection, place), load(connection, place), elsewhere)
 
 
 def load(connection: sqlite3.Connection, place: str) -> list[tuple[Row, dict[int, int]]]:
@@ -124,6 +127,7 @@ def save(connection: sqlite3.Connection, place: str, obeyed: Iterable[Obeyed]) -
                 (place, row.task, row.id, row.began, row.over, int(row.open)),
             )
             connection.execute("DELETE FROM planned WHERE id = ?", (row.id,))
+            connection.execute("DELETE FROM recall WHERE began < ?", (row.began - _REMEMBERED,))  # in the same write
         planned = each.planned or {}
         connection.executemany(
             "REPLACE INTO planned VALUES (?, ?, ?)", ((sequence, row.id, due) for sequence, due in planned.items())

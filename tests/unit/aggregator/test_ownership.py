@@ -309,6 +309,18 @@ async def test_an_estimate_that_names_no_store_is_of_whoever_has_counted_as_much
     assert (broker.retained[ESTIMATE] != there) == taken
 
 
+def test_messages_that_did_not_come_back_are_told_once_whatever_the_name_they_were_sent_to(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SqliteStore(tmp_path / "store") as store:
+        ownership = Aggregator(Watched().bus("a"), store)._ownership
+        for number in range(3):
+            ownership.unconfirmed[f"hush/v1/estimates/probe-{number}"] = None
+            ownership._miss(f"hush/v1/estimates/probe-{number}")
+    (record,) = caplog.records
+    assert record.message.startswith("a message to hush/v1/estimates/+ was acknowledged, and did not come back: allow")
+
+
 async def test_a_withdrawn_task_is_cleared_counts_on_and_stays_withdrawn(tmp_path: Path) -> None:
     broker, path = Watched(), tmp_path / "store"
     async with serving(broker, path, HEIGHTS):

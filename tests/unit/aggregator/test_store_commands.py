@@ -4,6 +4,7 @@ import csv
 import json
 import secrets
 import sqlite3
+import sys
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from hush_aggregator.commands import export, results, store
 from hush_aggregator.commands.task import app as task_app
+from hush_aggregator.known_tasks import KnownTasks, check_files
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore, State
 from hush_common.errors import HushError, OptionError, StoreError, TaskError
 from hush_common.refusal import Refusal
@@ -107,6 +109,15 @@ def test_what_is_forgotten_is_gone_and_neither_its_reports_nor_its_id_count_agai
         assert opened.tally(HEIGHTS.digest, 0).n == 0
 
 
+def test_a_file_whose_task_was_forgotten_is_named_when_the_aggregator_starts(path: Path) -> None:
+    told(task_app, "forget", "heights", "--store", path, "--yes")
+    with SqliteStore(path) as opened:
+        with pytest.raises(TaskError, match=r"^a\.toml: the task 'heights' is forgotten in this store.* leave it out"):
+            check_files(opened, {Path("a.toml"): HEIGHTS})
+        with pytest.raises(TaskError, match=r"^id: the task 'heights' is forgotten in this store"):
+            KnownTasks(opened, [HEIGHTS]).load()
+
+
 def test_nothing_is_forgotten_without_a_yes(path: Path) -> None:
     result = CliRunner().invoke(task_app, ["forget", "way", "--store", str(path)], input="n\n")
     assert result.exit_code != 0
@@ -145,6 +156,15 @@ def test_results_as_csv_have_a_line_for_each_interval(path: Path) -> None:
     parts = {row["part"] for row in csv.DictReader(StringIO(told(results.app, "way", "--store", path, "--csv")))}
     assert parts == {"bus", "car"}
     assert "reporters" in told(results.app, "way", "--store", path)
+
+
+def test_without_pyarrow_an_export_says_what_to_install_and_leaves_nothing(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(OptionError, match=r"needs pyarrow; run pip install pyarrow, or name a \.csv"):
+        told(export.app, "heights", "--store", path, "--out", tmp_path / "reports.parquet")
+    assert not list(tmp_path.glob("reports*"))
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -196,6 +216,26 @@ def test_a_backup_of_a_store_in_use_is_whole_and_put_back_says_so(path: Path, tm
             assert (opened.restored, opened.public_identity, opened.tally(HEIGHTS.digest, 1).n) == (True, identity, 3)
             opened.reacted_to_restoring()
             assert not opened.restored
+
+
+def test_a_backup_that_cannot_be_put_in_place_leaves_the_store_that_is_there_whole(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    told(store.app, "backup", copy, "--store", path)
+    with SqliteReader(path):  # while somebody reads, what is counted stays in the log of the store
+        with SqliteStore(path) as opened:
+            count(opened, HEIGHTS, 1, 9)
+
+        def fail(*_: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", fail)
+            with pytest.raises(StoreError, match="cannot be written"):
+                told(store.app, "restore", copy, "--store", path, "--replace")
+    with SqliteStore(path) as opened:
+        assert (opened.restored, opened.tally(HEIGHTS.digest, 1).n) == (False, 9)
 
 
 def test_a_damaged_backup_is_not_put_back_and_leaves_nothing_behind(path: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """An argument of the wrong type is named, with what it should be, before anything is opened."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from fake_transport import FakeTransport
 
 from hush_client import Client, Gateway, Policy, SyncClient
-from hush_common.errors import HushError
+from hush_common.errors import HushError, OptionError
 
 
 class Secret:
@@ -40,6 +41,23 @@ def test_an_argument_of_the_wrong_type_is_named(kind: Any, wrong: dict[str, obje
         kind(given.pop("url"), **given)
     assert str(caught.value).startswith(words)
     assert "171.25" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        ({"kept_bytes": "4"}, TypeError),
+        ({"kept_bytes": -1}, OptionError),
+        ({"recall_every": "1"}, TypeError),
+        ({"recall_every": -1}, OptionError),
+        ({"recall_every": math.nan}, OptionError),
+    ],
+)
+def test_what_a_gateway_keeps_is_checked_before_anything_is_opened(
+    tmp_path: Path, wrong: dict[str, Any], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match=next(iter(wrong))):
+        Gateway(FakeTransport(), name="g", state=tmp_path / "s", **wrong)
 
 
 def test_a_policy_takes_no_text_for_a_truth_value() -> None:

@@ -15,6 +15,7 @@ from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish,
 from hush_client.sending.recalls import Recalls
 from hush_client.state import ledger
 from hush_client.state.database import State
+from hush_common.delivery import Acknowledgement
 from hush_common.recall import encode_recall
 from hush_common.task import digest_of
 from hush_common.topics import recall_topic, task_topic
@@ -428,3 +429,24 @@ def test_sync_that_is_not_let_listen_is_done_and_one_without_a_broker_is_not_and
         return seen
 
     assert in_virtual_time(run()) == [(True, "None"), (False, "fake://broker: the broker is away")]
+
+
+def test_a_recalled_report_that_ended_while_it_was_forbidden_does_not_pass_for_one_that_waits(tmp_path: Path) -> None:
+    soon = {"closes": "2026-01-01T01:00:00Z"}
+    tasks = {task_topic("heights"): make_heights(**soon), task_topic("other"): make_heights(id="other")}
+    broker, clock = FakeTransport(retained=tasks), Wall()
+
+    async def run() -> bool:
+        async with opened(broker, tmp_path, clock) as gateway:
+            await gateway.report("d", "heights", 172.0)
+            broker.answers.extend([Acknowledgement(0x87, told=True)] * 99)
+            publish(broker, make_recall(1, over=1, payload=make_heights(**soon)))
+            await asyncio.sleep(4 * 3600)
+            assert kept(tmp_path) == []
+            broker.answers.clear()
+            broker.faults.append(Fate.LOST)
+            await gateway.task("other")
+            await gateway.report("d", "other", 172.0, timeout=0)
+            return await gateway.flush(timeout=100)
+
+    assert in_virtual_time(run()), "the new one was on its way"
