@@ -169,7 +169,7 @@ def _earlier(connection: sqlite3.Connection, device: str, receipt: Receipt) -> i
     """Where the report waits by which the round was answered before; None where none does."""
     if receipt.status != "already_answered" or receipt.round is None:
         return None
-    return ledger.waiting(connection, device, receipt.task, receipt.round)
+    return outbox.find(connection, device, receipt.task, receipt.round)
 
 
 def _keep(

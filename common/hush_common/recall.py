@@ -25,6 +25,7 @@ __all__ = [
     "Recall",
     "decode_recall",
     "encode_recall",
+    "grace_of",
 ]
 
 RECALL_LIMIT = 512
@@ -35,7 +36,13 @@ SHORTEST_OVER, LONGEST_OVER = 1, 24 * 3600
 KEPT_FOR = timedelta(days=7)
 """How long a device keeps a report after the broker's acknowledgement, at most: no recall can be open for longer."""
 
-LAST_COUNTED = CLOCK_SKEW + timedelta(seconds=2 * LONGEST_OVER)
+
+def grace_of(spread: int) -> timedelta:
+    """How long after `closes` a report is still sent and admitted that was recalled over so many seconds, clamped."""
+    return CLOCK_SKEW + timedelta(seconds=2 * spread)
+
+
+LAST_COUNTED = grace_of(LONGEST_OVER)
 """How long after `closes` a report may still be counted, whatever was recalled; a later one never is."""
 
 _VERSION = 1
@@ -75,7 +82,7 @@ class Recall:
     @property
     def grace(self) -> timedelta:
         """How long after `closes` a recalled report is still sent and admitted: the clock skew and twice `spread`."""
-        return CLOCK_SKEW + timedelta(seconds=2 * self.spread)
+        return grace_of(self.spread)
 
 
 def encode_recall(recall: Recall) -> bytes:

@@ -10,7 +10,7 @@ MADE_ITERATIONS = 101
 """What `mosquitto_passwd` takes: 192 random bits need no slow hash, and a broker hashes at each connection."""
 
 GIVEN_ITERATIONS = 20_000
-"""For a password that a person chose: about 10 ms of the broker for each connection and each guess."""
+"""For a password that a person chose: 10 to 20 ms of the broker for each connection and each guess."""
 
 _SALT_BYTES = 12  # mosquitto 2.0 reads no other length
 

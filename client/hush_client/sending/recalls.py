@@ -271,12 +271,8 @@ class Recalls:
         self._remember(task, one.row.id)
         before = self._open.get(task)
         if before is not None:
-            for sequence, due in before.outstanding.items():
-                if sequence in one.outstanding:
-                    one.outstanding[sequence] = min(due, one.outstanding[sequence])
-                else:
-                    del self._owner[sequence]
-                    self._schedule.done(sequence)
+            for sequence, due in before.outstanding.items():  # those, too, of a changed task under the same id
+                one.outstanding[sequence] = min(due, one.outstanding.get(sequence, due))
             one.resent += before.resent
             self._superseded.append(replace(before.row, open=False))
         self._open[task] = one

@@ -34,7 +34,6 @@ __all__ = [
     "spent",
     "spent_in_all",
     "verify",
-    "waiting",
 ]
 
 _REFUSAL = """
@@ -157,13 +156,6 @@ def find(connection: sqlite3.Connection, device: str, task: str, round_: int) ->
         (device, task, round_),
     ).fetchone()
     return None if row is None else _charge(row)
-
-
-def waiting(connection: sqlite3.Connection, device: str, task: str, round_: int) -> int | None:
-    """The entry of the outbox that carries the report of a device for one round; None once the broker has that."""
-    select = "SELECT sequence FROM charge JOIN outbox USING (sequence) WHERE device = ? AND task = ? AND round = ?"
-    row = connection.execute(select, (device, task, round_)).fetchone()
-    return None if row is None else int(row[0])
 
 
 def spent(connection: sqlite3.Connection, device: str, purpose: str) -> Fraction:

@@ -20,6 +20,7 @@ __all__ = [
     "count_in_time",
     "delete",
     "fetch",
+    "find",
     "is_late",
     "next_sequence",
     "page",
@@ -112,6 +113,13 @@ def reschedule(connection: sqlite3.Connection, now: int) -> None:
 def delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
     """Forget payloads that the broker has acknowledged."""
     connection.executemany("DELETE FROM outbox WHERE sequence = ?", ((sequence,) for sequence in sequences))
+
+
+def find(connection: sqlite3.Connection, device: str, task: str, round_: int) -> int | None:
+    """The entry of the outbox that carries the report of a device for one round; None once the broker has that."""
+    select = "SELECT sequence FROM charge JOIN outbox USING (sequence) WHERE device = ? AND task = ? AND round = ?"
+    row = connection.execute(select, (device, task, round_)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def is_late(entry: Entry, now: int) -> bool:

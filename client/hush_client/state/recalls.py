@@ -8,10 +8,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from hush_client.state import kept, ledger
-from hush_common.recall import KEPT_FOR, LONGEST_OVER, RECALL_ID_BYTES, SHORTEST_OVER
-from hush_common.task import CLOCK_SKEW
+from hush_common.recall import KEPT_FOR, LONGEST_OVER, RECALL_ID_BYTES, SHORTEST_OVER, grace_of
 
 __all__ = ["TABLES", "Found", "Obeyed", "Row", "grace", "load", "mend", "resume", "save"]
 
@@ -87,7 +87,7 @@ def grace(over: int) -> int:
     Args:
         over: seconds, clamped.
     """
-    return int(1000 * (CLOCK_SKEW.total_seconds() + 2 * over))
+    return grace_of(over) // timedelta(milliseconds=1)
 
 
 def resume(connection: sqlite3.Connection, place: str, now: int, keep: int) -> Found:

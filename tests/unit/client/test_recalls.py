@@ -450,3 +450,22 @@ def test_a_recalled_report_that_ended_while_it_was_forbidden_does_not_pass_for_o
             return await gateway.flush(timeout=100)
 
     assert in_virtual_time(run()), "the new one was on its way"
+
+
+def test_a_recall_of_a_changed_task_ends_none_of_the_one_before(tmp_path: Path) -> None:
+    changed = make_heights(epsilon="0.5")
+    broker, clock = FakeTransport(), Wall()
+
+    async def run() -> None:
+        async with opened(broker, tmp_path, clock, recall_every=10) as gateway:
+            await gateway.report("d", "heights", 172.0)
+            broker.publish_task(task_topic("heights"), changed)
+            await asyncio.sleep(1)
+            await gateway.report("e", "heights", 172.0)
+            publish(broker, make_recall(1, over=24 * 3600))
+            await asyncio.sleep(11)
+            publish(broker, make_recall(2, over=60, payload=changed))
+            await asyncio.sleep(25 * 3600)
+
+    in_virtual_time(run())
+    assert sorted(recalled(broker).values()) == [1, 1]
