@@ -20,8 +20,8 @@ endif
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
 
-# Two files of tests at a time; `make test PARALLEL=` takes one test after the other.
-PARALLEL ?= -n 2 --dist loadfile
+# Three files of tests at a time, for many wait more than they work; `make test PARALLEL=` takes one test after the other.
+PARALLEL ?= -n 3 --dist loadfile
 
 test: $(VENV)/dev lint
 	$(BIN)/pytest $(PARALLEL)

@@ -53,7 +53,7 @@ class BrokerSigns:
     """
 
     def __init__(self, memory: BrokerMemory, now: Callable[[], float], elapsed: Callable[[], float]) -> None:
-        self.memory = memory
+        self.memory: BrokerMemory = memory
         self._noted = memory
         self._now = now
         self._elapsed = elapsed

@@ -287,7 +287,8 @@ def test_in_nothing_that_a_simulation_keeps(kind: dict[str, str], tmp_path: Path
     one = Call("simulate", {**given, "--deterministic-noise": ""})
     shown = call(one, tmp_path)
     assert shown.code == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "reports.csv", "result.png"}
+    kept = {path.name for path in (tmp_path / "out").iterdir()}
+    assert kept == {"result.json", "reports.csv", "result.png", "run.json"}
     if "--labels" not in kind:  # which a person states, and which the table counts
         assert leaks(shown, tmp_path, one.files, *CELLS) == []
 

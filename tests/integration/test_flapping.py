@@ -205,7 +205,7 @@ def test_flapping_links_lose_and_double_nothing_and_memory_stays(
     assert counted(run.store) == devices * minutes
     assert refused(run.store).keys() == {"duplicate"}
     assert run.charges() == Counter({(f"d{n}", minute): 1 for n in range(devices) for minute in range(minutes)})
-    assert run.fates.keys() == set(Fate), "something never went wrong, so that this proved nothing"
+    assert run.fates.keys() == set(_FATES), "something never went wrong, so that this proved nothing"
     assert growth(held) < _GROWTH
 
 

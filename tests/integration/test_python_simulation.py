@@ -182,7 +182,7 @@ def test_an_epsilon_is_exact_however_it_is_written(epsilon: Any) -> None:  # noq
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"scenario": "hieghts"}, "scenario: 'hieghts' is not a scenario; there are commute, heights"),
+        ({"scenario": "hieghts"}, "scenario: 'hieghts' is not a scenario; there are commute, flaky-links"),
         ({"scenario": 3}, "scenario: is of type int; pass a name, a path or a Scenario"),
         ({"clients": 0}, "clients: 0 is outside 1 to 1000000000; pass how many devices report, as in clients=500"),
         ({"clients": 2.5}, "clients: '2.5' is not a whole number"),

@@ -15,6 +15,8 @@ from typing import IO
 import pytest
 from servers import need
 
+from hush_simulations.scenarios.library import SCENARIOS
+
 HUSH = (sys.executable, "-m", "hush")
 
 
@@ -149,7 +151,7 @@ def test_devices_without_a_value_answer_and_are_no_part_of_the_truth(kind: str, 
         (("--epsilon", "-1"), "--epsilon: -1 is outside [0.000001, 50]"),
         (("--mechanism", "randomized_response"), "does not fit a number"),
         (("--mechanism", "gauss"), "use 'laplace', 'multilevel', 'table' or, in a draft, 'auto'"),
-        (("census",), "there are commute, heights, offices, sleep, survey"),
+        (("census",), f"there are {', '.join(SCENARIOS)}"),
         (
             ("heights", "--shares", "1,2"),
             "--shares: 2 shares, and the task has one epsilon and no offers to choose from; leave",

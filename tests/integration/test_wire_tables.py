@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiomqtt
 import pytest
 from servers import Mosquitto, need
 
@@ -175,7 +176,7 @@ def test_every_topic_is_in_the_document() -> None:
 
 
 async def recorded(broker: int, task: str, directory: Path) -> bytes:
-    """What a client sends to a broker while it answers a task once."""
+    """What a client sends to a broker, at which somebody listens, while it answers a task once."""
     sent = bytearray()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: bytearray) -> None:
@@ -190,8 +191,10 @@ async def recorded(broker: int, task: str, directory: Path) -> bytes:
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with Client(url, device="dev", state=directory, spread=0) as client:
-            receipt = await client.report(task, 172.0)
+        async with aiomqtt.Client("127.0.0.1", broker) as listening:
+            await listening.subscribe(topics.ALL_REPORTS, 1)
+            async with Client(url, device="dev", state=directory, spread=0) as client:
+                receipt = await client.report(task, 172.0)
         assert receipt.status == "sent"
     return bytes(sent)
 
@@ -210,15 +213,17 @@ def test_the_client_connects_and_sends_as_the_document_says(mosquitto: Mosquitto
     sent = asyncio.run(recorded(mosquitto.port, "heights", tmp_path))
     connect, subscribe, _acknowledgement, report = itertools.islice(packets(sent), 4)
     level, flags, seconds = struct.unpack_from(">BBH", connect[2], 6)
-    assert (connect[:2], connect[2][:6], level, flags) == ((1, 0), b"\0\4MQTT", 4, 2), "level 4, a clean session alone"
-    assert re.fullmatch(rb"dev-[0-9a-f]{12}", connect[2][12:])
-    assert subscribe == (8, 2, subscribe[2][:2] + b"\0\x15hush/v1/tasks/heights\1"), "at QoS 1"
+    assert (connect[:2], connect[2][:6], level, flags) == ((1, 0), b"\0\4MQTT", 5, 2), "level 5, a clean start alone"
+    after = 11 + connect[2][10]  # properties, after their length; no session expiry (17) among them
+    assert 17 not in connect[2][11:after]
+    assert re.fullmatch(rb"dev-[0-9a-f]{12}", connect[2][after + 2 :])
+    assert subscribe == (8, 2, subscribe[2][:2] + b"\0\0\x15hush/v1/tasks/heights\1"), "at QoS 1, no properties"
     assert report[:2] == (3, 0b0010), "at QoS 1, not retained"
     said = dict(rows("| | |"))
     patience = f"{mqtt._PATIENCE_SECONDS:.0f} s"
     for name, words in (
-        ("protocol", "MQTT 3.1.1 is what hush speaks"),
-        ("session", "clean: "),
+        ("protocol", "MQTT 5, or 3.1.1 where the broker says that it does not speak 5"),
+        ("session", "clean (under MQTT 5 a clean start, and no session expiry): "),
         ("keep alive", f"{seconds} s"),
         ("client id", "any, but one of its own for every connection"),
         ("subscription", "`hush/v1/tasks/{task}`, or `hush/v1/tasks/+` for all, at QoS 1."),

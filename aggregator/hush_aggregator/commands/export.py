@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hush_aggregator.commands.task_end import Id, JsonOption, StoreOption
-from hush_common.errors import OptionError
+from hush_common.errors import OptionError, printable
 
 __all__ = ["app"]
 
@@ -35,4 +35,4 @@ def export(
     if as_json:
         print(json.dumps({"v": 1, "task": task, "file": str(out), "reports": count}))
     else:
-        print(f"wrote {out}: {count} reports")
+        print(printable(f"wrote {out}: {count} reports"))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from hush_aggregator.commands.task_end import JsonOption, StoreOption
+from hush_common.errors import printable
 
 __all__ = ["app"]
 
@@ -55,4 +56,4 @@ def _say(as_json: bool, done: str, path: Path, reports: int) -> None:
     if as_json:
         print(json.dumps({"v": 1, "status": done.replace(" ", "_"), "file": str(path), "reports": reports}))
     else:
-        print(f"{done}: {path}, {reports} reports")
+        print(printable(f"{done}: {path}, {reports} reports"))

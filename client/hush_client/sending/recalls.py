@@ -74,9 +74,9 @@ class Recalls:
         """By which entries went, and by which alone they go again; without the files that an address may name."""
         self.earlier: frozenset[str] = frozenset()
         """Topics of the recalls of what earlier runs have kept."""
-        self.elsewhere = 0
+        self.elsewhere: int = 0
         """How many entries earlier runs have kept for another broker or sender: none of them goes by this one."""
-        self.resent = 0
+        self.resent: int = 0
         """How often an entry was sent once more, and acknowledged."""
         self._state, self._schedule, self._clock = state, schedule, clock
         self._want = want

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hush_common.errors import OptionError
+from hush_common.errors import OptionError, printable
 from hush_common.figures import whole
 from hush_common.terminal.screen import show as show_blocks
 from hush_common.terminal.table import Column, Row, Table
@@ -48,7 +48,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario 
     """Check a scenario file, and say what it asks of whom."""
     found = read_scenario(file)
     task = found.task()
-    print(f"{file}: {task.title or task.id}, {task.mechanism}, {whole(found.clients)} devices")
+    print(printable(f"{file}: {task.title or task.id}, {task.mechanism}, {whole(found.clients)} devices"))
 
 
 @app.command()
@@ -65,7 +65,7 @@ def new(
         raise OptionError("FILE", f"{file} is there already; name a new one") from None
     except OSError as error:
         raise OptionError("FILE", f"{file} cannot be written ({error.strerror}); name another") from error
-    print(f"{file}: change it, then run hush simulate {file}")
+    print(printable(f"{file}: change it, then run hush simulate {file}"))
 
 
 def _check_shipped(name: str) -> None:

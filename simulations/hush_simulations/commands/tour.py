@@ -34,9 +34,7 @@ def tour(
         return
     found = next((one for one in CHAPTERS if one.name == name), None)
     if found is None:
-        raise OptionError(
-            "CHAPTER", f"{name[:40]!r} is not a chapter; choose {', '.join(one.name for one in CHAPTERS)}"
-        )
+        raise OptionError("CHAPTER", f"there is no such chapter; choose {', '.join(one.name for one in CHAPTERS)}")
     _need_marimo()
     if open_:
         command = [sys.executable, "-m", "marimo", "edit", str(found.path)]

@@ -65,7 +65,7 @@ async def simulate(
     with tempfile.TemporaryDirectory(prefix="hush-simulation-", ignore_cleanup_errors=True) as directory:
         try:
             async with open_network(experiment, Path(directory)) as network:
-                run = _Run(experiment, network, Path(directory), on_progress or _ignore, on_look)
+                run = _Run(experiment, network, Path(directory), on_progress or (lambda _: None), on_look)
                 return await run.run(stop or asyncio.Event())
         except BaseExceptionGroup as errors:
             raise _reason(errors) from errors
@@ -297,7 +297,3 @@ class _Answers:
 def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first error that is meant for a person; a group without one is a bug and stays as it is."""
     return next((error for error in leaves(errors) if isinstance(error, HushError)), errors)
-
-
-def _ignore(_: int) -> None:
-    """Show no progress."""

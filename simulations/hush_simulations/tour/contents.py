@@ -5,7 +5,7 @@ from pathlib import Path
 
 __all__ = ["CHAPTERS", "Chapter", "chapter"]
 
-_FOLDER = Path(__file__).with_name("chapters")
+_FOLDER = Path(__file__).with_name("_chapters")
 
 
 @dataclass(frozen=True, slots=True)

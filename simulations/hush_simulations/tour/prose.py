@@ -23,7 +23,7 @@ class Prose:
     """
 
     def __init__(self, *blocks: str) -> None:
-        self.markdown = "\n\n".join(dedent(block).strip() for block in blocks)
+        self.markdown: str = "\n\n".join(dedent(block).strip() for block in blocks)
 
     def _repr_markdown_(self) -> str:
         return self.markdown
