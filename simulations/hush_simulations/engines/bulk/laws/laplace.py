@@ -12,6 +12,7 @@ A device's noise is floor(b·E) - floor(b·E') with b = 1/h and E, E' exponentia
 """
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,8 @@ def sums(mechanism: Laplace, indices: Places, counts: Counts, rng: np.random.Gen
     mean = 1 / np.expm1(float(1 / mechanism.scale))
     up, down = (mean * rng.standard_gamma(n) for _ in range(2))
     noise = _difference(up, down, rng)
-    found: Counts = ((counts * indices).sum(axis=1) + noise)[:, None]
-    return found
+    told = (counts * indices).sum(axis=1)  # of merged cells a mean of indices: no integer
+    return cast("Counts", (told + noise)[:, None])
 
 
 def _difference(up: NDArray[np.float64], down: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -27,7 +27,8 @@ def _any(mechanism: SubsetSelection) -> float:
 
 
 def sums(mechanism: SubsetSelection, indices: Places, counts: Counts, rng: np.random.Generator) -> Counts:
-    by_truth = np.array([np.bincount(indices, row, minlength=mechanism.categories) for row in counts])
+    truths = np.asarray(indices, dtype=np.int64)
+    by_truth = np.array([np.bincount(truths, row, minlength=mechanism.categories) for row in counts])
     people = by_truth.astype(np.int64)
     free = rng.binomial(people, _any(mechanism))
     return named(free.sum(axis=1), people - free, mechanism.size, rng)
