@@ -46,7 +46,7 @@ async def answer(there: Gateway, devices: range) -> None:
     assert {receipt.status for receipt in receipts.values()} == {"sent"}
 
 
-async def count(serve: Serve, reports: int, within_s: float = 30) -> None:
+async def count(serve: Serve, reports: int, within_s: float = 75) -> None:
     async with asyncio.timeout(within_s):
         while serve.counted()[0] < reports:  # noqa: ASYNC110 - another process's file has no event
             await asyncio.sleep(0.05)

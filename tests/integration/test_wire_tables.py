@@ -187,7 +187,11 @@ async def recorded(broker: int, task: str, directory: Path) -> bytes:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection("127.0.0.1", broker)
-        await asyncio.gather(pass_on(reader, there[1], sent), pass_on(there[0], writer, bytearray()))
+        try:
+            await asyncio.gather(pass_on(reader, there[1], sent), pass_on(there[0], writer, bytearray()))
+        finally:
+            for one in (there[1], writer):
+                one.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
