@@ -18,6 +18,7 @@ from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME
 __all__ = ["BrokerSigns", "Cause"]
 
 _LAG_S = 15  # a word of mosquitto is 11 s old at most
+_ROUNDED_S = 2  # times are whole seconds: a start that seems to lie so little before the last word may lie after it
 _TOLERANCE_S = 60
 _DRIFT = 1e-4  # seconds that two clocks part in each second in which nobody compares them
 _NOTE_EVERY_S = 600
@@ -148,9 +149,9 @@ class BrokerSigns:
             if known is None or alive is None or abs(started - known) > _TOLERANCE_S + _DRIFT * abs(now - alive):
                 return True
             after = started - alive
-        if 0 < after <= _LAG_S and self._words == 1:
+        if -_ROUNDED_S < after <= _LAG_S and self._words == 1:
             return None
-        return after > 0
+        return after > -_ROUNDED_S  # in doubt it is: a recall that was not needed costs little, one that is missing all
 
     def _has_dropped(self, count: int) -> Cause | None:
         self._dropped = count

@@ -87,7 +87,17 @@ def test_what_happened_while_the_service_was_away_is_found_at_its_next_start(
     assert world.made == 1
 
 
+def test_a_broker_that_starts_anew_in_the_second_in_which_it_was_last_heard_is_found_out(world: World) -> None:
+    world.serve(for_s=0.3)
+    world.stop()
+    world.broker.kill(keep=True)
+    world.serve()
+    world.wait(60)
+    assert world.made == 1
+
+
 def test_a_service_that_starts_again_soon_after_its_broker_did_takes_no_old_word_for_a_start(world: World) -> None:
+    world.wait(3)
     for _ in range(3):
         world.serve(for_s=4)  # the word that is retained is older than the end of this
         world.stop()
