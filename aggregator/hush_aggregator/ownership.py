@@ -25,7 +25,7 @@ from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_to
 __all__ = ["Ownership"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_ECHO_S = 3.0
+_ECHO_S = 8.0
 
 
 class Ownership:
@@ -226,7 +226,7 @@ class Ownership:
             self._tell(row, standing, Verdict.OTHERS_ESTIMATE)
             return
         estimate = bool(standing.last) and standing.forged
-        if not estimate and not standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
+        if not estimate and not standing.task_wrong(row, legacy=getattr(self._tasks.get(row.id), "legacy", True)):
             return
         loop = asyncio.get_running_loop()
         if loop.time() < standing.again_at:
@@ -249,7 +249,7 @@ class Ownership:
         self._wake.set()
 
     async def _put_task(self, session: Session, row: TaskRow, standing: Standing) -> None:
-        if standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
+        if standing.task_wrong(row, legacy=getattr(self._tasks.get(row.id), "legacy", True)):
             wanted = row.state is State.OPEN
             standing.task = row.digest if wanted else None
             self._expect(task_topic(row.id))
