@@ -226,7 +226,7 @@ class Ownership:
             self._tell(row, standing, Verdict.OTHERS_ESTIMATE)
             return
         estimate = bool(standing.last) and standing.forged
-        if not estimate and not standing.task_wrong(row, legacy=getattr(self._tasks.get(row.id), "legacy", True)):
+        if not estimate and not standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
             return
         loop = asyncio.get_running_loop()
         if loop.time() < standing.again_at:
@@ -249,7 +249,8 @@ class Ownership:
         self._wake.set()
 
     async def _put_task(self, session: Session, row: TaskRow, standing: Standing) -> None:
-        if standing.task_wrong(row, legacy=getattr(self._tasks.get(row.id), "legacy", True)):
+        task = self._tasks.get(row.id)  # none where it was forgotten since the row was read
+        if task is not None and standing.task_wrong(row, legacy=task.legacy):
             wanted = row.state is State.OPEN
             standing.task = row.digest if wanted else None
             self._expect(task_topic(row.id))

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from hush_aggregator.claims import TAKE_OVER
+from hush_aggregator.claims import TAKE_OVER, Claim
+from hush_aggregator.ownership import Ownership
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
 from hush_common.codec import encode_frame
@@ -355,6 +356,27 @@ async def test_a_forgotten_task_is_cleared_at_the_broker_and_counts_no_more(tmp_
         with SqliteReader(path) as reader:
             await until(lambda: sum(reader.refusals("(unknown)").values()) == 2)
             assert reader.tally(HEIGHTS.digest, 0).n == 0
+
+
+async def test_a_task_that_is_forgotten_between_the_decision_and_its_publication_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, path, note, went_on = Watched(), tmp_path / "store", Ownership._note, asyncio.Event()
+
+    async def forgotten_meanwhile(self: Ownership, row: TaskRow, claim: Claim | None) -> None:
+        await note(self, row, claim)
+        with SqliteEditor(path) as command:
+            command.forget("heights")
+        await until(lambda: "heights" not in self._tasks)
+        asyncio.get_running_loop().call_later(0.1, went_on.set)
+
+    await owned(broker, path)
+    broker.retained.clear()
+    monkeypatch.setattr(Ownership, "_note", forgotten_meanwhile)
+    async with serving(broker, path):
+        async with asyncio.timeout(10):
+            await went_on.wait()
+        await until(lambda: not broker.retained)
 
 
 async def test_a_forgotten_task_of_another_store_stays_at_the_broker(tmp_path: Path) -> None:
