@@ -6,7 +6,7 @@ from typing import Protocol
 
 from hush_common.delivery import Delivery
 
-__all__ = ["BATCH_LIMIT", "Bus", "Delivery", "Publisher", "Session"]
+__all__ = ["BATCH_LIMIT", "Bus", "Delivery", "Publisher", "Session", "SessionAround"]
 
 BATCH_LIMIT = 4096
 """Most messages in one batch."""
@@ -62,6 +62,33 @@ class Session(Publisher, Protocol):
             BrokerError: the connection is lost.
         """
         ...
+
+
+class SessionAround:
+    """A `Session` that does as the one inside; who makes a difference overrides where it is.
+
+    Args:
+        inner: the session inside.
+    """
+
+    def __init__(self, inner: Session) -> None:
+        self._session = inner
+
+    @property
+    def resumed(self) -> bool:
+        return self._session.resumed
+
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        await self._session.watch(listen)
+
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        await self._session.look(topics, listen)
+
+    async def batch(self) -> list[Delivery]:
+        return await self._session.batch()
+
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        await self._session.publish(topic, payload, retain=retain)
 
 
 class Bus(Protocol):

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-from hush_aggregator.bus import Bus, Delivery, Session
+from hush_aggregator.bus import Bus, Delivery, Session, SessionAround
 from hush_common.errors import BrokerError, StoreError
 
 __all__ = ["MovingBus"]
@@ -99,26 +99,16 @@ class MovingBus:
         self._attempts = 0
 
 
-class _Both:
+class _Both(SessionAround):
     """A session that delivers what waits in the former one first."""
 
     def __init__(self, session: Session, former: Session, status: str) -> None:
-        self._session = session
+        super().__init__(session)
         self._former = former
         self._status = status
         self._passed = False  # whether all that waited there has come
         self._unacknowledged = 0
         self.drained = asyncio.Event()
-
-    @property
-    def resumed(self) -> bool:
-        return self._session.resumed
-
-    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
-        await self._session.watch(listen)
-
-    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
-        await self._session.look(topics, listen)
 
     async def batch(self) -> list[Delivery]:
         while not self.drained.is_set():
@@ -136,9 +126,6 @@ class _Both:
                 return others
         self.drained.set()
         return await self._session.batch()
-
-    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        await self._session.publish(topic, payload, retain=retain)
 
     def _followed(self, delivery: Delivery) -> Delivery:
         """The same, and its acknowledgement is waited for: what is only held here must not be forgotten there."""

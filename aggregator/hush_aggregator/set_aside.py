@@ -10,10 +10,10 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hush_aggregator.bus import Delivery, Session
+from hush_aggregator.bus import Session, SessionAround
 
 __all__ = ["SetAside"]
 
@@ -116,25 +116,12 @@ class SetAside:
             self._again(topic)
 
 
-class _Guarded:
+class _Guarded(SessionAround):
     """A `Session` that sets aside."""
 
     def __init__(self, session: Session, aside: SetAside) -> None:
-        self._session = session
+        super().__init__(session)
         self._aside = aside
-
-    @property
-    def resumed(self) -> bool:
-        return self._session.resumed
-
-    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
-        await self._session.watch(listen)
-
-    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
-        await self._session.look(topics, listen)
-
-    async def batch(self) -> list[Delivery]:
-        return await self._session.batch()
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         await self._aside.publish(self._session, topic, payload, retain=retain)
