@@ -100,11 +100,12 @@ class Cells:
         width = min(1 << max(isqrt(people) // 8, 1).bit_length() - 1, _WIDEST)
         if self.fixed or self.indices.ndim > 1 or width < _WORTH or len(self.indices) < _BEYOND:
             return self
-        ordered = self._ordered()
-        first, last = np.searchsorted(ordered.indices, (1, steps))
-        edges = [np.searchsorted(ordered.indices, -(-np.arange(1, some) * steps // some)) for some in levels]
+        if not self._is_ordered:
+            return self.ordered().merged(steps, levels, people)
+        first, last = np.searchsorted(self.indices, (1, steps))
+        edges = [np.searchsorted(self.indices, -(-np.arange(1, some) * steps // some)) for some in levels]
         ends = np.arange(first), np.arange(last, len(self.indices))
-        return ordered._joined(np.unique(np.concatenate((*ends, np.arange(first, last, width), *edges))))
+        return self._joined(np.unique(np.concatenate((*ends, np.arange(first, last, width), *edges))))
 
     def coarse(self, groups: int) -> Self:
         """A population of at most `groups` different values that is close to this one: for sweeps, which ask often.
@@ -114,14 +115,17 @@ class Cells:
         """
         if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups or (self.indices == MISSING).any():
             return self
-        ordered = self._ordered()
-        joined = ordered._joined(np.arange(0, len(self.indices), -(-len(self.indices) // groups)))
+        if not self._is_ordered:
+            return self.ordered().coarse(groups)
+        joined = self._joined(np.arange(0, len(self.indices), -(-len(self.indices) // groups)))
         return replace(joined, indices=np.rint(joined.indices).astype(np.int64))
 
-    def _ordered(self) -> Self:
+    @property
+    def _is_ordered(self) -> bool:
+        return bool((np.diff(self.indices) >= 0).all())
+
+    def ordered(self) -> Self:
         """The same with neighbours beside each other: rows of somebody's table come in any order."""
-        if bool((np.diff(self.indices) >= 0).all()):
-            return self
         order = np.argsort(self.indices, kind="stable")
         columns = {name: getattr(self, name)[order] for name in ("indices", "values", "shares", "moved")}
         return replace(self, **columns)
