@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
 from hush_aggregator.book import Book
@@ -28,6 +28,7 @@ from hush_aggregator.set_aside import SetAside
 from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.store_watch import StoreWatch
+from hush_common.cancellation import to_the_end
 from hush_common.errors import BrokerError, TaskError
 from hush_common.exception_groups import leaves
 from hush_common.task import Task
@@ -128,6 +129,11 @@ class Aggregator:
         self._watch.tell(self._recalls.refresh)
         self._watch.tell(self._closings.refresh)
 
+    @property
+    def connected(self) -> bool:
+        """Whether it is connected to its broker."""
+        return self._staying.there
+
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
 
@@ -198,7 +204,7 @@ class Aggregator:
                 )
             if ready:
                 await self._ready()
-                await _to_the_end(self._count(ready))
+                await to_the_end(self._count(ready))
 
     async def _take_in(self, message: TaskMessage) -> None:
         if not self._any_task:
@@ -206,7 +212,7 @@ class Aggregator:
         elif why := self._tasks.full(message.task_id, message.payload):
             self._tasks.tell_refused(message.task_id, why)
         else:
-            return await _to_the_end(self._learn(message))
+            return await to_the_end(self._learn(message))
         message.ack()
         return await asyncio.sleep(0)  # there may be thousands
 
@@ -244,9 +250,7 @@ class Aggregator:
     def _gained(self, task_id: str, there: Claim | None) -> None:
         """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
         self._releases.mark({task_id} & self._tasks.keys())
-        self._recalls.gained({task_id})
-        if there is not None:
-            self._recalls.look_at(task_id, there.round, there.n)
+        self._recalls.gained(task_id, there)
 
     async def _closed(self, task_ids: set[str]) -> None:
         """Their estimates say so from now on, and what has ended is neither asked nor recalled."""
@@ -280,17 +284,6 @@ async def _batch(session: Session, until: float | None) -> list[Delivery]:
             return await session.batch()
     except TimeoutError:
         return []
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end even if cancelled meanwhile: a commit must not lose its acknowledgements."""
-    task = asyncio.create_task(work, name="hush-commit")
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        task.result()  # a failure of the store is worth more than a cancellation
-        raise
 
 
 def _worst(errors: BaseExceptionGroup[BaseException]) -> BaseException:
