@@ -1,7 +1,7 @@
 """A store with one task of every kind that the page can show, for its tests and for its picture."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -86,8 +86,8 @@ _DRAFTS: Sequence[Mapping[str, object]] = (
         "domain": {"kind": "bit"},
         "enrolled": 2500,
     },
-    {"id": "broken", "title": "Steps of a day", "purpose": "Health", "epsilon": "1", "domain": {"kind": "number", "lower": 0, "upper": 1e308}},
-    {"id": "old", "title": "Weight", "epsilon": "1", "domain": {"kind": "number", "lower": 30, "upper": 200, "unit": "kg", "outside": "refuse"}},
+    {"id": "broken", "title": "Steps of a day", "purpose": "Health", "epsilon": "1", "domain": _NUMBER},
+    {"id": "old", "title": "Weight", "epsilon": "1", "domain": _NUMBER | {"unit": "kg", "outside": "refuse"}},
 )
 
 TASKS: tuple[Task, ...] = tuple(make_task(dict(draft), legacy=True) for draft in _DRAFTS)
@@ -101,10 +101,10 @@ _COUNTS = {"heights": 3127, "remote-work": 1800, "way-to-work": 2400, "air": 120
 }
 
 
-def values_of(task: Task, count: int, seed: int = 1) -> list[object]:
+def values_of(task: Task, wanted: int, seed: int = 1) -> list[object]:
     """True values that somebody might have."""
     draw = random.Random(f"{task.id} {seed}")  # noqa: S311 - a sample that anybody can draw again
-    values = {
+    values: dict[str, Callable[[], object]] = {
         "heights": lambda: draw.gauss(171, 9),
         "remote-work": lambda: draw.random() < 0.37,
         "way-to-work": lambda: draw.choices(_WAYS, [27, 18, 31, 20, 4])[0],
@@ -113,8 +113,9 @@ def values_of(task: Task, count: int, seed: int = 1) -> list[object]:
         "offers": lambda: draw.gauss(240, 90),
         "closed": lambda: draw.random() < 0.16,
         "old": lambda: draw.gauss(76, 14),
-    }.get(task.id, lambda: 170.0 if task.domain.kind == "number" else True)
-    return [values() for _ in range(count)]
+    }
+    one = values.get(task.id, lambda: 170.0 if task.domain.kind == "number" else True)
+    return [one() for _ in range(wanted)]
 
 
 def count(store: SqliteStore, task: Task, values: Iterable[object], round_: int = 0) -> None:
@@ -122,7 +123,7 @@ def count(store: SqliteStore, task: Task, values: Iterable[object], round_: int 
     rng = SystemRng()
     bodies = []
     for place, value in enumerate(values):
-        offer = place % len(task.offers) if task.offers else None
+        offer = place % len(task.offers) if task.offers else 0
         bodies.append(list(perturb(task.randomizer, task.domain.index(value), rng, offer)))
     if bodies:
         ids = np.frombuffer(random.SystemRandom().randbytes(16 * len(bodies)), dtype="V16")
@@ -138,8 +139,10 @@ def fill(path: Path, counts: Mapping[str, int] = _COUNTS) -> None:
         sleep = next(task for task in TASKS if task.id == "sleep")
         for round_ in range(9 if counts.get("heights") else 0):
             count(store, sleep, values_of(sleep, 400, seed=round_), round_)
-        refused = {("heights", Refusal.DUPLICATE): 41, ("heights", Refusal.WRONG_DIGEST): 3, ("heights", Refusal.QUOTA): 12}
+        refused = {
+            ("heights", Refusal.DUPLICATE): 41,
+            ("heights", Refusal.WRONG_DIGEST): 3,
+            ("heights", Refusal.QUOTA): 12,
+        }
         store.commit([], refused if counts.get("heights") else {})
         store.close_task("closed")
-
-

@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hush_aggregator.http import health, results, tasks
+from hush_aggregator.http.page import router as page
 from hush_aggregator.http.problems import ProblemError, problem
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Service
@@ -19,6 +20,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     tasks.router,
     results.router,
+    page.router,
 )
 
 

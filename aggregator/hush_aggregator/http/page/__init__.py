@@ -1,1 +1,1 @@
-"""Page: the face of hush, for the people whose data it is: HTML and SVG made on the server, complete without a script."""
+"""Page: the face of hush, for the people whose data it is: HTML and SVG of the server, whole without a script."""

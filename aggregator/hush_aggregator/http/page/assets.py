@@ -1,4 +1,4 @@
-"""Assets: the style sheet, the script and the sign of the page, from the wheel, under addresses that change with them."""
+"""Assets: the style sheet, the script and the sign of the page, under addresses that change with them."""
 
 import hashlib
 from collections.abc import Mapping

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.http.page.drawings import Axis, chart
-from hush_aggregator.http.page.markup import Html, element, fragment
-from hush_aggregator.http.page.numbers import Scale, count
+from hush_aggregator.http.page.markup import Html, element, fragment, tabular
+from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
 from hush_aggregator.http.page.view import Point, View, primary
 from hush_aggregator.result import Result
 from hush_common.figures import whole
@@ -15,6 +15,7 @@ __all__ = ["course", "series"]
 
 _FEW = 3
 _TABLED = 12
+_SINCE = "As far as this service has seen it since it started. Neither it nor its store keeps times."
 
 
 def course(view: View) -> Html:
@@ -34,14 +35,18 @@ def course(view: View) -> Html:
     drawn = chart(places, [point.value for point in points], [point.band for point in points], axis, described)
     rows = [_point(point, scale) for point in _spread(points)]
     head = [element("th", name, scope="col") for name in ("Reports", "Estimate", "Between")]
-    table = element("table", element("thead", element("tr", *head)), element("tbody", *rows))
+    listed = tabular(element("thead", element("tr", *head)), element("tbody", *rows))
     return element(
         "section",
         element("h2", "As reports arrived"),
         element("p", "The band stays right at every moment at once: you may look as often as you like.", class_="note"),
         _framed(drawn, axis, scale, (f"{whole(first.n)} reports", f"{whole(last.n)} reports")),
-        element("details", element("summary", "The same as a table"), table, id="course-table"),
-        element("p", "As far as this service has seen it since it started. Neither it nor its store keeps times.", class_="note"),
+        element("details", element("summary", "The same as a table"), listed, id="course-table"),
+        element(
+            "p",
+            "As far as this service has seen it since it started. Neither it nor its store keeps times.",
+            class_="note",
+        ),
         class_="course",
     )
 
@@ -72,8 +77,7 @@ def series(view: View) -> Html:
         "section",
         element("h2", "Rounds"),
         drawn,
-        element(
-            "table",
+        tabular(
             element("caption", f"{_how_many(view)} Counted from 0; each is estimated from its own reports alone."),
             element("thead", element("tr", *head)),
             element("tbody", *rows),
@@ -84,7 +88,11 @@ def series(view: View) -> Html:
 
 def _how_many(view: View) -> str:
     listed, of = len(view.rounds), view.task.rounds
-    return f"The last {listed} of {whole(of)} rounds." if view.latest >= listed else f"{listed} of {whole(of)} rounds so far."
+    return (
+        f"The last {listed} of {whole(of)} rounds."
+        if view.latest >= listed
+        else f"{listed} of {whole(of)} rounds so far."
+    )
 
 
 def _interval(result: Result) -> Interval | None:
@@ -98,13 +106,15 @@ def _round(view: View, result: Result) -> Html:
     scale = view.scale.fitting(interval)
     place = f"rounds.{result.round}"
     here = result.round == view.round
-    link = element("a", str(result.round), href=f"{view.address}?round={result.round}", aria_current="page" if here else None)
+    link = element(
+        "a", str(result.round), href=f"{view.address}?round={result.round}", aria_current="page" if here else None
+    )
     return element(
         "tr",
         element("th", link, scope="row"),
         element("td", count(result.n, f"{place}.n")),
-        element("td", "–" if result.mean is None else scale.figure(result.mean, f"{place}.mean")),
-        element("td", "–" if interval is None else scale.interval(interval, f"{place}.intervals.{target}")),
+        element("td", UNKNOWN if result.mean is None else scale.figure(result.mean, f"{place}.mean")),
+        element("td", UNKNOWN if interval is None else scale.interval(interval, f"{place}.intervals.{target}")),
     )
 
 
@@ -141,5 +151,3 @@ def _framed(drawn: Html, axis: Axis, scale: Scale, across: tuple[str, str]) -> H
 
 def _said(scale: Scale, interval: Interval) -> str:
     return f"{scale.text(interval[0])} to {scale.plain(interval[1])}"
-
-

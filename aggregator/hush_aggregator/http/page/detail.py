@@ -1,19 +1,23 @@
 """The page of one task."""
 
+from collections.abc import Callable
+
 from hush_aggregator.http.page.course import course, series
-from hush_aggregator.http.page.figures import alone, failures, headline, intervals, parts, strip
+from hush_aggregator.http.page.figures import alone, failures, headline, intervals, parts, reason, strip
 from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.label import label
-from hush_aggregator.http.page.markup import Html, Part, element, foreign, fragment
+from hush_aggregator.http.page.markup import Html, Part, element, foreign, fragment, tabular
 from hush_aggregator.http.page.numbers import count
 from hush_aggregator.http.page.view import View
-from hush_aggregator.http.page.words import FAILURES, FLAGS, MONITOR, moment
+from hush_aggregator.http.page.words import FLAGS, MONITOR, moment
 from hush_aggregator.result import WHOLE, Result
 from hush_common.epsilon import decimal_text
 from hush_common.figures import exact, significant, whole
 from hush_common.refusal import Refusal
 
 __all__ = ["detail", "standing"]
+
+_OF_REFUSALS = "What is refused counts all rounds. A duplicate is no fault: it came twice, and counts once."
 
 
 def detail(view: View, around: Around) -> str:
@@ -25,7 +29,7 @@ def detail(view: View, around: Around) -> str:
             "article",
             element("div", _head(view), _figures(view), class_="hero", id="hero"),
             element("div", label(view), class_="aside"),
-            element("div", _sure(view), course(view), series(view), _counts(view), _sound(view), _experts(view), class_="rest"),
+            element("div", *(part(view) for part in _REST), class_="rest"),
             class_="task",
         ),
     )
@@ -58,19 +62,15 @@ def _figures(view: View) -> Html:
                 fragment(
                     count(result.n, "n"),
                     " reports are counted and kept, and no estimate could be made of them: ",
-                    _why(result.failures[WHOLE], f"failures.{WHOLE}"),
+                    reason(result.failures[WHOLE], f"failures.{WHOLE}"),
                     ". The next report, or a mended hush, makes it again.",
                 ),
             )
         )
     if not result.n:
-        return _nothing("No report yet", "Once devices answer, the estimate stands here, and the interval around it shrinks.")
+        return _nothing("No report yet", "Once devices answer, the estimate stands here.")
     partly = {name: why for name, why in result.failures.items() if name != WHOLE}
     return fragment(headline(view), strip(view), _from(view, result), parts(view), failures(partly))
-
-
-def _why(reason: str, place: str) -> Html:
-    return element("data", FAILURES.get(reason, reason), value=reason, data_figure=place)
 
 
 def _nothing(word: str, sentence: Part) -> Html:
@@ -81,14 +81,16 @@ def _from(view: View, result: Result) -> Html:
     asked = view.task.enrolled
     of = None if asked is None else fragment(" of ", count(asked, "enrolled"), " devices that were asked")
     which = f", round {result.round} of {whole(view.task.rounds)} (counted from 0)" if view.task.rounds > 1 else ""
-    return element("p", "From ", count(result.n, "n"), " report" if result.n == 1 else " reports", of, which, ".", class_="from")
+    return element(
+        "p", "From ", count(result.n, "n"), " report" if result.n == 1 else " reports", of, which, ".", class_="from"
+    )
 
 
 def _sure(view: View) -> Html | None:
-    table = intervals(view)
-    if not table:
+    shown = intervals(view)
+    if not shown:
         return None
-    return element("section", element("h2", "How sure is that?"), table)
+    return element("section", element("h2", "How sure is that?"), shown)
 
 
 def _counts(view: View) -> Html | None:
@@ -104,8 +106,7 @@ def _counts(view: View) -> Html | None:
     return element(
         "section",
         element("h2", "What was counted"),
-        element(
-            "table",
+        tabular(
             element("thead", head),
             element(
                 "tbody",
@@ -116,7 +117,11 @@ def _counts(view: View) -> Html | None:
             ),
             class_="counts",
         ),
-        element("p", "What is refused counts all rounds. A duplicate is no fault: it came twice, and counts once.", class_="note")
+        element(
+            "p",
+            "What is refused counts all rounds. A duplicate is no fault: it came twice, and counts once.",
+            class_="note",
+        )
         if refused
         else None,
     )
@@ -173,10 +178,17 @@ def _experts(view: View) -> Html:
     if result is not None:
         rows += _further(view, result)
         rows.append(("Figures of", moment(result.updated_at)))
-    rows.append(("For programs", element("a", f"/v1/tasks/{task.id}/rounds/latest", href=f"/v1/tasks/{task.id}/rounds/latest")))
+    rows.append(
+        ("For programs", element("a", f"/v1/tasks/{task.id}/rounds/latest", href=f"/v1/tasks/{task.id}/rounds/latest"))
+    )
     listed = [element("div", element("dt", name), element("dd", value)) for name, value in rows]
     return element(
-        "details", element("summary", "For experts"), element("dl", *listed), alone(view), class_="experts", id="experts"
+        "details",
+        element("summary", "For experts"),
+        element("dl", *listed),
+        alone(view),
+        class_="experts",
+        id="experts",
     )
 
 
@@ -184,13 +196,16 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
     """Second views of the estimate, and how its intervals are made."""
     estimate, scale = result.estimate, view.scale
     rows: list[tuple[str, Part]] = [
-        (f"Standard error ({target})", scale.figure(value, f"stderr.{target}")) for target, value in estimate.stderr.items()
+        (f"Standard error ({target})", scale.figure(value, f"stderr.{target}"))
+        for target, value in estimate.stderr.items()
     ]
     rows += [(f"Method ({target})", method) for target, method in estimate.methods.items()]
     if estimate.winsorised is not None:
         w = estimate.winsorised
         shown = scale.figure(w.mean, "winsorised.mean")
-        rows.append(("Winsorised", fragment(shown, f" ({w.touched} reports moved, to within {significant(w.threshold)})")))
+        rows.append(
+            ("Winsorised", fragment(shown, f" ({w.touched} reports moved, to within {significant(w.threshold)})"))
+        )
     if estimate.pooled is not None:
         weights = ", ".join(f"{name}: {exact(round(weight, 4))}" for name, weight in estimate.pooled.weights.items())
         shown = scale.figure(estimate.pooled.mean, "pooled.mean")
@@ -199,6 +214,13 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
         rows.append(("Whatever the silent would say", scale.interval(estimate.manski, "manski")))
     if "1%" in estimate.replacement_bias:
         rows.append(
-            ("If 1 in 100 had no value", fragment("± ", scale.figure(estimate.replacement_bias["1%"], "replacement_bias.1%")))
+            (
+                "If 1 in 100 had no value",
+                fragment("± ", scale.figure(estimate.replacement_bias["1%"], "replacement_bias.1%")),
+            )
         )
     return rows
+
+
+_REST: tuple[Callable[[View], Html | None], ...] = (_sure, course, series, _counts, _sound, _experts)
+"""What stands below the estimate and the label, in its order."""

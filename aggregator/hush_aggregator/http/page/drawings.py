@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.http.page.markup import Html, element, void
 
-__all__ = ["Axis", "bar", "band", "chart", "meter", "row"]
+__all__ = ["Axis", "band", "bar", "chart", "meter", "row"]
 
 _WIDTH, _HEIGHT = 1000.0, 300.0
 _THIN = 4.0  # a band is drawn so wide at least: one that cannot be seen would look like none
@@ -101,7 +101,11 @@ def bar(axis: Axis, value: float | None, interval: Interval | None) -> Html:
 
 
 def chart(
-    places: Sequence[float], values: Sequence[float], bands: Sequence[Interval | None], axis: Axis, words: tuple[str, str]
+    places: Sequence[float],
+    values: Sequence[float],
+    bands: Sequence[Interval | None],
+    axis: Axis,
+    words: tuple[str, str],
 ) -> Html:
     """A line with a band around it.
 
@@ -125,8 +129,6 @@ def chart(
     parts.append(void("polyline", points=_points(line), class_="line"))
     parts += [_dot(x, y, "dot small") for x, y in (line if len(line) <= _DOTTED else line[-1:])]
     return _drawing("chart", _HEIGHT, parts, words)
-
-
 
 
 def meter(share: float, described: tuple[str, str]) -> Html:

@@ -1,19 +1,19 @@
-"""Figures of one round: the estimate, its intervals, the parts of a category or a vector, each a drawing over a table."""
+"""Figures of one round: the estimate, its intervals, the parts of a category or a vector, drawn over tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hush_aggregator.estimate.estimates import Interval, Intervals
 from hush_aggregator.http.page.drawings import Axis, band, bar, row
-from hush_aggregator.http.page.markup import Html, element, foreign, fragment
-from hush_aggregator.http.page.numbers import Scale, count
+from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
+from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
 from hush_aggregator.http.page.view import ORDER, View, primary
 from hush_aggregator.http.page.words import FAILURES, about, meaning, quantity
 from hush_aggregator.result import Result
 from hush_common.domain import NumberDomain, VectorDomain
 from hush_common.figures import exact
 
-__all__ = ["alone", "failures", "headline", "intervals", "parts", "strip"]
+__all__ = ["alone", "failures", "headline", "intervals", "parts", "reason", "strip"]
 
 _LISTED = 24  # rows of a table before the rest is folded away
 
@@ -64,13 +64,17 @@ def strip(view: View, *, legend: bool = True) -> Html:
     low, high, unit = (domain.lower, domain.upper, domain.unit) if isinstance(domain, NumberDomain) else (0.0, 1.0, "")
     targets = _bands(result)
     scale = view.scale
-    words = "; ".join(f"{about(name, result.estimate.methods.get(name, ''))}: {_said(scale, ends)}" for name, ends in targets)
+    words = "; ".join(
+        f"{about(name, result.estimate.methods.get(name, ''))}: {_said(scale, ends)}" for name, ends in targets
+    )
     kinds = ("anytime", "population")
     bands = [(kinds[min(place, 1)], interval) for place, (_, interval) in enumerate(targets)]
     described = f"{quantity(view.task)}: {scale.plain(result.mean)}", words or "No interval."
     scaled = 100 if scale.percent else 1
     ends = [
-        fragment(exact(end, scale=scaled), " %" if scale.percent else None, fragment(" ", foreign(unit)) if unit else None)
+        fragment(
+            exact(end, scale=scaled), " %" if scale.percent else None, fragment(" ", foreign(unit)) if unit else None
+        )
         for end in (low, high)
     ]
     return element(
@@ -95,8 +99,7 @@ def intervals(view: View) -> Html:
     listed = sorted(result.intervals, key=lambda target: (target != first, ORDER.index(target)))
     rows = [_interval_row(result, target, scale, axis) for target in listed]
     percent = exact(result.confidence, scale=100)
-    return element(
-        "table",
+    return tabular(
         element("caption", f"Of 100 such intervals, {percent} contain what they are about"),
         _head("About", "Between"),
         element("tbody", *rows),
@@ -120,12 +123,12 @@ def parts(view: View) -> Html:
         f"{about(first, _method(result, first))}; all at once." if first else None,
     )
     head = _head(what, quantity(view.task), "Between")
-    table = element("table", element("caption", caption), head, element("tbody", *shown[:_LISTED]), class_=f"parts {kind}")
+    listed = tabular(element("caption", caption), head, element("tbody", *shown[:_LISTED]), class_=f"parts {kind}")
     if len(shown) <= _LISTED:
-        return table
-    rest = element("table", head, element("tbody", *shown[_LISTED:]), class_=f"parts {kind}")
+        return listed
+    rest = tabular(head, element("tbody", *shown[_LISTED:]), class_=f"parts {kind}")
     summary = element("summary", f"{len(shown) - _LISTED} more")
-    return fragment(table, element("details", summary, rest, id="parts-more"))
+    return fragment(listed, element("details", summary, rest, id="parts-more"))
 
 
 def alone(view: View) -> Html:
@@ -135,8 +138,7 @@ def alone(view: View) -> Html:
         return fragment()
     rows = list(_categories(result) if result.categories else _coordinates(view, result))
     targets = [target for target in ORDER if any(target in one.alone for one in rows)]
-    return element(
-        "table",
+    return tabular(
         element("caption", "Each looked at alone, without the others"),
         _head("", *(about(target, _method(result, target)) for target in targets)),
         element("tbody", *(_alone(one, targets) for one in rows)),
@@ -149,10 +151,17 @@ def failures(reasons: Mapping[str, str], place: str = "failures") -> Html:
     if not reasons:
         return fragment()
     lines = [
-        element("li", f"{_named(name)}: ", element("data", FAILURES.get(why, why), value=why, data_figure=f"{place}.{name}"))
+        element(
+            "li", f"{_named(name)}: ", element("data", FAILURES.get(why, why), value=why, data_figure=f"{place}.{name}")
+        )
         for name, why in reasons.items()
     ]
     return element("ul", *lines, class_="failures")
+
+
+def reason(why: str, place: str) -> Html:
+    """Why something could not be made, in words."""
+    return element("data", FAILURES.get(why, why), value=why, data_figure=place)
 
 
 def _named(name: str) -> str:
@@ -207,8 +216,8 @@ def _beyond(mean: float, low: float, high: float) -> Html | None:
         return None
     return element(
         "p",
-        "The estimate lies beyond what is possible. That is the noise: moved back, it would be biased. More reports bring "
-        "it nearer.",
+        "The estimate lies beyond what is possible. That is the noise: moved back, it would be biased. More reports "
+        "bring it nearer.",
         class_="note",
     )
 
@@ -242,8 +251,10 @@ def _part(one: _Row, target: str | None) -> Html:
     return element(
         "tr",
         element("th", foreign(one.name), _counted(one), drawn, scope="row"),
-        element("td", "–" if one.value is None else scale.figure(one.value, f"{one.place}.{one.field}")),
-        element("td", "–" if interval is None else scale.interval(interval, f"{one.place}.joint_intervals.{target}")),
+        element("td", UNKNOWN if one.value is None else scale.figure(one.value, f"{one.place}.{one.field}")),
+        element(
+            "td", UNKNOWN if interval is None else scale.interval(interval, f"{one.place}.joint_intervals.{target}")
+        ),
     )
 
 
@@ -265,7 +276,7 @@ def _alone(one: _Row, targets: Sequence[str]) -> Html:
     for target in targets:
         interval = one.alone.get(target)
         scale = one.scale.fitting(interval)
-        shown = "–" if interval is None else scale.interval(interval, f"{one.place}.intervals.{target}")
+        shown = UNKNOWN if interval is None else scale.interval(interval, f"{one.place}.intervals.{target}")
         cells.append(element("td", shown))
     return element("tr", element("th", foreign(one.name), scope="row"), *cells)
 

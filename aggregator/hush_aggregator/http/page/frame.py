@@ -49,18 +49,27 @@ def framed(around: Around, title: str, *main: Html | None) -> str:
             void("link", rel="stylesheet", href=around.assets["hush.css"]),
             element("script", src=around.assets["hush.js"], type="module"),
         ),
-        element("body", _top(around), element("main", *main, id="main", tabindex="-1"), _bottom(around), data_events=EVENTS),
+        element(
+            "body", _top(around), element("main", *main, id="main", tabindex="-1"), _bottom(around), data_events=EVENTS
+        ),
         lang="en",
     )
     return f"<!doctype html>{document}"
 
 
 def _top(around: Around) -> Html:
+    sign = void("img", src=around.assets["hush.svg"], alt="", width=28, height=28)
     return fragment(
         element("a", "Skip to the figures", href="#main", class_="skip"),
         element(
             "header",
-            element("a", void("img", src=around.assets["hush.svg"], alt="", width=28, height=28), "hush", href="/", class_="home"),
+            element(
+                "a",
+                sign,
+                "hush",
+                href="/",
+                class_="home",
+            ),
             _state(around),
             class_="top",
         ),

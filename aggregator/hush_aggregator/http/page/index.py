@@ -6,8 +6,8 @@ from hush_aggregator.http.page.detail import standing
 from hush_aggregator.http.page.figures import headline, strip
 from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.label import promise
-from hush_aggregator.http.page.markup import Html, element, foreign, fragment
-from hush_aggregator.http.page.numbers import count
+from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
+from hush_aggregator.http.page.numbers import UNKNOWN, count
 from hush_aggregator.http.page.odds import dearest
 from hush_aggregator.http.page.view import View, primary
 from hush_common.figures import whole
@@ -39,8 +39,8 @@ def _about() -> Html:
         element("h1", "What many devices say together, and none of them alone"),
         element(
             "p",
-            "Every device mixes chance into its answer before it sends it. From many such reports comes the truth about "
-            "all of them; about a single one, no more than is written here with every task.",
+            "Every device mixes chance into its answer before it sends it. From many such reports comes the truth "
+            "about all of them; about a single one, no more than is written here with every task.",
             class_="lead",
         ),
         class_="about",
@@ -93,7 +93,7 @@ def _parts(view: View) -> Html:
     """The most frequent categories, or the first coordinates."""
     result = view.result
     assert result is not None  # noqa: S101 - called where there is one
-    rows = []
+    rows: list[tuple[str, str | Html]] = []
     if result.categories:
         order = sorted(range(len(result.categories)), key=lambda place: -result.categories[place].frequency)
         for place in order[:_TOP]:
@@ -104,12 +104,12 @@ def _parts(view: View) -> Html:
     for place, part in enumerate(result.coordinates[:_TOP]):
         target = primary(part.joint_intervals, part.methods, final=result.final)
         scale = type(view.scale)(part.unit).fitting(None if target is None else part.joint_intervals[target])
-        shown = "–" if part.mean is None else scale.figure(part.mean, f"coordinates.{place}.mean")
+        shown = UNKNOWN if part.mean is None else scale.figure(part.mean, f"coordinates.{place}.mean")
         rows.append((part.name, shown))
     more = len(result.categories or result.coordinates) - len(rows)
     lines = [element("tr", element("th", foreign(name), scope="row"), element("td", shown)) for name, shown in rows]
     return fragment(
-        element("table", element("tbody", *lines), class_="top-parts"),
+        tabular(element("tbody", *lines), class_="top-parts"),
         element("p", f"and {more} more", class_="note") if more else None,
     )
 

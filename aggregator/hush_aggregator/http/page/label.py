@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from hush_aggregator.http.page.drawings import meter
-from hush_aggregator.http.page.markup import Html, Part, element, foreign, fragment
+from hush_aggregator.http.page.markup import Html, Part, element, foreign, fragment, tabular
 from hush_aggregator.http.page.odds import EVEN, Loss, dearest, factor, from_to, losses, sure
 from hush_aggregator.http.page.view import View
 from hush_aggregator.http.page.words import ORIGINS, question, times
@@ -13,6 +13,11 @@ from hush_common.task import Task
 
 __all__ = ["label", "promise"]
 
+_CHOSEN = "How much your device chose to give: it stands in the report."
+_OLDER = (
+    "Whether your answer lay within the bounds: this task is of an older kind, whose devices stayed silent where it "
+    "did not. No device answers such a task any more."
+)
 _PRIORS = (Fraction(1, 100), EVEN, Fraction(9, 10))
 
 
@@ -33,7 +38,9 @@ def label(view: View) -> Html:
             element(
                 "p", "Whatever you answer, somebody who guessed fifty-fifty can become ", _sure(most), class_="verdict"
             ),
-            meter(float(most.bound), ("How sure anybody can become", f"{most.sentence} The bar begins at a fair guess.")),
+            meter(
+                float(most.bound), ("How sure anybody can become", f"{most.sentence} The bar begins at a fair guess.")
+            ),
             element("p", element("span", "a fair guess"), element("span", "certain"), class_="ends"),
             _weak(most),
             class_="dose",
@@ -88,11 +95,8 @@ def _seen(task: Task, most: Loss) -> list[Html]:
         "That your device takes part, when it sends, and its network address: the broker sees them.",
         "What other tasks ask: each adds to this one. Your device keeps count, and stops at its limit.",
         most.besides or None,
-        "How much your device chose to give, where there is a choice: it stands in the report." if task.offers else None,
-        "Whether your answer lay within the bounds: this task is of an older kind, whose devices stayed silent where it "
-        "did not. No device answers such a task any more."
-        if task.legacy
-        else None,
+        _CHOSEN if task.offers else None,
+        _OLDER if task.legacy else None,
     ]
     return [fragment(line) for line in lines if line is not None]
 
@@ -105,8 +109,7 @@ def _table(task: Task) -> Html:
         for before, after in (from_to(most.epsilon, prior) for prior in _PRIORS)
     ]
     return fragment(
-        element(
-            "table",
+        tabular(
             element("caption", "How likely somebody held your answer to be, and what that can become at most"),
             element("thead", element("tr", element("th", "Before", scope="col"), element("th", "After", scope="col"))),
             element("tbody", *rows),

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from html import escape
 
-__all__ = ["Html", "Part", "element", "fragment", "foreign", "harmless", "joined", "void"]
+__all__ = ["Html", "Part", "element", "foreign", "fragment", "harmless", "joined", "tabular", "void"]
 
 _LONGEST = 500  # characters of one text: as long as a title may be
 _MARKS = 6  # combining marks on one letter: as many as any script needs, and no tower over the next line
@@ -53,6 +53,11 @@ def element(name: str, /, *parts: Part, **attributes: str | float | bool | None)
     return Html(f"<{name}{_attributes(attributes)}>{fragment(*parts)}</{name}>")
 
 
+def tabular(*parts: Part, **attributes: str | None) -> Html:
+    """A table; what is inside are its parts."""
+    return Html(f"<table{_attributes({**attributes})}>{fragment(*parts)}</table>")
+
+
 def void(name: str, /, **attributes: str | float | bool | None) -> Html:
     """An element that has no inside: `<meta …>`, or of SVG `<rect …/>`."""
     return Html(f"<{name}{_attributes(attributes)}/>")
@@ -88,5 +93,5 @@ def _attributes(attributes: dict[str, str | float | bool | None]) -> str:
 
 
 def _value(value: str | float) -> str:
-    """Lengths of a drawing have two decimals: finer than any screen."""
-    return value if isinstance(value, str) else f"{round(value, 2):g}" if abs(value) < 1e5 else f"{value:.0f}"
+    """Lengths of a drawing, which are at most a thousand, have two decimals: finer than any screen."""
+    return value if isinstance(value, str) else f"{round(value, 2):g}"

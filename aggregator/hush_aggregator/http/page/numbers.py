@@ -11,7 +11,10 @@ from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment
 from hush_common.figures import fixed, significant, whole
 
-__all__ = ["Scale", "count", "plain"]
+__all__ = ["UNKNOWN", "Scale", "count"]
+
+UNKNOWN = "\N{EN DASH}"
+"""Where a number could stand, and there is none."""
 
 _DIGITS = 4
 _LARGEST_FIXED = 1e9
@@ -67,7 +70,7 @@ class Scale:
         return element("span", shown, self._unit(), class_=self._class) if unit else shown
 
     def interval(self, ends: Interval, place: str) -> Html:
-        """"157.9 to 182.7 cm"."""
+        """Both ends: 157.9 to 182.7 cm."""
         low, high = (self.figure(end, f"{place}.{number}", unit=False) for number, end in enumerate(ends))
         return element("span", low, " to ", high, self._unit(), class_="interval")
 
@@ -85,8 +88,3 @@ class Scale:
 def count(value: int, place: str) -> Html:
     """A whole number of the result."""
     return element("data", whole(value), value=str(value), data_figure=place)
-
-
-def plain(value: float) -> Html:
-    """A number of the task, not of the result."""
-    return element("span", significant(value, _DIGITS), class_="number")

@@ -1,4 +1,4 @@
-"""Reading views: from a store to what the page draws. Nothing is counted here, and a page waits for no slow estimate."""
+"""Reading views: from a store to what the page draws. A page waits for no slow estimate."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -84,9 +84,7 @@ class Views:
         known = [one for one in rounds if one is not None]
         return View(task, row.state, row.origin, ended, now, result, n, known, latest, points)
 
-    async def _within(
-        self, patience_s: float, wanted: Sequence[Coroutine[None, None, Result]]
-    ) -> list[Result | None]:
+    async def _within(self, patience_s: float, wanted: Sequence[Coroutine[None, None, Result]]) -> list[Result | None]:
         """What is there in time; the rest goes on being made, and is there next time."""
         made = [asyncio.ensure_future(one) for one in wanted]
         self._making |= set(made)

@@ -30,18 +30,18 @@ __all__ = [
 _SHOWN = 6
 _ANYTIME = "however often you look while reports arrive"
 
+_TOO_LITTLE = (
+    "The reports vary less than the noise of this task makes them. Some programs that answer add less noise than they "
+    "must, and protect their people less than is stated here."
+)
+_OUTLIERS = (
+    "No honest group of devices gives such reports: a program has a mistake, or somebody makes reports up. The "
+    "estimate may be far off."
+)
 MONITOR = {
     "ok": ("Looks right", "The reports vary as much as the noise of this task makes them."),
-    "too_little_noise": (
-        "Too little noise",
-        "The reports vary less than the noise of this task makes them: some programs that answer add less noise than "
-        "they must. Whoever answers with them is protected less than stated here.",
-    ),
-    "outliers": (
-        "Impossible reports",
-        "There are reports that no honest group of devices gives: a program has a mistake, or somebody makes reports "
-        "up. The estimate may be far off.",
-    ),
+    "too_little_noise": ("Too little noise", _TOO_LITTLE),
+    "outliers": ("Impossible reports", _OUTLIERS),
     None: ("Too early to say", "Fewer than 100 reports show nothing about the noise in them."),
 }
 """What the monitor says of the reports: a word and a sentence."""
