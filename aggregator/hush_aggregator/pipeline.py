@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
 from hush_aggregator.book import Book
@@ -16,6 +17,7 @@ from hush_aggregator.claims import Claim
 from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.intake import Intake
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
@@ -28,8 +30,9 @@ from hush_aggregator.set_aside import SetAside
 from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.store_watch import StoreWatch
+from hush_common.cancellation import to_the_end
 from hush_common.errors import BrokerError, TaskError
-from hush_common.exception_groups import leaves
+from hush_common.exception_groups import worst
 from hush_common.task import Task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_of_estimate_topic, task_of_task_topic
 
@@ -91,6 +94,7 @@ class Aggregator:
         self._ready = ready
         self._any_task = any_task
         self._patient = any_task
+        self._session: Session | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
         self._results = ResultReader(
@@ -159,10 +163,16 @@ class Aggregator:
         """
         return await self._results.result(task_id, round_)
 
+    @property
+    def intake(self) -> Intake:
+        """How it stands now, for whoever watches; to be asked in the event loop."""
+        waiting = 0 if self._session is None else self._session.waiting
+        return Intake(self._tasks.keys(), self._session is not None, waiting, self._recalls.dropped)
+
     async def _connect(self) -> None:
         """Serve one connection until it is lost."""
         async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as connection:
-            session = self._aside.guard(connection)
+            self._session = session = self._aside.guard(connection)
             _LOG.info("%s: connected to %s", self._name, self._bus.name)
             self._staying.connected()
             try:
@@ -176,10 +186,12 @@ class Aggregator:
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
                 self._aside.lost()
-                raise _worst(errors) from errors
+                raise worst(errors, least=BrokerError) from errors
             except asyncio.CancelledError:
                 await self._releases.release_last(session, first=partial(self._ownership.decide, session))
                 raise
+            finally:
+                self._session = None
 
     async def _receive(self, session: Session) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
@@ -187,6 +199,7 @@ class Aggregator:
         self._patient = self._any_task
         while True:
             tasks, reports = receive(await _batch(session, until=pending.until))
+            taken = time.perf_counter()
             known = len(self._tasks)
             for message in tasks:
                 await self._take_in(message)
@@ -198,7 +211,7 @@ class Aggregator:
                 )
             if ready:
                 await self._ready()
-                await _to_the_end(self._count(ready))
+                await to_the_end(self._count(ready, taken))
 
     async def _take_in(self, message: TaskMessage) -> None:
         if not self._any_task:
@@ -206,7 +219,7 @@ class Aggregator:
         elif why := self._tasks.full(message.task_id, message.payload):
             self._tasks.tell_refused(message.task_id, why)
         else:
-            return await _to_the_end(self._learn(message))
+            return await to_the_end(self._learn(message))
         message.ack()
         return await asyncio.sleep(0)  # there may be thousands
 
@@ -221,20 +234,22 @@ class Aggregator:
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
         message.ack()
 
-    async def _count(self, reports: list[ReportMessage]) -> None:
+    async def _count(self, reports: list[ReportMessage], taken: float) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
         outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         for report in reports:
             report.ack()
         self._releases.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None:
-            self._on_commit(outcome)
+            self._on_commit(replace(outcome, acknowledged_s=time.perf_counter() - taken))
 
     def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
         admitted = admit(decode(reports), self._tasks, now, grace)
+        began = time.perf_counter()
         outcome = self._store.commit(admitted.accepted, admitted.refused)
-        return replace(outcome, senders={**admitted.senders, **outcome.senders})
+        took = time.perf_counter() - began
+        return replace(outcome, senders={**admitted.senders, **outcome.senders}, commit_s=took)
 
     async def _refresh(self) -> None:
         """The store has other tasks, or is to do something else with them."""
@@ -280,20 +295,3 @@ async def _batch(session: Session, until: float | None) -> list[Delivery]:
             return await session.batch()
     except TimeoutError:
         return []
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end even if cancelled meanwhile: a commit must not lose its acknowledgements."""
-    task = asyncio.create_task(work, name="hush-commit")
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        task.result()  # a failure of the store is worth more than a cancellation
-        raise
-
-
-def _worst(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error of a group to tell: a lost connection is the least of them."""
-    found = leaves(errors)
-    return next((error for error in found if not isinstance(error, BrokerError)), found[0])
