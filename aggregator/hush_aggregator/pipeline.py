@@ -84,8 +84,7 @@ class Aggregator:
         on_estimate: Callable[[bytes], object] = len,
         login_s: float | None = None,
     ) -> None:
-        self._bus = bus
-        self._store = store
+        self._bus, self._store = bus, store
         self._tasks = KnownTasks(store, tasks)
         self._name = name
         self._clock = clock
@@ -132,6 +131,11 @@ class Aggregator:
         self._watch.tell(self._recalls.refresh)
         self._watch.tell(self._closings.refresh)
 
+    @property
+    def connected(self) -> bool:
+        """Whether it is connected to its broker."""
+        return self._staying.there
+
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
 
@@ -166,8 +170,8 @@ class Aggregator:
     @property
     def intake(self) -> Intake:
         """How it stands now, for whoever watches; to be asked in the event loop."""
-        waiting = 0 if self._session is None else self._session.waiting
-        return Intake(self._tasks.keys(), self._session is not None, waiting, self._recalls.dropped)
+        waiting = self._session.waiting if self._session else 0
+        return Intake(self._tasks.keys(), self.connected, waiting, self._recalls.dropped)
 
     async def _connect(self) -> None:
         """Serve one connection until it is lost."""
@@ -248,13 +252,12 @@ class Aggregator:
         admitted = admit(decode(reports), self._tasks, now, grace)
         began = time.perf_counter()
         outcome = self._store.commit(admitted.accepted, admitted.refused)
-        took = time.perf_counter() - began
-        return replace(outcome, senders={**admitted.senders, **outcome.senders}, commit_s=took)
+        senders = {**admitted.senders, **outcome.senders}
+        return replace(outcome, senders=senders, commit_s=time.perf_counter() - began)
 
     async def _refresh(self) -> None:
         """The store has other tasks, or is to do something else with them."""
-        changed = await self._in_worker(self._tasks.refreshed)
-        self._ownership.look_at(changed)
+        self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
 
     def _gained(self, task_id: str, there: Claim | None) -> None:
         """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""

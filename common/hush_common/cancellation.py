@@ -1,4 +1,4 @@
-"""Cancellation that always gets through, and work that is finished first."""
+"""Cancellation that always gets through, and waits where it has to."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine

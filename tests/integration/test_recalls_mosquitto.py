@@ -5,12 +5,12 @@ import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from chaos import BARE, Serve, spent
+from chaos import Serve, spent
 from counting import shell
 from servers import Mosquitto
 
@@ -22,15 +22,6 @@ from hush_common.topics import estimate_topic
 pytestmark = pytest.mark.slow
 
 DEVICES = 400
-
-
-@pytest.fixture
-def bare(memory_path: Path) -> Iterator[Mosquitto]:
-    (memory_path / "broker").mkdir()
-    server = Mosquitto(memory_path / "broker", settings=BARE)
-    server.start()
-    yield server
-    server.stop()
 
 
 @asynccontextmanager

@@ -66,6 +66,10 @@ class StoreReader(Protocol):
         """All that is kept of each task, forgotten ones among them, in the order of their ids."""
         ...
 
+    def task_row(self, task_id: str) -> TaskRow | None:
+        """What is kept of one task, forgotten or not; None if its id was never taken."""
+        ...
+
     def changes(self) -> int:
         """A number that is another one once another process has written: a command, while the aggregator runs."""
         ...

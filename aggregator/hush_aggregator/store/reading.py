@@ -106,6 +106,11 @@ class SqliteReader:
         with self._reading() as run:
             return [_task_row(row) for row in run.execute(f"{_TASKS} ORDER BY id").fetchall()]
 
+    def task_row(self, task_id: str) -> TaskRow | None:
+        with self._reading() as run:
+            row = run.execute(f"{_TASKS} WHERE id = ?", (task_id,)).fetchone()
+            return None if row is None else _task_row(row)
+
     def changes(self) -> int:
         with self._reading() as run:
             return int(run.execute("PRAGMA data_version").fetchone()[0])

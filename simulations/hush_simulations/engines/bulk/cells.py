@@ -100,6 +100,8 @@ class Cells:
         width = min(1 << max(isqrt(people) // 8, 1).bit_length() - 1, _WIDEST)
         if self.fixed or self.indices.ndim > 1 or width < _WORTH or len(self.indices) < _BEYOND:
             return self
+        if not self._is_ordered:
+            return self.ordered().merged(steps, levels, people)
         first, last = np.searchsorted(self.indices, (1, steps))
         edges = [np.searchsorted(self.indices, -(-np.arange(1, some) * steps // some)) for some in levels]
         ends = np.arange(first), np.arange(last, len(self.indices))
@@ -109,12 +111,24 @@ class Cells:
         """A population of at most `groups` different values that is close to this one: for sweeps, which ask often.
 
         Neighbours become one cell at a grid point near their mean. It is another population, with a truth of its own,
-        and nothing about the devices is approximated.
+        and nothing about the devices is approximated. Not for categories, which have no neighbours.
         """
-        if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups:
+        if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups or (self.indices == MISSING).any():
             return self
+        if not self._is_ordered:
+            return self.ordered().coarse(groups)
         joined = self._joined(np.arange(0, len(self.indices), -(-len(self.indices) // groups)))
         return replace(joined, indices=np.rint(joined.indices).astype(np.int64))
+
+    @property
+    def _is_ordered(self) -> bool:
+        return bool((np.diff(self.indices) >= 0).all())
+
+    def ordered(self) -> Self:
+        """The same with neighbours beside each other: rows of somebody's table come in any order."""
+        order = np.argsort(self.indices, kind="stable")
+        columns = {name: getattr(self, name)[order] for name in ("indices", "values", "shares", "moved")}
+        return replace(self, **columns)
 
     def _joined(self, starts: NDArray[np.int64]) -> Self:
         """Neighbours as one cell each, from each of `starts` to the next; indices are means."""
