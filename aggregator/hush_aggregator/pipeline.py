@@ -262,9 +262,7 @@ class Aggregator:
     def _gained(self, task_id: str, there: Claim | None) -> None:
         """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
         self._releases.mark({task_id} & self._tasks.keys())
-        self._recalls.gained({task_id})
-        if there is not None:
-            self._recalls.look_at(task_id, there.round, there.n)
+        self._recalls.gained(task_id, there)
 
     async def _closed(self, task_ids: set[str]) -> None:
         """Their estimates say so from now on, and what has ended is neither asked nor recalled."""
