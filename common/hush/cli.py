@@ -35,6 +35,7 @@ _COMMANDS = {
     ),
     "results": _Command("hush_aggregator.commands.results", "Print results: of any round of a store, or as retained."),
     "export": _Command("hush_aggregator.commands.export", "Write the counted reports of a task to CSV or Parquet."),
+    "http": _Command("hush_aggregator.commands.http", "Serve tasks and results of a store over HTTP."),
     "store": _Command("hush_aggregator.commands.store", "Back up the store of an aggregator, and put it back."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
     "sync": _Command("hush_client.commands.sync", "Send what waits or was recalled, and answer nothing."),

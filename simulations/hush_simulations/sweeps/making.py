@@ -73,7 +73,9 @@ def run_sweep(
     )
 
 
-def _made(works: Sequence[CellWork], workers: int, dask: str | None) -> Generator[tuple[int, MadeCell], None, None]:
+def _made(
+    works: Sequence[CellWork], workers: int, cluster: Cluster | None
+) -> Generator[tuple[int, MadeCell], None, None]:
     if cluster is not None and works:
         with cluster:
             yield from cluster.each(make_cell, works)
