@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from hush_aggregator.http import events, health, metrics, results, tasks
 from hush_aggregator.http.feed import Feed
+from hush_aggregator.http.page import router as page
 from hush_aggregator.http.problems import ProblemError, problem
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Service
@@ -23,6 +24,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     results.router,
     events.router,
     metrics.router,
+    page.router,
 )
 
 
