@@ -18,12 +18,12 @@ from hush_simulations.engines.bulk.engine import at_once, drawing_of, shares_of
 from hush_simulations.engines.bulk.groups import groups_of
 from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.bulk.streams import noise_of, people_of
-from hush_simulations.engines.experiment import Drawing, Experiment, bulk_experiment
+from hush_simulations.engines.experiment import Experiment, bulk_experiment
 from hush_simulations.scenarios.population import Independent
 from hush_simulations.sweeps.crowds import crowd_of
 from hush_simulations.sweeps.plan import CellWork
 
-__all__ = ["Trial", "drawing_of_cell", "trials_of"]
+__all__ = ["Trial", "experiment_of", "trials_of"]
 
 _AT_ONCE = 1 << 21
 """Numbers of one kind in memory."""
@@ -42,31 +42,28 @@ class Trial:
     truth: tuple[float | None, ...]
 
 
-def drawing_of_cell(work: CellWork) -> Drawing:
-    """What is drawn: tallies where there is a law of them, unless devices are asked for.
+def experiment_of(work: CellWork) -> Experiment:
+    """A trial of a cell: tallies are drawn where there is a law of them, unless devices are asked for.
 
     Raises:
         OptionError: tallies are asked for that cannot be drawn.
     """
-    separate = isinstance(work.scenario.population, Independent) and work.scenario.task().rounds > 1
-    wanted: Drawing = "devices" if work.drawing == "auto" and separate else work.drawing
-    return drawing_of(_experiment(work, "tally" if wanted == "auto" else wanted))
+    scenario, drawing = work.scenario, work.drawing
+    if drawing == "auto":
+        again = isinstance(scenario.population, Independent) and scenario.rounds > 1
+        drawing = "devices" if again else "tally"
+    made = bulk_experiment(scenario, (), work.seed, confidence=work.confidence, drawing=drawing)
+    drawing_of(made)
+    return made
 
 
-def trials_of(work: CellWork) -> Iterator[Trial]:
+def trials_of(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     """All trials of a cell, one after the other."""
-    drawing = drawing_of_cell(work)
-    if drawing == "tally" and is_plain(work.scenario):
-        return _together(work)
-    return _one_by_one(work, drawing)
+    together = experiment.drawing == "tally" and is_plain(work.scenario)
+    return (_together if together else _one_by_one)(work, experiment)
 
 
-def _experiment(work: CellWork, drawing: Drawing) -> Experiment:
-    return bulk_experiment(work.scenario, (), work.seed, confidence=work.confidence, drawing=drawing)
-
-
-def _together(work: CellWork) -> Iterator[Trial]:
-    experiment = _experiment(work, "tally")
+def _together(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     task, scenario, clients = experiment.task, work.scenario, work.scenario.clients
     shares = shares_of(experiment, honest=True)
     cells = crowd_of(task.domain, scenario.population)
@@ -85,22 +82,21 @@ def _together(work: CellWork) -> Iterator[Trial]:
             yield Trial(tallies * (task.rounds // rounds), true)
 
 
-def _one_by_one(work: CellWork, drawing: Drawing) -> Iterator[Trial]:
-    experiment = _experiment(work, drawing)
-    draw = _drawer(experiment, drawing)
+def _one_by_one(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
+    draw = _drawer(experiment)
     for number in range(work.trials):
         entropy = int(people_of(work.seed, work.place, number).integers(1 << 62))
         drawn = composed(work.scenario, experiment.task, entropy, partial(draw, entropy))
         yield Trial(drawn.tallies, drawn.truth)
 
 
-def _drawer(experiment: Experiment, drawing: Drawing) -> Callable[[int, Kind], Drawn]:
+def _drawer(experiment: Experiment) -> Callable[[int, Kind], Drawn]:
     """What draws the people of a kind."""
     task = experiment.task
 
     def draw(entropy: int, kind: Kind) -> Drawn:
         shares, seed = shares_of(experiment, honest=kind.honest), kind.seed(entropy)
-        if drawing == "devices":
+        if experiment.drawing == "devices":
             return draw_devices(task, kind.population, kind.clients, shares, seed)
         return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population))
 
