@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from chaos import BARE
 from servers import Mosquitto, need
 
 # A run that was started in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
@@ -46,6 +47,16 @@ def temporary_in_memory() -> Iterator[None]:
 def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     """An open broker."""
     server = Mosquitto(tmp_path_factory.mktemp("mosquitto"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bare(memory_path: Path) -> Iterator[Mosquitto]:
+    """A broker with nothing that tells it to lose less when it is killed."""
+    (memory_path / "broker").mkdir()
+    server = Mosquitto(memory_path / "broker", settings=BARE)
     server.start()
     yield server
     server.stop()

@@ -4,23 +4,13 @@ mosquitto has `persistence true` and nothing else: a SIGKILL takes all that it a
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chaos import BARE, Chaos, Serve, spent
+from chaos import Chaos, Serve, spent
 from servers import Mosquitto
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def bare(memory_path: Path) -> Iterator[Mosquitto]:
-    (memory_path / "broker").mkdir()
-    server = Mosquitto(memory_path / "broker", settings=BARE)
-    server.start()
-    yield server
-    server.stop()
 
 
 def chaos(bare: Mosquitto, directory: Path, *, over: int = 2, **size: float) -> Chaos:

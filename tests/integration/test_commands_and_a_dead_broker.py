@@ -8,24 +8,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chaos import BARE, Serve, spent
+from chaos import Serve, spent
 from servers import Mosquitto
 
 pytestmark = pytest.mark.slow
 _COMMANDS = Path(__file__).parents[1] / "many_commands.py"
-
-
-@pytest.fixture
-def bare(memory_path: Path) -> Iterator[Mosquitto]:
-    (memory_path / "broker").mkdir()
-    server = Mosquitto(memory_path / "broker", settings=BARE)
-    server.start()
-    yield server
-    server.stop()
 
 
 def report(bare: Mosquitto, directory: Path, devices: int) -> set[int]:

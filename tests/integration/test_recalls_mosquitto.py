@@ -5,12 +5,12 @@ import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from chaos import BARE, Serve, spent
+from chaos import Serve, spent
 from counting import shell
 from servers import Mosquitto
 
@@ -22,15 +22,6 @@ from hush_common.topics import estimate_topic
 pytestmark = pytest.mark.slow
 
 DEVICES = 400
-
-
-@pytest.fixture
-def bare(memory_path: Path) -> Iterator[Mosquitto]:
-    (memory_path / "broker").mkdir()
-    server = Mosquitto(memory_path / "broker", settings=BARE)
-    server.start()
-    yield server
-    server.stop()
 
 
 @asynccontextmanager
@@ -133,26 +124,6 @@ async def test_a_part_that_stands_still_for_a_while_loses_nothing_and_is_no_reas
     assert serve.end(signal.SIGTERM) == 0
     assert serve.counted() == (DEVICES, DEVICES)
     assert set(serve.told().values()) == {0}
-
-
-async def test_a_store_copied_back_asks_for_what_it_does_not_have(bare: Mosquitto, memory_path: Path) -> None:
-    serve = Serve(bare.url, memory_path)
-    serve.start()
-    async with gateway(bare, memory_path) as there:
-        await answer(there, range(DEVICES // 2))
-        await count(serve, DEVICES // 2)
-        serve.end(signal.SIGTERM)
-        copy = serve.store.read_bytes()
-        serve.start()
-        await answer(there, range(DEVICES // 2, DEVICES))
-        await count(serve, DEVICES)
-        serve.end(signal.SIGTERM)  # its last estimate is of all of them
-        serve.store.write_bytes(copy)
-        serve.start()
-        await count(serve, DEVICES)
-    assert serve.end(signal.SIGTERM) == 0
-    assert serve.counted() == (DEVICES, DEVICES)
-    assert serve.told()[Cause.BEHIND] == 1
 
 
 async def test_a_backup_put_back_by_the_command_asks_for_what_came_since(bare: Mosquitto, memory_path: Path) -> None:

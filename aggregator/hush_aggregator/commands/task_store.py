@@ -14,7 +14,6 @@ from hush_common.terminal.screen import show
 from hush_common.terminal.table import Column, Row, Table
 
 if TYPE_CHECKING:
-    from hush_aggregator.store import SqliteReader, TaskRow
     from hush_common.task import Task
 
 __all__ = ["forget", "give", "list_", "take_over", "withdraw"]
@@ -23,9 +22,10 @@ __all__ = ["forget", "give", "list_", "take_over", "withdraw"]
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
     """List the tasks of a store: who gave them, what is to become of them, and who publishes them."""
     from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - it brings numpy, which `check` does without
+    from hush_aggregator.task_facts import facts_of  # noqa: PLC0415 - as above
 
     with SqliteReader(store) as opened:
-        facts = [_facts(opened, row) for row in opened.task_rows()]
+        facts = [facts_of(opened, row) for row in opened.task_rows()]
     if as_json:
         print(json.dumps({"v": 1, "tasks": facts}, indent=2))
         return
@@ -35,21 +35,6 @@ def list_(store: StoreOption, as_json: JsonOption = False) -> None:
         for fact in facts
     ]
     show([Table([*columns, Column("reports", right=True)], rows)])
-
-
-def _facts(store: "SqliteReader", row: "TaskRow") -> dict[str, str | int]:
-    """What is told of a task; `n` is of its latest round."""
-    owner = {"": "nobody yet", store.public_identity: "this store"}.get(row.owner, row.owner)
-    latest = store.latest_round(row.digest)
-    return {
-        "task": row.id,
-        "digest": row.digest.hex(),
-        "origin": row.origin.value,
-        "state": row.state.value if row.payload else "forgotten",
-        "owner": owner,
-        "round": latest,
-        "n": store.tally(row.digest, latest).n,
-    }
 
 
 def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:

@@ -20,7 +20,7 @@ from hush_common.task_file import make_task
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.attacks.overheard import OverheardBroker, device
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,8 +143,7 @@ def _draw(
             lw=2,
             label="hush, a new purpose a day, total 4",
         )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        logarithmic(axes, "xy")
         axes.set_xlabel("days on which the device was asked")
         axes.set_ylabel("error of the attacker, cm")
         axes.set_title("Asking for one height, day after day")

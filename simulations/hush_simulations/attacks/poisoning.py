@@ -29,7 +29,7 @@ from hush_common.topics import report_topic
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.tour.mixtures import HEIGHTS
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
                 color=color,
                 label=name,
             )
-        axes.set_yscale("log")
+        logarithmic(axes, "y")
         axes.set_xticks(x, [f"{many} liars" if many > 1 else "1 liar" for many in _LIARS])
         axes.set_ylabel("the mean moves by, cm")
         axes.set_title(f"False reports among {HONEST} honest ones")

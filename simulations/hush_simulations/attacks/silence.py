@@ -22,7 +22,7 @@ from hush_common.task_file import make_task
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.attacks.overheard import OverheardBroker, device
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,7 +145,7 @@ def _draw(widths: list[float], moved: list[float], palette: Palette = LIGHT) -> 
         left, right = figure.subplots(1, 2)
         tasks = np.arange(TASKS + 1)
         left.plot(tasks, widths, "o-", color=palette.noisy, lw=2, ms=4)
-        left.set_yscale("log")
+        logarithmic(left, "y")
         left.set_title("A device that refuses")
         left.set_ylabel("value is known to, cm")
         right.plot(tasks, 1e6 * np.array(moved), "o-", color=palette.true, lw=2, ms=4, label="learned")

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hush_simulations.display.fonts import FAMILY, made_available
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import LayoutEngine
 
-__all__ = ["DARK", "DPI", "FAINT", "INK", "LIGHT", "NOISY", "TRUE", "Palette", "canvas", "styled"]
+__all__ = ["DARK", "DPI", "FAINT", "INK", "LIGHT", "NOISY", "TRUE", "Palette", "canvas", "logarithmic", "styled"]
 
 DPI = 160
 
@@ -53,10 +56,14 @@ TRUE, NOISY, INK, FAINT = LIGHT.true, LIGHT.noisy, LIGHT.ink, LIGHT.faint
 @contextmanager
 def styled(palette: Palette = LIGHT) -> Iterator[None]:
     """Draw in this style; a figure has to be made and drawn inside."""
+    made_available()
     from matplotlib import rc_context  # noqa: PLC0415 - matplotlib takes a second to import
 
     with rc_context(
         {
+            "font.family": [FAMILY],
+            "font.sans-serif": [FAMILY],
+            "text.parse_math": False,  # a name with two dollars is a name
             "figure.facecolor": palette.ground,
             "savefig.facecolor": palette.ground,
             "axes.facecolor": palette.ground,
@@ -86,3 +93,19 @@ def canvas(width: float, height: float, layout: "LayoutEngine | None" = None) ->
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained" if layout is None else layout)
     FigureCanvasAgg(figure)
     return figure
+
+
+def logarithmic(axes: "Axes", directions: str) -> None:
+    """Make axes logarithmic, with plain labels.
+
+    Args:
+        axes: of which figure.
+        directions: "x", "y" or "xy".
+    """
+    from hush_simulations.display.ticks import LogTicks  # noqa: PLC0415 - matplotlib takes a second to import
+
+    for direction, set_scale, axis in (("x", axes.set_xscale, axes.xaxis), ("y", axes.set_yscale, axes.yaxis)):
+        if direction in directions:
+            set_scale("log")
+            axis.set_major_formatter(LogTicks())
+            axis.set_minor_formatter(LogTicks(labelOnlyBase=False))

@@ -1,7 +1,7 @@
 """A scenario from a TOML file: the edge where pydantic checks what a person wrote."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
 from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed
+from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Population
 from hush_simulations.scenarios.population_file import (
     AS_NUMBER,
     BY_NAME,
@@ -27,7 +27,7 @@ from hush_simulations.scenarios.population_file import (
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.troubles import Faults, Liars, told_by
 
-__all__ = ["check_shares", "parse_scenario", "read_scenario"]
+__all__ = ["check_shares", "parse_scenario", "read_scenario", "scenario_of_document"]
 
 
 class _Network(FileModel):
@@ -98,13 +98,29 @@ def parse_scenario(text: str, path: Path) -> Scenario:
         TaskError, OptionError: as `read_scenario`.
     """
     try:
-        model = _File.model_validate(tomllib.loads(text))
-    except ValidationError as error:
-        raise _complaint(path, error) from error
+        document = tomllib.loads(text)
     except ValueError as error:  # not TOML, or a number of thousands of digits
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
+    return scenario_of_document(document, path)
+
+
+def scenario_of_document(document: Mapping[str, object], path: Path, population: Population | None = None) -> Scenario:
+    """A scenario from what a file says, as TOML reads it.
+
+    Args:
+        document: of the file.
+        path: for messages, and its folder for a CSV file that it names.
+        population: the people, where they were read before.
+
+    Raises:
+        TaskError, OptionError: as `read_scenario`.
+    """
+    try:
+        model = _File.model_validate(document)
+    except ValidationError as error:
+        raise _complaint(path, error) from error
     task = make_task(model.task)
-    population = population_of(task.domain, model.population, path.parent)
+    population = population or population_of(task.domain, model.population, path.parent)
     if sum(one.share for one in model.liars) > 1:
         raise OptionError("liars", "the shares add up to more than 1; leave some devices to the others")
     clients = len(population.values) if isinstance(population, Observed) else model.clients

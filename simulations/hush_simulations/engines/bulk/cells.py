@@ -35,7 +35,7 @@ from hush_simulations.scenarios.population import (
 )
 from hush_simulations.scenarios.shapes import Lognormal, Points
 
-__all__ = ["MISSING", "Cells", "Places", "cells_of", "coordinates_of", "filled"]
+__all__ = ["MISSING", "Cells", "Places", "cells_of", "coordinates_of"]
 
 MISSING = -1
 """The index of no usable value: a device draws one uniformly."""
@@ -130,6 +130,8 @@ class Cells:
             return self
         if self.groups is not None:
             return _beside([some.merged(steps, levels, people) for some in self._by_group()])
+        if not self._is_ordered:
+            return self.ordered().merged(steps, levels, people)
         first, last = np.searchsorted(self.indices, (1, steps))
         if not first < last or self.indices[last - 1] - self.indices[first] > 2 * (last - first):
             return self  # points that lie apart
@@ -141,15 +143,26 @@ class Cells:
         """A population of at most `groups` different values that is close to this one: for sweeps, which ask often.
 
         Neighbours become one cell at a grid point near their mean. It is another population, with a truth of its own,
-        and nothing about the devices is approximated.
+        and nothing about the devices is approximated. Not for categories, which have no neighbours.
         """
-        if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups:
+        if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups or (self.indices == MISSING).any():
             return self
         if self.groups is not None:
             some = self._by_group()
             return _beside([one.coarse(max(groups // len(some), 1)) for one in some])
+        if not self._is_ordered:
+            return self.ordered().coarse(groups)
         joined = self._joined(np.arange(0, len(self.indices), -(-len(self.indices) // groups)))
         return replace(joined, indices=np.rint(joined.indices).astype(np.int64))
+
+    @property
+    def _is_ordered(self) -> bool:
+        return bool((np.diff(self.indices) >= 0).all())
+
+    def ordered(self) -> Self:
+        """The same with neighbours beside each other: rows of somebody's table come in any order."""
+        order = np.argsort(self.indices, kind="stable")
+        return self[order]
 
     def _joined(self, starts: NDArray[np.int64]) -> Self:
         """Neighbours as one cell each, from each of `starts` to the next; indices are means.
@@ -225,44 +238,6 @@ def coordinates_of(domain: VectorDomain, population: Independent) -> tuple[Cells
     """The cells of each coordinate, of people whose coordinates know nothing of each other."""
     pairs = zip(domain.coordinates, population.coordinates, strict=True)
     return tuple(_of_numbers(coordinate, numbers) for coordinate, numbers in pairs)
-
-
-def filled(cells: Cells, counts: Counts, sizes: Sequence[int], rng: np.random.Generator) -> tuple[Places, Counts]:
-    """Indices and counts with one drawn uniformly for every person without a value.
-
-    Args:
-        cells: where the people are.
-        counts: shape (trials, cells).
-        sizes: of the domain: how many indices each coordinate has.
-        rng: the randomness of the devices.
-    """
-    missing = cells.indices == MISSING
-    if not missing.any():
-        return cells.indices, counts
-    if cells.indices.ndim > 1:  # somebody's vectors: each is a person, or as many as were drawn of the row
-        return _filled_vectors(cells.indices, missing, counts, sizes, rng)
-    lost = counts[:, missing].sum(axis=1)
-    drawn = scatter(lost, np.ones(sizes[0]), rng)
-    kept = ~missing
-    indices = np.concatenate((cells.indices[kept], np.arange(sizes[0])))
-    return indices, np.concatenate((counts[:, kept], drawn), axis=1)
-
-
-def _filled_vectors(
-    indices: Places,
-    missing: NDArray[np.bool_],
-    counts: Counts,
-    sizes: Sequence[int],
-    rng: np.random.Generator,
-) -> tuple[Places, Counts]:
-    partial = missing.any(axis=1)
-    copies = counts[:, partial].max(axis=0)
-    rows = np.repeat(indices[partial], copies, axis=0)
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
-    drawn = rng.integers(0, np.array(sizes), size=rows.shape)
-    there = (number < np.repeat(counts[:, partial], copies, axis=1)).astype(np.int64)
-    every = np.concatenate((indices[~partial], np.where(rows == MISSING, drawn, rows)))
-    return every, np.concatenate((counts[:, ~partial], there), axis=1)
 
 
 def _plain(shares: Sequence[float]) -> Cells:

@@ -56,6 +56,11 @@ class Drawn:
         """The means of the last round."""
         return self.truths[-1].means
 
+    @property
+    def together(self) -> tuple[float | None, ...]:
+        """The means over the answers of all rounds."""
+        return _joined(self.truths).means
+
 
 def merged(parts: Iterable[Drawn]) -> Drawn:
     """That of all devices; the sums are exact before they are rounded once, whatever the order is."""

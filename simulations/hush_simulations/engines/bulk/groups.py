@@ -16,8 +16,9 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
-from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, coordinates_of, filled
+from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, coordinates_of
 from hush_simulations.engines.bulk.drawn import Truth
+from hush_simulations.engines.bulk.filling import filled
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.scatter import Counts, scatter
 from hush_simulations.scenarios.grouped import Grouped
@@ -116,7 +117,7 @@ def groups_of(
     rng: np.random.Generator,
     *,
     trials: int = 1,
-    cells: Cells | None = None,
+    cells: Cells | tuple[Cells, ...] | None = None,
     panel: Panel = STEADY,
     present: Floats | None = None,
 ) -> Groups:
@@ -129,8 +130,8 @@ def groups_of(
         shares: of them that take each epsilon offered, adding up to 1; empty where there is one.
         rng: the randomness.
         trials: how many times.
-        cells: what `cells_of` made of this population before. A sweep makes them once, and `coarse` ones, for trials
-            times cells have to be held in memory.
+        cells: what `cells_of` made of this population before, or `coordinates_of`. A sweep makes them once, and
+            `coarse` ones, for trials times cells have to be held in memory.
         panel: how they behave from round to round.
         present: how likely a device of each group answers, shape (rounds, trials, groups); None draws it.
     """
@@ -140,9 +141,10 @@ def groups_of(
         present = panel.dropout.present(task.rounds, trials, groups, rng)
     if isinstance(population, Independent) and isinstance(task.domain, VectorDomain):
         takers = scatter(np.full(trials, clients), weights, rng).T
-        coordinates = coordinates_of(task.domain, population)
-        return _Separate(task, takers, tuple(_merged(task, one, clients) for one in coordinates), present)
-    if cells is None:
+        if not isinstance(cells, tuple):
+            cells = tuple(_merged(task, one, clients) for one in coordinates_of(task.domain, population))
+        return _Separate(task, takers, cells, present)
+    if not isinstance(cells, Cells):
         cells = cells_of(task.domain, population, panel, task.rounds)
         cells = cells if any(panel.drift) else _merged(task, cells, clients)
     cells, people = cells.drawn(np.full(trials, clients), rng)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.tour.laplace_law import LaplaceLaw
 from hush_simulations.tour.mixtures import HEIGHTS, density
 
@@ -105,8 +105,7 @@ def of_errors(
         for (name, sensitivity), points, color in zip(lines, measured, palette.lines, strict=True):
             axes.plot(fine, [mean_of_absolute_error(sensitivity, one, 500) for one in fine], color=color, lw=2)
             axes.plot(epsilons, points, "o", color=color, ms=5, mec=palette.ground, label=name)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        logarithmic(axes, "xy")
         axes.set_title("Error of the mean of 500 people")
         axes.set_xlabel("ε as it is written on the label")
         axes.set_ylabel("mean absolute error, cm")

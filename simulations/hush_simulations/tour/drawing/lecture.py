@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.tour.laplace_law import LaplaceLaw
 from hush_simulations.trusted_collector.gaussian import analytic_sigma, classical_sigma
 
@@ -47,7 +47,7 @@ def of_laplace_and_normal(palette: Palette = LIGHT) -> "Figure":
         left.set_ylim(bottom=0)
         left.legend()
         right.set_title("and heavier tails")
-        right.set_yscale("log")
+        logarithmic(right, "y")
         right.set_ylim(1e-7, 1)
         figure.draw_without_rendering()
     return figure
@@ -95,8 +95,7 @@ def of_calibrations(delta: float, palette: Palette = LIGHT) -> "Figure":
             label="Gauss, classical (ε < 1)",
         )
         axes.plot(epsilons, np.sqrt(2) / epsilons, color=palette.third, lw=2.2, label="Laplace, δ = 0")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        logarithmic(axes, "xy")
         axes.set_title(f"Noise for one number of sensitivity 1, δ = {delta:g}")
         axes.set_xlabel("ε")
         axes.set_ylabel("standard deviation")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_common.mechanisms import Laplace, RandomizedResponse
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.tour import needed
 from hush_simulations.tour.laplace_law import LaplaceLaw
 
@@ -87,8 +87,7 @@ def of_central_and_local(epsilon: Fraction, palette: Palette = LIGHT) -> "Figure
             axes.plot(n, error, color=color, lw=2.2, label=name)
         axes.axhline(0.01, color=palette.faint, lw=1, ls=(0, (4, 3)))
         axes.text(10, 0.0107, "error 0.01", color=palette.faint)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        logarithmic(axes, "xy")
         axes.set_title(f"The price of not trusting, ε = {float(epsilon):g}")
         axes.set_xlabel("people")
         axes.set_ylabel("root mean square error of a share")

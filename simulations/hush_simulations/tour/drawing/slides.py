@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.tour.laplace_law import LaplaceLaw
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def of_ratio(two: tuple[LaplaceLaw, LaplaceLaw], epsilon: float, at: float, pale
         for bound, name in ((np.exp(epsilon), "e^ε"), (np.exp(-epsilon), "1/e^ε")):
             bottom.axhline(bound, color=palette.third, lw=1.4, ls=(0, (4, 3)))
             bottom.text(x[0], bound, f" {name}", color=palette.third, va="bottom" if bound > 1 else "top")
-        bottom.set_yscale("log")
+        logarithmic(bottom, "y")
         bottom.set_ylim(np.exp(-1.6 * epsilon), np.exp(1.6 * epsilon))
         bottom.set_yticks([1.0], ["1"])
         bottom.minorticks_off()
