@@ -7,11 +7,14 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hush_aggregator.http import health, results, tasks
+from hush_aggregator.http import changes, exports, health, results, tasks
+from hush_aggregator.http.description import Described
+from hush_aggregator.http.guard import Guard
 from hush_aggregator.http.problems import ProblemError, problem
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Service
-from hush_common.errors import StoreError
+from hush_aggregator.task_changes import ClosedError, NoRoundError, TakenError, UnknownError
+from hush_common.errors import StoreError, TaskError
 
 __all__ = ["create_app"]
 
@@ -19,6 +22,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     tasks.router,
     results.router,
+    changes.router,
+    exports.router,
 )
 
 
@@ -33,7 +38,7 @@ def create_app(service: Service) -> FastAPI:
         finally:
             await reading.close()
 
-    app = FastAPI(
+    app = Described(
         title="hush",
         version="1",
         summary="Statistics from devices without the devices' values.",
@@ -43,12 +48,14 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
     )
+    app.add_middleware(Guard, service=service)
     app.state.service = service
     app.state.reading = reading
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(ProblemError, _told)
     app.add_exception_handler(StoreError, _no_store)
+    app.add_exception_handler(TaskError, _no_task)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     return app
@@ -61,6 +68,20 @@ async def _told(_: Request, error: Exception) -> Response:
 
 async def _no_store(_: Request, error: Exception) -> Response:
     return problem(503, str(error))
+
+
+async def _no_task(_: Request, error: Exception) -> Response:
+    match error:
+        case UnknownError():
+            return problem(404, "there is no such task here; GET /v1/tasks lists those that there are")
+        case NoRoundError():
+            return problem(404, str(error))
+        case TakenError(digest=digest, there=there):
+            return problem(409, str(error), members={"digest": digest.hex(), "there": there.hex()})
+        case ClosedError():
+            return problem(409, str(error))
+        case _:
+            return problem(422, str(error))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
