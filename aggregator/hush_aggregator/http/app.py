@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from hush_aggregator.http import changes, exports, health, results, tasks
 from hush_aggregator.http.description import Described
 from hush_aggregator.http.guard import Guard
+from hush_aggregator.http.page import router as page
 from hush_aggregator.http.problems import ProblemError, problem
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Service
@@ -24,6 +25,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     results.router,
     changes.router,
     exports.router,
+    page.router,
 )
 
 
