@@ -1,5 +1,6 @@
 """The application: its endpoints, in one list, and what is done around each of them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,8 +8,9 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hush_aggregator.http import changes, exports, health, results, tasks
+from hush_aggregator.http import changes, events, exports, health, metrics, results, tasks
 from hush_aggregator.http.description import Described
+from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.guard import Guard
 from hush_aggregator.http.page import router as page
 from hush_aggregator.http.problems import ProblemError, problem
@@ -25,6 +27,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     results.router,
     changes.router,
     exports.router,
+    events.router,
+    metrics.router,
     page.router,
 )
 
@@ -32,12 +36,16 @@ ROUTERS: tuple[APIRouter, ...] = (
 def create_app(service: Service) -> FastAPI:
     """The application that serves `service`; whoever runs it enters its lifespan, which closes what it has opened."""
     reading = Reading(service.store, service.confidence, service.estimator)
+    feed = Feed(reading)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        looking = asyncio.create_task(feed.run(), name="hush-feed")
         try:
             yield
         finally:
+            looking.cancel()
+            await asyncio.wait({looking})
             await reading.close()
 
     app = Described(
@@ -53,6 +61,8 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(Guard, service=service)
     app.state.service = service
     app.state.reading = reading
+    app.state.feed = feed
+    app.state.metrics = metrics.Metrics(feed, service.live)
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(ProblemError, _told)
