@@ -75,7 +75,10 @@ class Connection(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer = ProblemError(400, "this is not a request of HTTP/1.1").answer
             headers = [*answer.raw_headers, (b"connection", b"close"), (b"cache-control", b"no-store")]
-            for event in (h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=bytes(answer.body))):
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=bytes(answer.body)),
+            ):
                 self.transport.write(self.conn.send(event))
         self.transport.close()
 

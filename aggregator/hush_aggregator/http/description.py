@@ -5,8 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
-from hush_aggregator.http.documents import Conflict, Problem, TaskDocument
+from hush_aggregator.http.documents import Conflict, Problem
 from hush_aggregator.http.problems import PROBLEM
+from hush_aggregator.http.task_documents import TaskDocument
 
 __all__ = ["CONFLICT", "Described", "form"]
 
@@ -19,10 +20,13 @@ def form(name: str) -> dict[str, str]:
     return {"$ref": _PLACE.format(model=name)}
 
 
-CONFLICT = {"description": "Another task has its id.", "content": {PROBLEM: {"schema": form("Conflict")}}}
+CONFLICT: dict[str, object] = {
+    "description": "Another task has its id.",
+    "content": {PROBLEM: {"schema": form("Conflict")}},
+}
 """Of an endpoint where two tasks may meet."""
 
-_FAILURES = {
+_FAILURES: dict[str, object] = {
     "4XX": {"description": "What was wrong with the request.", "content": {PROBLEM: {"schema": form("Problem")}}},
     "5XX": {"description": "What is wrong with the service.", "content": {PROBLEM: {"schema": form("Problem")}}},
 }

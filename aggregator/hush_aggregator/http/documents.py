@@ -1,14 +1,15 @@
-"""The documents of HTTP as types, for its description: tasks as devices read them, results as brokers retain them.
+"""The documents of HTTP as types, for its description: facts, results and problems.
 
-They describe what `task_document` and `result` make, and make nothing themselves: tests read every kind of document
+They describe what `result` and its neighbours make, and make nothing themselves: tests read every kind of document
 against them. A field that is not known is left out, and there is no null.
 """
 
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from hush_aggregator.http.task_documents import EXACT, Moment, TaskId
 from hush_common.refusal import Refusal
 
 __all__ = [
@@ -20,111 +21,16 @@ __all__ = [
     "RefusalsOfTask",
     "ResultDocument",
     "ResultDocuments",
-    "TaskDocument",
     "TaskFacts",
     "TaskList",
 ]
 
-_EXACT = ConfigDict(extra="forbid")
-
-TaskId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$", description="The head of SHA-256 over the published task.")]
 Count = Annotated[int, Field(ge=0)]
-EpsilonText = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,18})?([eE]-?[0-9])?$", examples=["0.5"])]
-Line = Annotated[str, Field(max_length=500)]
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
-Integers = int | list[int]
 
 
-@with_config(_EXACT)
-class NumberDocument(TypedDict):
-    """A number between two bounds."""
-
-    kind: Literal["number"]
-    lower: float
-    upper: float
-    unit: NotRequired[str]
-    outside: NotRequired[Literal["clamp", "refuse"]]
-
-
-@with_config(_EXACT)
-class BitDocument(TypedDict):
-    """Yes or no."""
-
-    kind: Literal["bit"]
-
-
-@with_config(_EXACT)
-class CategoryDocument(TypedDict):
-    """One of several categories."""
-
-    kind: Literal["category"]
-    labels: list[str]
-    other: NotRequired[str]
-
-
-@with_config(_EXACT)
-class CoordinateDocument(TypedDict):
-    """One number of a vector."""
-
-    name: str
-    lower: float
-    upper: float
-    unit: NotRequired[str]
-    outside: NotRequired[Literal["clamp", "refuse"]]
-
-
-@with_config(_EXACT)
-class VectorDocument(TypedDict):
-    """Several numbers, each with its bounds."""
-
-    kind: Literal["vector"]
-    coordinates: list[CoordinateDocument]
-
-
-@with_config(_EXACT)
-class CoinsDocument(TypedDict):
-    """The two coins of randomized response."""
-
-    truth: str
-    yes: str
-
-
-@with_config(_EXACT)
-class TableDocument(TypedDict):
-    """The channel of the mechanism `table`."""
-
-    positions: list[int]
-    unit: int
-    weights: list[list[int]]
-
-
-@with_config(_EXACT)
-class TaskDocument(TypedDict):
-    """A task: docs/wire.md says what each field means. A draft may leave out what has one sensible value."""
-
-    id: TaskId
-    domain: NumberDocument | BitDocument | CategoryDocument | VectorDocument
-    epsilon: NotRequired[EpsilonText | Annotated[int, Field(ge=1, le=50)]]
-    title: NotRequired[Line]
-    purpose: NotRequired[Line]
-    mechanism: NotRequired[str]
-    rounds: NotRequired[Annotated[int, Field(ge=1, le=1_000_000)]]
-    round_every: NotRequired[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}[smhdw]$", examples=["1d"])]]
-    repeat: NotRequired[Literal["fresh", "sticky"]]
-    opens: NotRequired[Moment]
-    closes: NotRequired[Moment]
-    enrolled: NotRequired[Annotated[int, Field(ge=1)]]
-    offers: NotRequired[list[EpsilonText | Annotated[int, Field(ge=1, le=50)]]]
-    levels: NotRequired[Integers]
-    size: NotRequired[Integers]
-    sampled: NotRequired[int]
-    coins: NotRequired[CoinsDocument]
-    table: NotRequired[TableDocument | str]
-
-
-@with_config(_EXACT)
+@with_config(EXACT)
 class TaskFacts(TypedDict):
     """What is told of a task: who gave it, what is to become of it, who publishes it. `n` is of its latest round."""
 
@@ -138,7 +44,7 @@ class TaskFacts(TypedDict):
     n: Count
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class TaskList(TypedDict):
     """All tasks of a store, in the order of their ids."""
 
@@ -146,7 +52,7 @@ class TaskList(TypedDict):
     tasks: list[TaskFacts]
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class Change(TypedDict):
     """What was done with a task."""
 
@@ -159,7 +65,7 @@ class Change(TypedDict):
     warnings: NotRequired[list[str]]
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class RefusalsOfTask(TypedDict):
     """Reports refused under the name of a task, in all rounds, by reason, without zeros."""
 
@@ -168,7 +74,7 @@ class RefusalsOfTask(TypedDict):
     refused: dict[Refusal, Count]
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class Refusals(TypedDict):
     """All refusals: by task, of tasks that nobody published together, and what each reason means."""
 
@@ -178,14 +84,14 @@ class Refusals(TypedDict):
     meanings: dict[Refusal, str]
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class Health(TypedDict):
     """That it is so."""
 
     status: Literal["ok"]
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class PooledDocument(TypedDict):
     """The mean of least variance of reports under several epsilons."""
 
@@ -194,7 +100,7 @@ class PooledDocument(TypedDict):
     assumes: str
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class WinsorisedDocument(TypedDict):
     """A mean that single Laplace reports cannot dominate."""
 
@@ -204,7 +110,7 @@ class WinsorisedDocument(TypedDict):
     bias_bound: float
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class CategoryResult(TypedDict):
     """The frequency of one category."""
 
@@ -218,7 +124,7 @@ class CategoryResult(TypedDict):
     failures: NotRequired[dict[str, str]]
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class CoordinateResult(TypedDict):
     """The mean of one coordinate."""
 
@@ -238,7 +144,7 @@ class CoordinateResult(TypedDict):
     manski: NotRequired[Interval]
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class ResultDocument(TypedDict):
     """The result of one round, as `hush results --json` prints it: docs/wire.md says what each field means."""
 
@@ -277,7 +183,7 @@ class ResultDocument(TypedDict):
     updated_at: Moment
 
 
-@with_config(_EXACT)
+@with_config(EXACT)
 class ResultDocuments(TypedDict):
     """The results of several rounds; `next` is the first round that is not among them, if there are more."""
 

@@ -46,12 +46,12 @@ class Reading:
     """
 
     def __init__(self, store: Path, confidence: float = 0.95, estimator: Estimator | None = None) -> None:
-        self.path = store
-        self.confidence = confidence
+        self.path: Path = store
+        self.confidence: float = confidence
         self._estimator = estimator or InThread()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-http-store")
         self._aside = ThreadPoolExecutor(_ASIDE, thread_name_prefix="hush-http-aside")
-        self.exports = Places(_ASIDE, "other exports are under way; ask again later")
+        self.exports: Places = Places(_ASIDE, "other exports are under way; ask again later")
         self._opened: SqliteReader | None = None
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes

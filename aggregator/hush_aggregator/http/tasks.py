@@ -6,8 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from hush_aggregator.http.answers import JSON, answer
-from hush_aggregator.http.documents import Refusals, RefusalsOfTask, TaskDocument, TaskFacts, TaskList
+from hush_aggregator.http.documents import Refusals, RefusalsOfTask, TaskFacts, TaskList
 from hush_aggregator.http.service import Opened
+from hush_aggregator.http.task_documents import TaskDocument
 from hush_aggregator.store.base import UNKNOWN, StoreReader
 from hush_aggregator.task_changes import row_of
 from hush_aggregator.task_facts import facts_of
