@@ -19,6 +19,7 @@ from hush_simulations.engines.bulk.drawn import Drawn, merged
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.members import MemberSource
 from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.engines.cluster import Cluster
 from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Population
@@ -47,7 +48,7 @@ class _Work:
     entropy: int
     cell: int
 
-    def chunk(self, number: int, stopped: Event) -> Drawn:
+    def chunk(self, number: int, stopped: Event | None = None) -> Drawn:
         people, first = people_of(self.entropy, self.cell, number), number * CHUNK
         rounds = 1 if self.task.repeat == "sticky" else self.task.rounds
         noise = [noise_of(self.entropy, self.cell, number, round_) for round_ in range(rounds)]
@@ -58,9 +59,14 @@ class _Work:
         )
 
     def _block(
-        self, start: int, stop: int, people: np.random.Generator, noise: Sequence[np.random.Generator], stopped: Event
+        self,
+        start: int,
+        stop: int,
+        people: np.random.Generator,
+        noise: Sequence[np.random.Generator],
+        stopped: Event | None,
     ) -> Drawn:
-        if stopped.is_set():
+        if stopped is not None and stopped.is_set():
             raise StoppedError
         if isinstance(self.source, MemberSource):
             return self._panel(self.source, start, stop - start, people, noise)
@@ -117,6 +123,7 @@ def draw_devices(
     panel: Panel = STEADY,
     present: NDArray[np.float64] | None = None,
     workers: int = 1,
+    cluster: Cluster | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
     stopped: Event | None = None,
 ) -> Drawn:
@@ -132,6 +139,7 @@ def draw_devices(
         panel: how people behave from round to round.
         present: how likely a device of each group answers, shape (rounds, 1, groups); None where all do.
         workers: threads; numpy draws without holding the others up.
+        cluster: whose workers draw instead, entered already.
         on_progress: called with the number of answers so far.
         stopped: whoever sets it wants no more.
 
@@ -144,6 +152,13 @@ def draw_devices(
     stopped = stopped or Event()
     numbers = range(-(-clients // CHUNK))
     done: list[Drawn] = []
+    if cluster is not None:
+        for part in cluster.each(work.chunk, numbers, lambda: not stopped.is_set()):
+            done.append(part)
+            on_progress(sum(tally.n for one in done for tally in one.tallies))
+        if len(done) < len(numbers):
+            raise StoppedError
+        return merged(done)
     with ThreadPoolExecutor(max(workers, 1), thread_name_prefix="hush-bulk") as pool:
         try:
             for part in pool.map(work.chunk, numbers, [stopped] * len(numbers)):
