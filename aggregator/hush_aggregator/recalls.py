@@ -99,6 +99,11 @@ class Recalls:
         rows = ((task_id, row, self._tasks.get(task_id)) for task_id, row in self._rows.items())
         return {task_id: row.recall.grace for task_id, row, task in rows if task is not None and is_kept(row, task)}
 
+    @property
+    def dropped(self) -> int | None:
+        """How many messages the broker says it has dropped since it started; None if it has not said."""
+        return self._signs.dropped
+
     def gained(self, task_id: str, there: Claim | None) -> None:
         """This store publishes of a task from now on, on this connection; `there` is the estimate that is retained.
 
