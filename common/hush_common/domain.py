@@ -21,7 +21,8 @@ from functools import cached_property
 from typing import Literal
 
 from hush_common.errors import TaskError
-from hush_common.reading import Index, Readable, Reading, grid_index, is_real, is_table, plain
+from hush_common.grid import Grid
+from hush_common.reading import Index, Readable, Reading, is_real, is_table, plain
 from hush_common.rng import Rng
 
 __all__ = ["GRID_STEPS", "BitDomain", "CategoryDomain", "Coordinate", "Domain", "Index", "NumberDomain", "VectorDomain"]
@@ -89,21 +90,34 @@ class NumberDomain(Readable):
         """Width of one grid step, in the unit of the domain, exactly."""
         return (Fraction(self.upper) - Fraction(self.lower)) / self.steps
 
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.lower, self.upper, self.steps)
+
     @property
     def sizes(self) -> tuple[int, ...]:
         return (self.steps + 1,)
 
     def read(self, value: object, *, strict: bool = True) -> Reading:
         """The grid index, in [0, steps], of an int, float, Decimal, Fraction, or any other real number."""
-        value = plain(value)
-        if not is_real(value):
-            return self._missing(value, "a number; pass an int, float, Decimal or Fraction", strict=strict)
-        index, moved = grid_index(value, self.lower, self.upper, self.steps)
+        if type(value) is not float:
+            value = plain(value)
+            if not is_real(value):
+                return self._missing(value, "a number; pass an int, float, Decimal or Fraction", strict=strict)
+        index, moved = self._grid.index(value)
         return Reading((index,), moved)
 
     def value_of(self, index: int | Fraction) -> Fraction:
         """The number at grid position `index`, exactly; not clipped, so that estimates stay unbiased."""
         return Fraction(self.lower) + index * self.step
+
+    def number_at(self, index: int) -> float:
+        """The float nearest to `value_of(index)`.
+
+        Raises:
+            OverflowError: it is beyond all floats.
+        """
+        return self._grid.number(index)
 
 
 @dataclass(frozen=True, slots=True)

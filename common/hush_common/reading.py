@@ -16,12 +16,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from numbers import Rational, Real
+from numbers import Real
 from typing import ClassVar, Literal
 
+from hush_common.grid import Grid
 from hush_common.rng import Rng
 
-__all__ = ["Became", "Index", "Readable", "Reading", "grid_index", "is_real", "is_table", "plain"]
+__all__ = ["Became", "Index", "Readable", "Reading", "is_real", "is_table", "plain"]
 
 Became = Literal["used", "moved", "replaced"]
 
@@ -111,7 +112,8 @@ class Readable(ABC):
 
     def complete(self, reading: Reading, rng: Rng) -> Index:
         """The index of a reading: uniform over the domain wherever it has none."""
-        return Index(reading.filled(self.sizes, rng)[0])
+        (part,) = reading.parts
+        return Index(rng.randbelow(self.sizes[0]) if part is None else part)
 
     def index(self, value: object) -> Index:
         """The index of a usable value, for enumerations and audits.
@@ -127,7 +129,7 @@ class Readable(ABC):
 
     def _missing(self, value: object, wanted: str, *, strict: bool) -> Reading:
         """Nothing, where a value is missing or `strict` is not set; else the error names the type alone."""
-        nan = is_real(value) and grid_index(value, 0.0, 1.0, 1)[0] is None
+        nan = is_real(value) and _UNIT.index(value)[0] is None
         if strict and value is not None and not nan:
             raise TypeError(f"the value is of type {type(value).__name__}, not {wanted}")
         return self.nothing
@@ -144,53 +146,7 @@ class _NoRng:
 
 
 _NO_RNG = _NoRng()
-
-
-def grid_index(value: object, lower: float, upper: float, steps: int) -> tuple[int | None, bool]:
-    """The grid point next to a real number, ties to the even one, and whether it was moved; (None, False) for NaN.
-
-    Exact and bounded: a Decimal is taken as the nearest binary64, so that no exponent is ever expanded, and the work
-    on any other number is linear in its digits.
-
-    Args:
-        value: of a type that `is_real` admits.
-        lower: of the domain, finite.
-        upper: of the domain, finite, above `lower`.
-        steps: m, at least 1; the result lies in {0, …, m}.
-    """
-    try:
-        found = _ratio(value)
-    except BaseException:  # noqa: BLE001 - whatever the methods of a value raise: it must not decide
-        return None, False
-    if isinstance(found, float):  # NaN or infinite
-        return (None, False) if found != found else (steps if found > 0 else 0, True)  # noqa: PLR0124 - NaN alone
-    number, unit = found
-    (low, low_unit), (high, high_unit) = lower.as_integer_ratio(), upper.as_integer_ratio()
-    if number * low_unit < low * unit:
-        return 0, True
-    if number * high_unit > high * unit:
-        return steps, True
-    span = unit * (high * low_unit - low * high_unit)
-    index, rest = divmod((number * low_unit - low * unit) * high_unit * steps, span)
-    return index + (2 * rest > span or (2 * rest == span and index % 2 == 1)), False
-
-
-def _ratio(value: object) -> tuple[int, int] | float:
-    """An exact fraction with a positive denominator; a float only if it is none."""
-    kind = type(value)
-    if issubclass(kind, int):
-        return int.__int__(value), 1  # type: ignore[arg-type]  # of an int
-    if issubclass(kind, Decimal):
-        decimal = Decimal(value)  # type: ignore[arg-type]  # of a Decimal
-        number = float("nan") if decimal.is_nan() else float(decimal)
-    elif issubclass(kind, Rational):
-        numerator, denominator = int(value.numerator), int(value.denominator)  # type: ignore[attr-defined]
-        if denominator == 0:
-            return float("nan")
-        return (-numerator, -denominator) if denominator < 0 else (numerator, denominator)
-    else:
-        number = float(value)  # type: ignore[arg-type]  # a Real has one
-    return number.as_integer_ratio() if abs(number) < float("inf") else number
+_UNIT = Grid(0.0, 1.0, 1)
 
 
 def plain(value: object) -> object:

@@ -8,6 +8,8 @@ from typing import Protocol
 
 __all__ = ["Rng", "SystemRng"]
 
+_from_bytes = int.from_bytes
+
 
 class Rng(Protocol):
     """Uniform random integers."""
@@ -35,10 +37,11 @@ class SystemRng:
             raise ValueError(f"no integer lies in [0, {n})")
         size = (n.bit_length() + 15) >> 3
         span = 1 << (size << 3)
-        limit = span - span % n  # a multiple of n: below it every remainder is equally likely
-        while (draw := int.from_bytes(token_bytes(size), "big")) >= limit:
-            pass
-        return draw % n
+        while True:
+            draw = _from_bytes(token_bytes(size), "big")
+            rest = draw % n
+            if draw - rest + n <= span:  # below the last multiple of n every remainder is equally likely
+                return rest
 
     def token_bytes(self, count: int, /) -> bytes:
         return token_bytes(count)

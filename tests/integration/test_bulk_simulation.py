@@ -10,12 +10,13 @@ import hush
 from hush_common.errors import OptionError
 from hush_common.task import Task
 from hush_simulations.engines.bulk import one_by_one
+from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.drawn import Drawn
 from hush_simulations.engines.bulk.groups import groups_of
 from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Observed, Population
-from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.scenarios.scenario import Scenario, scenario_of_column
 
 SCENARIOS: Mapping[str, Scenario] = {
     name: one for name, one in hush.SCENARIOS.items() if not one.faults and not one.liars and one.rounds == 1
@@ -159,6 +160,17 @@ def test_people_who_were_observed_answer_once_each_or_are_drawn_with_replacement
     assert devices(scenario, 4).truth == (0.75,)
     again = devices(scenario.of_size(100_000), 100_000)
     assert again.truth[0] == pytest.approx(0.75, abs=0.01)
+
+
+def test_rows_in_any_order_give_the_same_tally_however_many_devices_are_drawn_from_them() -> None:
+    rows = tuple(float(100 * (place * 7919 % 20_011 < 10_000)) for place in range(20_011))
+    scenario = scenario_of_column(Observed(rows), 0, 100, "").asking(mechanism="multilevel", epsilon="8")
+    task, rng = scenario.task(), np.random.default_rng(1)
+    people = scenario.of_size(10**7).population
+    (tally,) = groups_of(task, people, 10**7, (), rng).tallies(rng)
+    between = np.array(tally.moments[1:-1])  # nobody has these levels: each is reported as often as any other
+    assert abs(between - between.mean()).max() < 7 * between.mean() ** 0.5
+    assert abs(np.diff(cells_of(task.domain, people).coarse(64).values)).max() > 90
 
 
 @pytest.mark.parametrize(

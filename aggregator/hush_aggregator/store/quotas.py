@@ -29,9 +29,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hush_aggregator.store.reading import is_closed, translated
 from hush_common.private_file import make_private_file
 
@@ -167,24 +164,8 @@ class Charging:
         self._hashes: dict[tuple[int, str], bytes] = {}
         self.counts: Counter[tuple[int, bytes]] = Counter()
 
-    def exhausted(self, digest: bytes, round_: int, senders: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Which reports come from senders that may have none counted any more, whatever they send."""
-        left = {sender: self._has_left(digest, round_, sender) for sender in set(senders.tolist())}
-        return np.fromiter((not left[sender] for sender in senders.tolist()), np.bool_, len(senders))
-
-    def charge(self, digest: bytes, round_: int, senders: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Charge the senders of new reports, in order, and say which reports are beyond a quota and not charged."""
-        over = np.zeros(len(senders), dtype=np.bool_)
-        for place, sender in enumerate(senders.tolist()):
-            if not self._has_left(digest, round_, sender):
-                over[place] = True
-                continue
-            number, _ = self._round(digest, round_)
-            self._left[number, sender] -= 1
-            self.counts[number, self._hashes[number, sender]] += 1
-        return over
-
-    def _has_left(self, digest: bytes, round_: int, sender: str) -> bool:
+    def has_left(self, digest: bytes, round_: int, sender: str) -> bool:
+        """Whether one more report of this sender may count."""
         number, key = self._round(digest, round_)
         left = self._left.get((number, sender))
         if left is None:
@@ -194,6 +175,12 @@ class Charging:
             left = self._left[number, sender] = self._limits.of(sender) - used
             self._hashes[number, sender] = hash_
         return left > 0
+
+    def charge(self, digest: bytes, round_: int, sender: str) -> None:
+        """Charge a sender that has some left for a report that is new."""
+        number, _ = self._round(digest, round_)
+        self._left[number, sender] -= 1
+        self.counts[number, self._hashes[number, sender]] += 1
 
     def _round(self, digest: bytes, round_: int) -> tuple[int, bytes]:
         """Number and key of a round; of one that is new, or too old, drawn now."""

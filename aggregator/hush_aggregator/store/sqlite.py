@@ -5,7 +5,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +26,6 @@ __all__ = ["SqliteStore", "take_lock"]
 
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
 _FIND = "SELECT 1 FROM report WHERE digest = ? AND round = ? AND id = ?"
-_DELETE = "DELETE FROM report WHERE digest = ? AND round = ? AND id = ?"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
@@ -111,7 +109,7 @@ class SqliteStore(SqliteWriter):
             run.execute("UPDATE identity SET restored = 0")
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
-        counted = 0
+        counted: Counter[str] = Counter()
         refusals = Counter(refused)
         senders: dict[tuple[str, Refusal], str | None] = {}
         with self._transaction() as run, self._charging(run) as charging:
@@ -123,7 +121,7 @@ class SqliteStore(SqliteWriter):
                     refusals[task_id, Refusal.CLOSED] += len(reports.ids) - again
                 else:
                     done = _count(run, reports, charging)
-                    counted += done.new
+                    counted[task_id] += done.new
                     again = done.again
                     if done.over:
                         refusals[task_id, Refusal.QUOTA] += done.over
@@ -135,7 +133,8 @@ class SqliteStore(SqliteWriter):
         for (_, reason), count in refusals.items():
             by_reason[reason] += count
         changed = {reports.task.id for reports in accepted} | {task for task, _ in refusals}
-        return CommitOutcome(counted, by_reason, frozenset(changed), refusals, senders)
+        counted = +counted
+        return CommitOutcome(counted.total(), by_reason, frozenset(changed), refusals, senders, counted)
 
     def _charging(self, run: sqlite3.Connection) -> AbstractContextManager[Charging | None]:
         return nullcontext() if self._quotas is None else self._quotas.charging(run)
@@ -170,6 +169,10 @@ def _known(run: sqlite3.Connection, reports: Accepted) -> int:
     return sum(run.execute(_FIND, (*key, report_id)).fetchone() is not None for report_id in reports.ids.tolist())
 
 
+_Row = tuple[bytes, int, bytes, bytes]
+"""Digest, round, id and body of a report."""
+
+
 class _Done(NamedTuple):
     """What became of reports: new and counted, known already, or over a quota; who sent those, None for several."""
 
@@ -180,46 +183,41 @@ class _Done(NamedTuple):
 
 
 def _count(run: sqlite3.Connection, reports: Accepted, charging: Charging | None) -> _Done:
-    """Insert what is new and within the quotas, and fold exactly that into the tally."""
-    if charging is None or reports.senders is None:
-        new = _insert(run, reports)
-        _fold(run, reports, new)
-        return _Done(int(new.sum()), len(new) - int(new.sum()))
-    key = reports.task.digest, reports.round
-    shut = charging.exhausted(*key, reports.senders)  # nothing of these is written, however many they are
-    rest, beyond = _part(reports, ~shut), _part(reports, shut)
-    again = _known(run, beyond)
-    over = len(beyond.ids) - again
-    names = set(reports.senders[shut].tolist()) if over else set()
-    new = _insert(run, rest)
-    again += len(new) - int(new.sum())
-    places = np.flatnonzero(new)
-    surplus = places[charging.charge(*key, reports.senders[~shut][places])]
-    if len(surplus):  # the report by which a sender passes its quota, and those after it
-        run.executemany(_DELETE, [(*key, report_id) for report_id in rest.ids[surplus].tolist()])
-        new[surplus] = False
-        names |= set(reports.senders[~shut][surplus].tolist())
-    _fold(run, rest, new)
-    return _Done(int(new.sum()), again, over + len(surplus), names.pop() if len(names) == 1 else None)
-
-
-def _part(reports: Accepted, wanted: NDArray[np.bool_]) -> Accepted:
-    return replace(reports, ids=reports.ids[wanted], bodies=reports.bodies[wanted], senders=None)
-
-
-def _insert(run: sqlite3.Connection, reports: Accepted) -> NDArray[np.bool_]:
-    """Insert what is new, and say which are. Earlier ids win, within a batch too."""
+    """Insert what is new and within the quotas, and fold exactly that into the tally. Earlier ids win."""
     digest, round_ = reports.task.digest, reports.round
     raw = reports.bodies.astype(">i8", copy=False).tobytes()
     size = 8 * reports.bodies.shape[1]
-    return np.fromiter(
-        (
-            run.execute(_INSERT, (digest, round_, report_id, raw[k * size : (k + 1) * size])).rowcount == 1
-            for k, report_id in enumerate(reports.ids.tolist())
-        ),
-        dtype=np.bool_,
-        count=len(reports.ids),
-    )
+    rows = [
+        (digest, round_, report_id, raw[k * size : (k + 1) * size]) for k, report_id in enumerate(reports.ids.tolist())
+    ]
+    if charging is None or reports.senders is None:
+        inserted = (run.execute(_INSERT, row).rowcount == 1 for row in rows)
+        new, over = np.fromiter(inserted, np.bool_, len(rows)), Counter[str]()
+    else:
+        new, over = _charge(run, rows, reports.senders.tolist(), charging)
+    _fold(run, reports, new)
+    names = +over
+    again = len(rows) - int(new.sum()) - names.total()
+    return _Done(int(new.sum()), again, names.total(), next(iter(names)) if len(names) == 1 else None)
+
+
+def _charge(
+    run: sqlite3.Connection, rows: Sequence[_Row], senders: Sequence[str], charging: Charging
+) -> tuple[NDArray[np.bool_], Counter[str]]:
+    """Insert what is new and within the quotas; which are, and how many of each sender were beyond.
+
+    One after the other: of two with one id the second counts where the sender of the first has no quota left.
+    """
+    new = np.zeros(len(rows), dtype=np.bool_)
+    over = Counter[str]()
+    for k, (row, sender) in enumerate(zip(rows, senders, strict=True)):
+        digest, round_, report_id, _ = row
+        if not charging.has_left(digest, round_, sender):  # nothing of these is written, however many they are
+            over[sender] += run.execute(_FIND, (digest, round_, report_id)).fetchone() is None
+        elif run.execute(_INSERT, row).rowcount == 1:
+            new[k] = True
+            charging.charge(digest, round_, sender)
+    return new, over
 
 
 def _fold(run: sqlite3.Connection, reports: Accepted, new: NDArray[np.bool_]) -> None:

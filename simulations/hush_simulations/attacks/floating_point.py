@@ -66,7 +66,7 @@ def our_reports(epsilon: Fraction, count: int, rng: Rng) -> list[Report]:
     domain = NumberDomain(0.0, 1.0)
     mechanism = Laplace(epsilon, domain.steps)
     ends = {x: domain.index(x).scalar for x in VALUES}
-    return [(x, float(domain.value_of(mechanism.perturb(ends[x], rng)[0]))) for x in VALUES for _ in range(count)]
+    return [(x, domain.number_at(mechanism.perturb(ends[x], rng)[0])) for x in VALUES for _ in range(count)]
 
 
 def run(seed: int | None = None, count: int = 1000) -> Demonstration:

@@ -76,6 +76,14 @@ def test_what_comes_again_is_a_duplicate_and_costs_nothing(path: Path) -> None:
         )  # a recall, and one more
 
 
+def test_of_two_reports_with_one_id_the_second_counts_where_the_first_is_beyond_its_quota(path: Path) -> None:
+    with opened(path, 1) as store:
+        both = batch(1, 2, 2, 2, sender=("meter-3", "meter-3", "house-4", "kitchen"))
+        assert commit(store, both) == (2, {Refusal.QUOTA: 1, Refusal.DUPLICATE: 1})
+        assert store.tally(HEIGHTS.digest, 0).n == 2
+        assert commit(store, batch(2, 3, sender="house-4")) == (0, {Refusal.DUPLICATE: 1, Refusal.QUOTA: 1})
+
+
 def test_without_a_quota_nobody_is_charged_and_no_file_is_made(path: Path) -> None:
     with SqliteStore(path) as store:
         store.add_task(HEIGHTS)
