@@ -100,7 +100,7 @@ def _round_edges(low: float, high: float, width: float) -> NDArray[np.float64]:
     """Edges at round numbers, which say of the smallest and the largest value no more than a bar does."""
     power = 10.0 ** floor(log10(width))
     step = next(some * power for some in (1, 2, 5, 10) if some * power >= width * (1 - 1e-9))
-    return step * np.arange(floor(low / step), floor(high / step) + 2)
+    return step * np.arange(floor(low / step), floor(high / step) + 2, dtype=np.float64)
 
 
 def _alphabet(spreads: Sequence[Spread]) -> NDArray[np.float64] | None:
