@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import ConnectFlags, DisconnectFlags, topic_matches_sub
+from paho.mqtt.client import ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -18,6 +18,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from hush_common.cancellation import cancellable
 from hush_common.delivery import Delivery
 from hush_common.mqtt.ahead import ReadAhead
+from hush_common.mqtt.aside import Aside
 from hush_common.mqtt.inbox import Inbox
 from hush_common.mqtt.incoming import Message, read_incoming, read_whole
 from hush_common.mqtt.outgoing import Outgoing
@@ -42,18 +43,17 @@ class Client(aiomqtt.Client):
     the whole timeout for the welcome of a broker that has hung up, and leaves sockets open.
     """
 
-    def __init__(self, *args: Any, inbox: Inbox, window: int, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
+    def __init__(self, *args: Any, inbox: Inbox, window: int, patience: float, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
         super().__init__(*args, max_inflight_messages=window, **kwargs)
         self._window = window
         self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
         self._client.manual_ack_set(True)
         self._inbox = inbox
         self._wake = asyncio.Event()
-        self._aside: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
+        self._aside = Aside()
         self.resumed: bool = False
-        self._prefixes: tuple[str, ...] = ()
         self._ahead = ReadAhead(self._client)
-        self._outgoing = Outgoing(self._client, self._loop, window, self._write)
+        self._outgoing = Outgoing(self._client, self._loop, window=window, patience=patience, write=self._write)
         self._bounded = False
         self._paused = False
         self._largest: int | None = None
@@ -67,8 +67,7 @@ class Client(aiomqtt.Client):
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
         """Give topic and payload of messages that a filter matches to somebody at once; `copy`: to the inbox too."""
-        self._aside[wanted] = to, copy
-        self._prefixes = tuple(_before_wildcards(one) for one in self._aside)
+        self._aside.set(wanted, to, copy=copy)
 
     @property
     def lost(self) -> bool:
@@ -119,6 +118,7 @@ class Client(aiomqtt.Client):
 
         Raises:
             aiomqtt.MqttError: it could not be sent, or the connection is lost.
+            TimeoutError: the broker does not acknowledge it in time.
             ValueError: nothing may be published to this topic.
         """
         self.bound(wanted=False)
@@ -206,16 +206,12 @@ class Client(aiomqtt.Client):
         if mid in self._pending_subscribes:  # else nobody waits any more, of which aiomqtt would print a traceback
             super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
-    def _on_message(self, client: Any, userdata: Any, message: Message) -> None:  # noqa: ANN401, ARG002 - paho's
-        topic, payload = _topic(message), message.payload
+    def _on_message(self, client: Any, userdata: Any, message: Message | MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
+        topic, payload = _topic(message), bytes(message.payload)
         ack = partial(self._outgoing.acknowledge, message.mid) if message.qos else _nothing
-        if topic.startswith(self._prefixes):
-            for wanted, (to, copy) in self._aside.items():
-                if topic and topic_matches_sub(wanted, topic):
-                    to(topic, payload)
-                    if not copy:
-                        ack()
-                        return
+        if topic and self._aside.takes(topic, payload):
+            ack()
+            return
         self._inbox.put(Delivery(topic, payload, ack), promised=message.qos > 0)
         self._wake.set()
         if self._bounded and self._inbox.full and not self._paused:
@@ -291,16 +287,11 @@ def _packet_bytes(topic: str, payload: bytes) -> int:
     return 1 + 4 + 2 + len(topic.encode()) + 2 + 1 + len(payload)
 
 
-def _before_wildcards(wanted: str) -> str:
-    """How every topic begins that a filter matches: `a/#` is for `a`, too."""
-    return wanted.partition("+")[0].partition("#")[0].rstrip("/") if "#" in wanted or "+" in wanted else wanted
-
-
 def _nothing() -> None:
     """Acknowledge what needs no acknowledgement."""
 
 
-def _topic(message: Message) -> str:
+def _topic(message: Message | MQTTMessage) -> str:
     """The topic, or nothing where it is none."""
     try:
         topic = message.topic

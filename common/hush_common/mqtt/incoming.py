@@ -17,8 +17,9 @@ from hush_common.mqtt.ahead import ReadAhead
 
 __all__ = ["Message", "read_incoming", "read_whole"]
 
-_PUBLISH, _PUBACK, _QOS_2 = 0x30, 0x40, 0x04
+_PUBLISH, _PUBACK, _KIND, _QOS_2 = 0x30, 0x40, 0xF0, 0x04
 _COMMON = {(_PUBLISH, 0), (_PUBACK, 0)}
+_SEVEN_BITS = 0x7F  # of a length, in each byte
 _LENGTH_BYTES = 4  # of the length of the properties, at most
 
 
@@ -126,33 +127,29 @@ class _WholePackets(_Reader):
     def __call__(self) -> MQTTErrorCode:
         """Read a packet, or as much of it as has come."""
         paho, ahead = self._paho, self._ahead
-        if paho._in_packet["command"]:  # noqa: SLF001 - paho has begun to read one
-            return self._by_pieces()
-        try:
-            ahead.fill()
-        except OSError:  # paho finds out which, or reads what has come meanwhile
-            return self._by_pieces()
-        kept, start = ahead.kept, ahead.at + 2
-        if len(kept) < start:
-            return self._by_pieces()
-        head, length = kept[start - 2], kept[start - 1]
-        if length > 0x7F and len(kept) > start and kept[start] <= 0x7F:  # noqa: PLR2004 - seven bits a byte
-            length = length & 0x7F | kept[start] << 7
-            start += 1
-        elif length > 0x7F:  # noqa: PLR2004 - longer still
-            return self._by_pieces()
-        end = start + length
-        kind = head & 0xF0
-        if end > len(kept) or length > self._whole or (kind, head & _QOS_2) not in _COMMON:
-            return self._by_pieces()
-        ahead.at = end
-        paho._last_bytes_received = monotonic()  # noqa: SLF001 - by which paho knows that the broker lives
-        if kind == _PUBLISH:
-            return self._message(head, kept[start:end], length)
-        return self._acknowledgement(kept[start:end])
-
-    def _by_pieces(self) -> MQTTErrorCode:
+        if not paho._in_packet["command"] and self._has_come():  # noqa: SLF001 - else paho has begun to read one
+            kept, start = ahead.kept, ahead.at + 2
+            head, length = kept[start - 2], kept[start - 1]
+            if length > _SEVEN_BITS:
+                second, start = kept[start : start + 1], start + 1
+                short = second != b"" and second[0] <= _SEVEN_BITS
+                length = length & _SEVEN_BITS | second[0] << 7 if short else self._whole + 1  # by pieces, if longer
+            end = start + length
+            if end <= len(kept) and length <= self._whole and (head & _KIND, head & _QOS_2) in _COMMON:
+                ahead.at = end
+                paho._last_bytes_received = monotonic()  # noqa: SLF001 - by which paho knows that the broker lives
+                if head & _KIND == _PUBLISH:
+                    return self._message(head, kept[start:end], length)
+                return self._acknowledgement(kept[start:end])
         return MQTTErrorCode(self._piecemeal())
+
+    def _has_come(self) -> bool:
+        """Whether the beginning of a packet is there."""
+        try:
+            self._ahead.fill()
+        except OSError:  # paho finds out which, or reads what has come meanwhile
+            return False
+        return self._ahead.at + 2 <= len(self._ahead.kept)
 
 
 def _after_properties(packet: bytes | bytearray, start: int) -> int | None:

@@ -30,11 +30,23 @@ class Outgoing:
         paho: a client of paho that is not connected yet.
         loop: the event loop.
         window: most publications in flight.
+        patience: seconds to wait for each acknowledgement.
         write: has paho write what it can.
     """
 
-    def __init__(self, paho: Any, loop: asyncio.AbstractEventLoop, window: int, write: Callable[[], None]) -> None:  # noqa: ANN401 - which the core lacks
+    def __init__(
+        self,
+        paho: Any,  # noqa: ANN401 - paho's client, which the core lacks
+        loop: asyncio.AbstractEventLoop,
+        *,
+        window: int,
+        patience: float,
+        write: Callable[[], None],
+    ) -> None:
         self.window = window
+        self._patience = patience
+        self._deadlines: deque[tuple[float, asyncio.Future[int]]] = deque()  # in order, for all wait equally long
+        self._timer: asyncio.TimerHandle | None = None
         self._paho, self._loop, self._write = paho, loop, write
         self._joined = bytearray()
         self._planned = False
@@ -55,8 +67,16 @@ class Outgoing:
             raise ConnectionAbortedError(what)
 
     def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> asyncio.Future[int]:
-        """Send at QoS 1, as soon as there is room; the reason code that the broker gives comes later."""
+        """Send at QoS 1, as soon as there is room; the reason code that the broker gives comes later.
+
+        Or `TimeoutError`, where it gives none in time.
+        """
         acknowledged: asyncio.Future[int] = self._loop.create_future()
+        while self._deadlines and self._deadlines[0][1].done():
+            self._deadlines.popleft()
+        self._deadlines.append((self._loop.time() + self._patience, acknowledged))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._patience, self._look_at_deadlines)
         number: int = self._paho._mid_generate()  # noqa: SLF001 - those of subscriptions are from there, too
         version_5 = self._paho._protocol == MQTTProtocolVersion.MQTTv5  # noqa: SLF001
         properties = b"\x00" if version_5 else b""
@@ -84,6 +104,8 @@ class Outgoing:
 
     def end(self, error: Exception) -> None:
         """Let nobody wait for what cannot come any more."""
+        if self._timer is not None:
+            self._timer.cancel()
         for future in [*self._in_flight.values(), *(future for _, _, future in self._waiting)]:
             if not future.done():
                 future.set_exception(error)
@@ -92,6 +114,18 @@ class Outgoing:
         """Hand on what was joined, if paho has written all that it had."""
         if self._joined and not self._paho._out_packet:  # noqa: SLF001
             self._flush()
+
+    def _look_at_deadlines(self) -> None:
+        """One timer for all that is in flight: there are thousands, and hardly ever is one late."""
+        self._timer, now = None, self._loop.time()
+        while self._deadlines:
+            deadline, acknowledged = self._deadlines[0]
+            if not acknowledged.done():
+                if deadline > now:
+                    self._timer = self._loop.call_at(deadline, self._look_at_deadlines)
+                    return
+                acknowledged.set_exception(TimeoutError())
+            self._deadlines.popleft()
 
     def _send(self, number: int, packet: bytes, acknowledged: asyncio.Future[int]) -> None:
         self._in_flight[number] = acknowledged
