@@ -90,7 +90,13 @@ async function refresh() {
   }
 }
 
-function changed() {
+function shows(task) {
+  const here = document.querySelector("[data-task]");
+  return here ? here.dataset.task === task : true;
+}
+
+function changed(task) {
+  if (task && !shows(task)) return;
   due = true;
   if (!document.hidden) refresh();
 }
@@ -105,4 +111,7 @@ stream.onopen = () => {
   announce();
 };
 stream.onerror = () => tell("Figures may be old: the connection is lost, and tried again.", "off");
-for (const name of ["message", "state", "result", "task", "removed"]) stream.addEventListener(name, changed);
+stream.addEventListener("state", () => changed());
+for (const name of ["result", "removed"]) {
+  stream.addEventListener(name, (event) => changed(JSON.parse(event.data).task));
+}
