@@ -8,12 +8,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from hush_aggregator.commands.http_extra import http_extra
+from hush_aggregator.metrics.figures import Figures, IntakeFigures
 from hush_aggregator.processes import InProcesses
+from hush_aggregator.store.base import CommitOutcome
 from hush_common.errors import OptionError
 
 if TYPE_CHECKING:
     from hush_aggregator.http.access import Access
-    from hush_aggregator.http.service import Live
+    from hush_aggregator.pipeline import Aggregator
+    from hush_aggregator.store import SqliteStore
 
 __all__ = ["HttpBeside"]
 
@@ -50,6 +53,7 @@ class HttpBeside:
     ) -> None:
         self._store = store
         self._confidence = confidence
+        self._counting = IntakeFigures({}, {})
         self._access: Access | None = None
         self._inside = ExitStack()
         if not address:
@@ -74,16 +78,42 @@ class HttpBeside:
     ) -> None:
         self._inside.close()
 
-    async def run(self, live: "Live") -> None:
+    def begin(self, store: "SqliteStore") -> None:
+        """Go on from what is counted, before anything is counted here."""
+        if self._access is not None:
+            accepted = {count.id: count.counted for count in store.counts()}
+            self._counting = IntakeFigures(accepted, store.refused())
+
+    def add(self, outcome: CommitOutcome) -> None:
+        """A batch was committed and acknowledged."""
+        self._counting.add(outcome)
+
+    async def run(self, aggregator: "Aggregator") -> None:
         """Answer until cancelled. What goes wrong is told, and raises nothing."""
         if self._access is None:
             return
         _LOG.info("HTTP on %s: %s", self._access.url, self._access.meaning)
         try:
+            live = _Live(aggregator, self._counting)
             service = self._access.service(self._store, self._confidence, estimator=self._estimator, live=live)
             await self._serve_http(self._create_app(service), self._access.listener)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the intake
             _LOG.error("HTTP has ended (%s), and reports are counted all the same", type(error).__name__)
+
+
+class _Live:
+    """The aggregator as HTTP sees it, with what was counted of it."""
+
+    def __init__(self, aggregator: "Aggregator", counting: IntakeFigures) -> None:
+        self._aggregator = aggregator
+        self._counting = counting
+
+    @property
+    def connected(self) -> bool:
+        return self._aggregator.connected
+
+    def figures(self) -> Figures:
+        return self._counting.figures(self._aggregator.intake)
 
 
 def _need_none(given: Mapping[str, object]) -> None:

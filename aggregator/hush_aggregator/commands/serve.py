@@ -20,7 +20,7 @@ from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
-from hush_aggregator.store import SqliteStore
+from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.errors import OptionError, StoreError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
@@ -153,6 +153,12 @@ async def _serve(
     progress = Progress()
     store, clock = kept
     estimator, http = helpers
+    http.begin(store)
+
+    def committed(outcome: CommitOutcome) -> None:
+        progress.add(outcome)
+        http.add(outcome)
+
     aggregator = Aggregator(
         bus,
         store,
@@ -160,7 +166,7 @@ async def _serve(
         name=settings.name,
         confidence=settings.confidence,
         estimator=estimator,
-        on_commit=progress.add,
+        on_commit=committed,
         ready=clock.right,
         any_task=settings.any_task,
         on_estimate=clock.look_at,

@@ -1,5 +1,6 @@
 """The application: its endpoints, in one list, and what is done around each of them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,7 +8,8 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hush_aggregator.http import health, results, tasks
+from hush_aggregator.http import events, health, metrics, results, tasks
+from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.page import router as page
 from hush_aggregator.http.problems import ProblemError, problem
 from hush_aggregator.http.reading import Reading
@@ -20,6 +22,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     tasks.router,
     results.router,
+    events.router,
+    metrics.router,
     page.router,
 )
 
@@ -28,11 +32,16 @@ def create_app(service: Service) -> FastAPI:
     """The application that serves `service`; whoever runs it enters its lifespan, which closes what it has opened."""
     reading = Reading(service.store, service.confidence, service.estimator)
 
+    feed = Feed(reading)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        looking = asyncio.create_task(feed.run(), name="hush-feed")
         try:
             yield
         finally:
+            looking.cancel()
+            await asyncio.wait({looking})
             await reading.close()
 
     app = FastAPI(
@@ -47,6 +56,8 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.reading = reading
+    app.state.feed = feed
+    app.state.metrics = metrics.Metrics(feed, service.live)
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(ProblemError, _told)

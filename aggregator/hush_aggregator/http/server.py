@@ -47,5 +47,6 @@ async def serve_http(app: FastAPI, listener: socket.socket) -> None:
             try:
                 await asyncio.shield(running)
             finally:
+                app.state.feed.end()  # a stream of events has no end of its own
                 server.should_exit = True
                 await asyncio.wait({running})

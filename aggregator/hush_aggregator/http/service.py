@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from hush_aggregator.estimating import Estimator
 from hush_aggregator.http.bearer import Token
 from hush_aggregator.http.reading import Reading
+from hush_aggregator.metrics.figures import Figures
 
 __all__ = ["LOOPBACK", "Live", "Opened", "Served", "Service"]
 
@@ -18,6 +19,10 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 class Live(Protocol):
     """The aggregator that runs in the same process."""
+
+    def figures(self) -> Figures:
+        """What its metrics say now; to be asked in the event loop."""
+        ...
 
     @property
     def connected(self) -> bool:

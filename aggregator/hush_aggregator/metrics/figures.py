@@ -7,7 +7,7 @@ a batch, or of the first of a kind.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hush_aggregator.intake import Intake
@@ -118,7 +118,7 @@ class StoreFigures:
         self._refused: Counter[Refusal] = Counter()
         self._before: Mapping[Refusal, int] = {}
 
-    def look_at(self, counts: Sequence[TaskCount], refused: Mapping[Refusal, int]) -> None:
+    def look_at(self, counts: Iterable[TaskCount], refused: Mapping[Refusal, int]) -> None:
         """What it says now. What was refused under the name of a task stays counted when the task is forgotten."""
         self._accepted = {count.id: count.counted for count in counts}
         for reason, count in refused.items():
