@@ -20,6 +20,8 @@ PAGES = ["/", *(f"/tasks/{task.id}" for task in page_tasks.TASKS)]
 FIGURES = "all => all.map(one => [one.dataset.figure, one.getAttribute('value'), one.textContent])"
 IN_TIME_MS = 30_000
 
+expect.set_options(timeout=IN_TIME_MS)
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -70,12 +72,14 @@ def test_its_figures_are_those_of_the_api_of_each_kind_in_each_state(
 ) -> None:
     page_states.fill(tmp_path / "hush.sqlite3")
     page_states.fail_the_failed(monkeypatch)
-    with served(tmp_path / "hush.sqlite3") as address, looking(browser, address, java_script_enabled=script) as page:
-        for task_id in page_states.ALL:
+    with (
+        served(tmp_path / "hush.sqlite3") as address,
+        httpx.Client(base_url=address) as api,
+        looking(browser, address, java_script_enabled=script) as page,
+    ):
+        for task_id in page_states.ALL if script else [one for one in page_states.ALL if one.endswith("-live")]:
             page.goto(f"{address}/tasks/{task_id}")
-            latest, every = (
-                httpx.get(f"{address}/v1/tasks/{task_id}/rounds/{which}").json() for which in ("latest", "all")
-            )
+            latest, every = (api.get(f"/v1/tasks/{task_id}/rounds/{which}").json() for which in ("latest", "all"))
             scale = 100 if task_id.startswith(("bit", "category")) else 1
             agree(figures(page), {**latest, "rounds": every["results"]}, scale)
             assert {figure.place for figure in figures(page)} >= set(required(latest))
@@ -91,20 +95,22 @@ def test_it_follows_the_reports_and_leaves_focus_place_and_what_is_folded_out(
         expect(page.locator("#still")).to_be_hidden()
         page.locator("#experts summary").click()
         page.locator("#experts summary").focus()
-        place = page.evaluate("scrollY")
+        where = "document.activeElement.getBoundingClientRect().top"
+        place = page.evaluate(where)
         before = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest").json()
-        for more in (1, 2, 3):
+        wanted = before["n"]
+        for more in (20, 30, 40):
             with SqliteStore(store) as counting:
                 page_tasks.count(counting, task, [170.0] * more)
-            wanted = before["n"] + more * (more + 1) // 2
+            wanted += more
             expect(page.locator(".hero [data-figure='n']")).to_have_attribute("value", str(wanted))
         after = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest").json()
         agree(figures(page), after, 1)
         assert after["mean"] != before["mean"]
         expect(page.locator("#experts")).to_have_attribute("open", "")
         expect(page.locator("#experts summary")).to_be_focused()
-        assert place > 0
-        assert page.evaluate("scrollY") == place
+        assert page.evaluate("scrollY") > 0
+        assert page.evaluate(where) == pytest.approx(place, abs=2)  # although a drawing has come to stand above it
         expect(page.locator(".course svg")).to_have_count(1)  # how the interval shrank, as far as it was seen
         page.goto(address)
         expect(page.locator(f"#task-{task.id} [data-figure='n']")).to_have_attribute("value", str(after["n"]))
@@ -133,27 +139,36 @@ def test_without_the_script_it_says_how_old_it_is_and_how_to_load_it_again(brows
         expect(page).to_have_url(f"{address}/tasks/heights?round=0")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nobody_is_shut_out_in_either_theme(browser: Browser, address: str, theme: str) -> None:
+@pytest.mark.parametrize(
+    ("theme", "places"),
+    [
+        ("light", ["/", "/tasks/heights", "/tasks/way-to-work"]),
+        ("dark", ["/", "/tasks/sleep", "/tasks/hostile"]),
+        pytest.param("light", PAGES, marks=pytest.mark.soak),
+        pytest.param("dark", PAGES, marks=pytest.mark.soak),
+    ],
+)
+def test_nobody_is_shut_out_in_either_theme(browser: Browser, address: str, theme: str, places: list[str]) -> None:
     axe = Axe()
     with looking(browser, address, color_scheme=theme, viewport={"width": 390, "height": 800}, bypass_csp=True) as page:
-        for where in PAGES:
+        for where in places:
             page.goto(f"{address}{where}")
             page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
             found = axe.run(page)
             assert found.violations_count == 0, f"{where}: {found.generate_report()}"
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1440])
-def test_nothing_is_wider_than_the_screen(browser: Browser, address: str, width: int) -> None:
-    with looking(browser, address, viewport={"width": width, "height": 800}) as page:
+def test_nothing_is_wider_than_the_screen(browser: Browser, address: str) -> None:
+    with looking(browser, address) as page:
         for where in PAGES:
             page.goto(f"{address}{where}")
             page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+            for width in (320, 390, 768, 1440):
+                page.set_viewport_size({"width": width, "height": 800})
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, where
 
 
-@pytest.mark.parametrize("where", ["/", "/tasks/heights", "/tasks/sleep"])
+@pytest.mark.parametrize("where", ["/", "/tasks/sleep"])
 def test_the_keyboard_alone_reaches_everything(browser: Browser, address: str, where: str) -> None:
     with looking(browser, address) as page:
         page.goto(f"{address}{where}")
@@ -193,7 +208,7 @@ def test_a_title_that_is_a_program_is_only_read(browser: Browser, address: str, 
 
 
 def test_page_and_all_it_loads_are_less_than_a_hundred_kilobytes(browser: Browser, address: str) -> None:
-    for where in PAGES:
+    for where in ("/", "/tasks/heights", "/tasks/sleep"):
         sizes: list[int] = []
         with looking(browser, address) as page:
             page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))  # noqa: B023

@@ -91,7 +91,7 @@ def _sure(view: View) -> Html | None:
     shown = intervals(view)
     if not shown:
         return None
-    return element("section", element("h2", "How sure is that?"), shown)
+    return element("section", element("h2", "How sure is that?"), shown, id="sure")
 
 
 def _counts(view: View) -> Html | None:
@@ -167,6 +167,7 @@ def _sound(view: View) -> Html | None:
         if {"1", "1%"} <= lies.keys()
         else None,
         element("p", "It shows mistakes of programs. It proves nothing about people.", class_="note"),
+        id="sound",
     )
 
 
