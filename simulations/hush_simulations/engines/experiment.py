@@ -42,6 +42,7 @@ class Experiment:
         seed: what the population was drawn with, in bulk the noise too; None if nothing depends on one.
         drawing: in bulk, what is drawn.
         workers: in bulk, how many threads draw; nothing else depends on it.
+        dask: in bulk, the address of the scheduler of a cluster that draws instead; nor on that.
 
     Attributes:
         task: the task of the scenario.
@@ -61,6 +62,7 @@ class Experiment:
     seed: int | None = None
     drawing: Drawing = "auto"
     workers: int = 1
+    dask: str | None = None
     task: Task = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,6 +125,7 @@ def bulk_experiment(
     confidence: float,
     drawing: Drawing = "auto",
     workers: int = 1,
+    dask: str | None = None,
 ) -> Experiment:
     """An experiment of the bulk engine, which draws the people itself.
 
@@ -133,6 +136,7 @@ def bulk_experiment(
         confidence: coverage of the error bars.
         drawing: what is drawn.
         workers: how many draw at a time.
+        dask: the scheduler of a cluster that draws.
 
     Raises:
         TaskError: the question is no legal task.
@@ -145,6 +149,7 @@ def bulk_experiment(
         seed=secrets.randbelow(1 << 32) if seed is None else seed,
         drawing=drawing,
         workers=workers,
+        dask=dask,
     )
 
 

@@ -9,6 +9,7 @@ which it was. The estimate is the aggregator's own.
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from threading import Event
 
@@ -28,6 +29,7 @@ from hush_simulations.engines.bulk.groups import groups_of, parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.engines.cluster import Cluster
 from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Independent
@@ -95,6 +97,7 @@ def draw_rounds(
     """
     task, drawing = experiment.task, drawing_of(experiment)
     entropy, done = experiment.seed or 0, 0
+    cluster = _cluster(experiment, drawing)
 
     def draw(kind: Kind) -> Drawn:
         nonlocal done
@@ -109,11 +112,21 @@ def draw_rounds(
             shares,
             seed,
             workers=experiment.workers,
+            cluster=cluster,
             on_progress=lambda answers: on_progress(before + answers),
             stopped=stopped,
         )
 
-    return composed(experiment.scenario, task, entropy, draw)
+    with cluster or nullcontext():
+        return composed(experiment.scenario, task, entropy, draw)
+
+
+def _cluster(experiment: Experiment, drawing: Drawing) -> Cluster | None:
+    if experiment.dask is None:
+        return None
+    if drawing == "tally":
+        raise OptionError("--dask", "shares out devices, and tallies are drawn at once; draw devices, or leave it out")
+    return Cluster(experiment.dask)
 
 
 def drawing_of(experiment: Experiment) -> Drawing:

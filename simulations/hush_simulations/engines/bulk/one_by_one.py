@@ -18,6 +18,7 @@ from hush_simulations.engines.bulk.crowd import Crowd, Source, source_of
 from hush_simulations.engines.bulk.drawn import Drawn, merged
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.engines.cluster import Cluster
 from hush_simulations.scenarios.population import Population
 
 __all__ = ["StoppedError", "draw_devices"]
@@ -42,7 +43,7 @@ class _Work:
     entropy: int
     cell: int
 
-    def chunk(self, number: int, stopped: Event) -> Drawn:
+    def chunk(self, number: int, stopped: Event | None = None) -> Drawn:
         people, first = people_of(self.entropy, self.cell, number), number * CHUNK
         rounds = 1 if self.task.repeat == "sticky" else self.task.rounds
         noise = [noise_of(self.entropy, self.cell, number, round_) for round_ in range(rounds)]
@@ -53,9 +54,14 @@ class _Work:
         )
 
     def _block(
-        self, start: int, stop: int, people: np.random.Generator, noise: Sequence[np.random.Generator], stopped: Event
+        self,
+        start: int,
+        stop: int,
+        people: np.random.Generator,
+        noise: Sequence[np.random.Generator],
+        stopped: Event | None,
     ) -> Drawn:
-        if stopped.is_set():
+        if stopped is not None and stopped.is_set():
             raise StoppedError
         crowd = self.source.draw(start, stop - start, people)
         offers = people.choice(len(self.shares), size=stop - start, p=self.shares) if self.shares else None
@@ -81,6 +87,7 @@ def draw_devices(
     *,
     cell: int = 0,
     workers: int = 1,
+    cluster: Cluster | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
     stopped: Event | None = None,
 ) -> Drawn:
@@ -94,6 +101,7 @@ def draw_devices(
         entropy: the seed.
         cell: of a sweep.
         workers: threads; numpy draws without holding the others up.
+        cluster: whose workers draw instead, entered already.
         on_progress: called with the number of answers so far.
         stopped: whoever sets it wants no more.
 
@@ -104,6 +112,13 @@ def draw_devices(
     stopped = stopped or Event()
     numbers = range(-(-clients // CHUNK))
     done: list[Drawn] = []
+    if cluster is not None:
+        for part in cluster.each(work.chunk, numbers, lambda: not stopped.is_set()):
+            done.append(part)
+            on_progress(sum(tally.n for one in done for tally in one.tallies))
+        if len(done) < len(numbers):
+            raise StoppedError
+        return merged(done)
     with ThreadPoolExecutor(max(workers, 1), thread_name_prefix="hush-bulk") as pool:
         try:
             for part in pool.map(work.chunk, numbers, [stopped] * len(numbers)):
