@@ -26,7 +26,7 @@ __all__ = ["EXIT_CODES", "Option", "Shown", "commands", "run", "unprintable"]
 EXIT_CODES = {0, 1, 2, 130, 141, 143}
 """Done; it did not work; a mistake on the command line; stopped, by Ctrl-C, a closed pipe or SIGTERM."""
 
-_LAST_WORDS = {"serve": "trying again until it works", "broker": "Ctrl-C stops it"}
+_LAST_WORDS = {"serve": "trying again until it works", "broker": "Ctrl-C stops it", "http": "HTTP on http://"}
 """After these a command that runs for ever has shown all that there is to show."""
 
 

@@ -272,6 +272,7 @@ class _Parcel:
     messages: Sequence[Delivery]
     name: str = "parcel"
     resumed: bool = False
+    waiting: int = 0
 
     @asynccontextmanager
     async def connect(self, _filters: Sequence[str]) -> AsyncIterator[Session]:

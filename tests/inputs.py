@@ -80,6 +80,12 @@ labels = ["red", "green", "blue"]
 kind = "frequencies"
 frequencies = { red = 0.5, green = 0.3, blue = 0.2 }
 """
+_SWEEP = b"""\
+scenario = "scenario.toml"
+trials = 2
+[grid]
+"task.epsilon" = [1, 2]
+"""
 _OWN_SCENARIO = b"""\
 [task]
 id = "own"
@@ -101,8 +107,10 @@ FILES: dict[str, bytes] = {
     "task.json": TASKS[task_topic("way")],
     "scenario.toml": _SCENARIO,
     "own.toml": _OWN_SCENARIO,
+    "sweep.toml": _SWEEP,
     "people.csv": b"who,income,smokes\n" + b"".join(b"p,%b,yes\n" % cell.encode() for cell in CELLS),
     "password": f"{SECRET}\n".encode(),
+    "token": f"{3 * SECRET}\n".encode(),
 }
 
 
@@ -203,6 +211,8 @@ CALLS: tuple[Call, ...] = (
     Call("results", {"TASK": "way", **_LOGIN}),
     Call("results", {"TASK": "way", "--store": "store", "--round": "all", "--csv": ""}, files=STORE_FILES),
     Call("results", {"TASK": "way", "--store": "store", "--confidence": "0.9", "--json": ""}, files=STORE_FILES),
+    Call("watch", {"TASK": "way", **_LOGIN}),
+    Call("watch", {"TASK": "way", "--http": f"http://{CLOSED}", "--token-file": "token", "--json": ""}),
     Call("export", {"TASK": "way", "--store": "store", "--out": "way.csv", "--round": "0"}, files=STORE_FILES),
     Call("store backup", {"FILE": "copy", "--store": "store"}, files=STORE_FILES),
     Call("store restore", {"FILE": "store", "--store": "new"}, files=STORE_FILES),
@@ -216,6 +226,19 @@ CALLS: tuple[Call, ...] = (
         {**_LOGIN, "--accept-clock": ""},
         environment={"HUSH_STORE": "store", "HUSH_TASK": "task.json", "HUSH_NAME": "a", "HUSH_CONFIDENCE": "0.9"},
     ),
+    Call(
+        "serve",
+        {"--broker": _BROKER, "--store": "store", "--http": "127.0.0.1:0", "--http-host": "hush.example"}
+        | {"--http-write": "", "--http-token-file": "token", "--http-open": ""},
+    ),
+    Call("http", {"--store": "store", "--bind": "127.0.0.1:0", "--confidence": "0.9"}, files=STORE_FILES),
+    Call(
+        "http",
+        {"--bind": "127.0.0.1:0", "--host": "hush.example", "--write": "", "--token-file": "token", "--open": ""},
+        environment={"HUSH_STORE": "store"},
+        files=STORE_FILES,
+    ),
+    Call("http", {"--store": "store", "--bind": "127.0.0.1:0"}, environment={"HUSH_HTTP_TOKEN": 3 * SECRET}),
     Call("simulate", {"--engine": "memory", "--clients": "4", "--seed": "7", "--connections": "2"}),
     Call("simulate", {"SCENARIO": "scenario.toml", "--engine": "memory", "--rounds": "2", "--json": ""}),
     Call("simulate", {"SCENARIO": "own.toml", "--engine": "memory", "--mechanism": "auto"}),
@@ -235,6 +258,8 @@ CALLS: tuple[Call, ...] = (
         {"--engine": "memory", "--csv": "people.csv", "--column": "smokes", "--yes": "yes", "--clients": "5"}
         | {"--delimiter": "comma", "--encoding": "utf-8", "--header": "yes", "--decimal": ".", "--missing": "drop"},
     ),
+    Call("sweep", {"SWEEP": "sweep.toml", "--out": "cells", "--trials": "3", "--seed": "7", "--parquet": ""}),
+    Call("sweep", {"SWEEP": "sweep.toml", "--out": "cells", "--workers": "1", "--json": ""}),
     Call("plan", {"--epsilon": "1", "--error": "5%", "--lower": "0", "--upper": "100", "--unit": "cm"}),
     Call("plan", {"--people": "5000", "--epsilon": "1", "--domain": "category", "--categories": "4", "--json": ""}),
     Call("plan", {"--people": "5000", "--error": "2%", "--domain": "bit", "--rms": ""}),
@@ -282,6 +307,7 @@ def call(one: Call, directory: Path, *, arguments: Sequence[str] | None = None, 
     for name, content in one.files.items():
         (directory / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
+        (directory / name).chmod(0o600)
     words = one.arguments() if arguments is None else arguments
     with ExitStack() as stack:
         if stored:

@@ -63,6 +63,11 @@ class BrokerSigns:
         self._words = 0  # on this connection, of its uptime
         self._dropped: int | None = None  # what it said last
 
+    @property
+    def dropped(self) -> int | None:
+        """How many messages it says it has dropped since it started; None if it has not said."""
+        return self._dropped
+
     def connected(self, *, resumed: bool) -> Cause | None:
         """A connection is made, to the session of before or to a new one."""
         missed = self.memory.session and not resumed

@@ -28,6 +28,11 @@ class Session(Publisher, Protocol):
     """One connection to a broker."""
 
     @property
+    def waiting(self) -> int:
+        """Messages that have come, and are in no batch yet."""
+        ...
+
+    @property
     def resumed(self) -> bool:
         """Whether the broker had kept the session of before, with all that waited in it as far as it remembers."""
         ...
@@ -73,6 +78,10 @@ class SessionAround:
 
     def __init__(self, inner: Session) -> None:
         self._session = inner
+
+    @property
+    def waiting(self) -> int:
+        return self._session.waiting
 
     @property
     def resumed(self) -> bool:

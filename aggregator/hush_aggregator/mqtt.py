@@ -108,6 +108,10 @@ class _MqttSession:
             connection.set_aside(topic, _ignore)
 
     @property
+    def waiting(self) -> int:
+        return self._connection.waiting
+
+    @property
     def resumed(self) -> bool:
         return self._connection.resumed
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
 from hush_aggregator.book import Book
@@ -16,6 +17,7 @@ from hush_aggregator.claims import Claim
 from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.intake import Intake
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
@@ -28,8 +30,9 @@ from hush_aggregator.set_aside import SetAside
 from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.store_watch import StoreWatch
+from hush_common.cancellation import to_the_end
 from hush_common.errors import BrokerError, TaskError
-from hush_common.exception_groups import leaves
+from hush_common.exception_groups import worst
 from hush_common.task import Task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_of_estimate_topic, task_of_task_topic
 
@@ -81,8 +84,7 @@ class Aggregator:
         on_estimate: Callable[[bytes], object] = len,
         login_s: float | None = None,
     ) -> None:
-        self._bus = bus
-        self._store = store
+        self._bus, self._store = bus, store
         self._tasks = KnownTasks(store, tasks)
         self._name = name
         self._clock = clock
@@ -91,6 +93,7 @@ class Aggregator:
         self._ready = ready
         self._any_task = any_task
         self._patient = any_task
+        self._session: Session | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
         self._results = ResultReader(
@@ -128,6 +131,11 @@ class Aggregator:
         self._watch.tell(self._recalls.refresh)
         self._watch.tell(self._closings.refresh)
 
+    @property
+    def connected(self) -> bool:
+        """Whether it is connected to its broker."""
+        return self._staying.there
+
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
 
@@ -159,10 +167,16 @@ class Aggregator:
         """
         return await self._results.result(task_id, round_)
 
+    @property
+    def intake(self) -> Intake:
+        """How it stands now, for whoever watches; to be asked in the event loop."""
+        waiting = self._session.waiting if self._session else 0
+        return Intake(self._tasks.keys(), self.connected, waiting, self._recalls.dropped)
+
     async def _connect(self) -> None:
         """Serve one connection until it is lost."""
         async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as connection:
-            session = self._aside.guard(connection)
+            self._session = session = self._aside.guard(connection)
             _LOG.info("%s: connected to %s", self._name, self._bus.name)
             self._staying.connected()
             try:
@@ -176,10 +190,12 @@ class Aggregator:
                     await asyncio.Event().wait()  # until one of them fails: see `cancellable`
             except BaseExceptionGroup as errors:
                 self._aside.lost()
-                raise _worst(errors) from errors
+                raise worst(errors, least=BrokerError) from errors
             except asyncio.CancelledError:
                 await self._releases.release_last(session, first=partial(self._ownership.decide, session))
                 raise
+            finally:
+                self._session = None
 
     async def _receive(self, session: Session) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
@@ -187,6 +203,7 @@ class Aggregator:
         self._patient = self._any_task
         while True:
             tasks, reports = receive(await _batch(session, until=pending.until))
+            taken = time.perf_counter()
             known = len(self._tasks)
             for message in tasks:
                 await self._take_in(message)
@@ -198,7 +215,7 @@ class Aggregator:
                 )
             if ready:
                 await self._ready()
-                await _to_the_end(self._count(ready))
+                await to_the_end(self._count(ready, taken))
 
     async def _take_in(self, message: TaskMessage) -> None:
         if not self._any_task:
@@ -206,7 +223,7 @@ class Aggregator:
         elif why := self._tasks.full(message.task_id, message.payload):
             self._tasks.tell_refused(message.task_id, why)
         else:
-            return await _to_the_end(self._learn(message))
+            return await to_the_end(self._learn(message))
         message.ack()
         return await asyncio.sleep(0)  # there may be thousands
 
@@ -221,32 +238,31 @@ class Aggregator:
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
         message.ack()
 
-    async def _count(self, reports: list[ReportMessage]) -> None:
+    async def _count(self, reports: list[ReportMessage], taken: float) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
         outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         for report in reports:
             report.ack()
         self._releases.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None:
-            self._on_commit(outcome)
+            self._on_commit(replace(outcome, acknowledged_s=time.perf_counter() - taken))
 
     def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
         admitted = admit(decode(reports), self._tasks, now, grace)
+        began = time.perf_counter()
         outcome = self._store.commit(admitted.accepted, admitted.refused)
-        return replace(outcome, senders={**admitted.senders, **outcome.senders})
+        senders = {**admitted.senders, **outcome.senders}
+        return replace(outcome, senders=senders, commit_s=time.perf_counter() - began)
 
     async def _refresh(self) -> None:
         """The store has other tasks, or is to do something else with them."""
-        changed = await self._in_worker(self._tasks.refreshed)
-        self._ownership.look_at(changed)
+        self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
 
     def _gained(self, task_id: str, there: Claim | None) -> None:
         """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
         self._releases.mark({task_id} & self._tasks.keys())
-        self._recalls.gained({task_id})
-        if there is not None:
-            self._recalls.look_at(task_id, there.round, there.n)
+        self._recalls.gained(task_id, there)
 
     async def _closed(self, task_ids: set[str]) -> None:
         """Their estimates say so from now on, and what has ended is neither asked nor recalled."""
@@ -280,20 +296,3 @@ async def _batch(session: Session, until: float | None) -> list[Delivery]:
             return await session.batch()
     except TimeoutError:
         return []
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end even if cancelled meanwhile: a commit must not lose its acknowledgements."""
-    task = asyncio.create_task(work, name="hush-commit")
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        task.result()  # a failure of the store is worth more than a cancellation
-        raise
-
-
-def _worst(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error of a group to tell: a lost connection is the least of them."""
-    found = leaves(errors)
-    return next((error for error in found if not isinstance(error, BrokerError)), found[0])

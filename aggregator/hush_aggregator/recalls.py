@@ -8,7 +8,7 @@ stored together, before anybody hears of them: a sign is forgotten only with its
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from hush_aggregator.broker_signs import BrokerSigns, Cause
 from hush_aggregator.bus import Publisher, Session
+from hush_aggregator.claims import Claim
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.lasting import Lasting
 from hush_aggregator.recall_terms import drawn_up, has_ended, is_kept, is_recallable
@@ -63,10 +64,11 @@ class Recalls:
         self._signs = BrokerSigns(BrokerMemory(), self._seconds, _elapsed)
         self._lasting = Lasting(_elapsed)
         self._me = ""
-        self._restored = False
+        self._restored = self._put_back = False  # whether that is still to be reacted to, and whether it ever was
         self._rows: dict[str, RecallRow] = {}
         self._due: dict[str, Cause] = {}
-        self._published: dict[str, tuple[int, int]] = {}
+        self._at_start: dict[str, tuple[int, int]] = {}  # the latest round of each task, and reports counted in it
+        self._published: dict[str, tuple[int, int, int | None]] = {}
         self._expected: dict[str, int] = {}
         self._said: dict[str, bytes] = {}  # what is retained, as far as was seen on this connection
         self._sent: dict[str, float] = {}  # published, and not come back yet; when
@@ -77,6 +79,7 @@ class Recalls:
         """Read what is stored, before the first connection."""
         self._me = await self._work(lambda: self._store.public_identity)
         self._signs = BrokerSigns(await self._work(self._store.broker), self._seconds, _elapsed)
+        self._at_start = await self._work(self._counted)
         await self.refresh()
 
     async def refresh(self) -> None:
@@ -86,6 +89,7 @@ class Recalls:
         restored = await self._work(lambda: self._store.restored)
         if restored and not self._restored:
             self._note(Cause.RESTORED)
+            self._put_back = True
         self._restored = restored
         self._wake.set()
 
@@ -95,14 +99,23 @@ class Recalls:
         rows = ((task_id, row, self._tasks.get(task_id)) for task_id, row in self._rows.items())
         return {task_id: row.recall.grace for task_id, row, task in rows if task is not None and is_kept(row, task)}
 
-    def gained(self, task_ids: Iterable[str]) -> None:
-        """This store publishes of these tasks from now on, on this connection."""
-        if task_ids:
-            self._wake.set()
+    @property
+    def dropped(self) -> int | None:
+        """How many messages the broker says it has dropped since it started; None if it has not said."""
+        return self._signs.dropped
 
-    def look_at(self, task_id: str, round_: int, n: int) -> None:
-        """The broker retains an estimate of this very store, of so many reports: it must have as many."""
-        self._published[task_id] = round_, n
+    def gained(self, task_id: str, there: Claim | None) -> None:
+        """This store publishes of a task from now on, on this connection; `there` is the estimate that is retained.
+
+        The store must have as many reports as that. If it is the estimate of this very store, it must have had them at
+        its start: what has waited at the broker is counted by now, and would hide what is missing.
+        """
+        before = self._at_start.pop(task_id, None)
+        if there is not None:
+            had = None
+            if before is not None and there.store == self._me and there.round >= before[0]:
+                had = before[1] if there.round == before[0] else 0
+            self._published[task_id] = there.round, there.n, had
         self._wake.set()
 
     def unsent(self, topic: str) -> None:
@@ -163,13 +176,19 @@ class Recalls:
                 self._due[task_id] = cause
         self._wake.set()
 
+    def _counted(self) -> dict[str, tuple[int, int]]:
+        """In the store's thread."""
+        latest = {task_id: (one.digest, self._store.latest_round(one.digest)) for task_id, one in self._tasks.items()}
+        return {task_id: (last, self._store.counted_since(digest, last)) for task_id, (digest, last) in latest.items()}
+
     async def _compare(self) -> None:
         """A store that has fewer reports than it has published was put back from a copy."""
         while self._published:
-            task_id, (round_, n) = self._published.popitem()
+            task_id, (round_, n, had) = self._published.popitem()
             if task_id in self._tasks:
-                tally = await self._work(partial(self._store.tally, self._tasks[task_id].digest, round_))
-                if n > tally.n:
+                if had is None:
+                    had = (await self._work(partial(self._store.tally, self._tasks[task_id].digest, round_))).n
+                if n > had and not self._put_back:  # which has recalled it already
                     self._due[task_id] = Cause.BEHIND
                     self._expected[task_id] = n
 

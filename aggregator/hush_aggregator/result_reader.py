@@ -13,7 +13,7 @@ from hush_aggregator.store.base import StoreReader
 from hush_common.errors import TaskError
 from hush_common.task import Task
 
-__all__ = ["ResultReader", "utc_now"]
+__all__ = ["ResultReader", "read_round", "utc_now"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -83,12 +83,21 @@ class ResultReader:
         return self._tasks[task_id]
 
     def _read(self, task: Task, round_: int | None) -> Counted:
-        if round_ is None:
-            round_ = self._store.latest_round(task.digest)
-        final = self._store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally
-        tally, refused = self._store.tally(task.digest, round_), self._store.refusals(task.id)
-        closed = final or (task.closes is not None and self._clock() >= task.closes)
-        return Counted(task, round_, tally, refused, closed=closed, final=final)
+        return read_round(self._store, task, round_, self._clock())
 
     async def _run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
+
+
+def read_round(store: StoreReader, task: Task, round_: int | None, now: datetime) -> Counted:
+    """What is counted of a round of a task, by default of the latest that has a report. Blocks.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if round_ is None:
+        round_ = store.latest_round(task.digest)
+    final = store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally
+    tally, refused = store.tally(task.digest, round_), store.refusals(task.id)
+    closed = final or (task.closes is not None and now >= task.closes)
+    return Counted(task, round_, tally, refused, closed=closed, final=final)

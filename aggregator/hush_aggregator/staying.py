@@ -35,6 +35,11 @@ class Staying:
         self._refused_since: float | None = None
         self._there = False
 
+    @property
+    def there(self) -> bool:
+        """Whether there is a connection."""
+        return self._there
+
     def connected(self) -> None:
         """There is a connection."""
         self._there = True
@@ -58,6 +63,7 @@ class Staying:
                     backoff.reset()
                 self._look_at_login(error, loop.time())
                 self._warn(error, again=backoff.longest, hint="" if steady else self._hint())
+            self._there = False
             await asyncio.sleep(backoff.next())
 
     def _look_at_login(self, error: BrokerError, now: float) -> None:

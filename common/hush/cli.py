@@ -25,13 +25,18 @@ _COMMANDS = {
     "simulate": _Command(
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
+    "sweep": _Command(
+        "hush_simulations.commands.sweep", "Simulate at every point of a grid, and measure what estimates are worth."
+    ),
     "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
     "task": _Command(
         "hush_aggregator.commands.task", "Check, publish, list, withdraw and close tasks; recall reports."
     ),
     "results": _Command("hush_aggregator.commands.results", "Print results: of any round of a store, or as retained."),
+    "watch": _Command("hush_aggregator.commands.watch", "Watch a task in the terminal as its reports arrive."),
     "export": _Command("hush_aggregator.commands.export", "Write the counted reports of a task to CSV or Parquet."),
+    "http": _Command("hush_aggregator.commands.http", "Serve tasks and results of a store over HTTP."),
     "store": _Command("hush_aggregator.commands.store", "Back up the store of an aggregator, and put it back."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
     "sync": _Command("hush_client.commands.sync", "Send what waits or was recalled, and answer nothing."),

@@ -1,12 +1,12 @@
-"""Cancellation that always gets through."""
+"""Cancellation that always gets through, and waits where it has to."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 from hush_common.errors import HushError
 
-__all__ = ["cancellable"]
+__all__ = ["cancellable", "to_the_end"]
 
 _T = TypeVar("_T")
 
@@ -34,3 +34,14 @@ async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) ->
     if task and task.cancelling() > before:
         raise asyncio.CancelledError
     return result
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work` to its end even if cancelled meanwhile: a commit must not lose its acknowledgements."""
+    task = asyncio.create_task(work, name="hush-to-the-end")
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        task.result()  # a failure of the work is worth more than a cancellation
+        raise

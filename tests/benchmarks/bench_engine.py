@@ -106,5 +106,5 @@ def main(devices: int, turns: int, before: str | None) -> None:
 
 
 if __name__ == "__main__":
-    numbers = [int(argument) for argument in sys.argv[1:3]]
-    main(*[*numbers, *(20_000, 3)[len(numbers) :]], before=sys.argv[3] if len(sys.argv) > 3 else None)
+    _, *arguments = [*sys.argv, *("", "", "")]
+    main(int(arguments[0] or 20_000), int(arguments[1] or 3), arguments[2] or None)

@@ -126,26 +126,6 @@ async def test_a_part_that_stands_still_for_a_while_loses_nothing_and_is_no_reas
     assert set(serve.told().values()) == {0}
 
 
-async def test_a_store_copied_back_asks_for_what_it_does_not_have(bare: Mosquitto, memory_path: Path) -> None:
-    serve = Serve(bare.url, memory_path)
-    serve.start()
-    async with gateway(bare, memory_path) as there:
-        await answer(there, range(DEVICES // 2))
-        await count(serve, DEVICES // 2)
-        serve.end(signal.SIGTERM)
-        copy = serve.store.read_bytes()
-        serve.start()
-        await answer(there, range(DEVICES // 2, DEVICES))
-        await count(serve, DEVICES)
-        serve.end(signal.SIGTERM)  # its last estimate is of all of them
-        serve.store.write_bytes(copy)
-        serve.start()
-        await count(serve, DEVICES)
-    assert serve.end(signal.SIGTERM) == 0
-    assert serve.counted() == (DEVICES, DEVICES)
-    assert serve.told()[Cause.BEHIND] == 1
-
-
 async def test_a_backup_put_back_by_the_command_asks_for_what_came_since(bare: Mosquitto, memory_path: Path) -> None:
     serve, backup = Serve(bare.url, memory_path), memory_path / "backup"
     serve.start()

@@ -12,6 +12,7 @@ import typer
 
 from hush_aggregator.bus import Bus
 from hush_aggregator.clock import CheckedClock
+from hush_aggregator.commands.http_beside import HttpBeside
 from hush_aggregator.commands.serve_settings import Settings
 from hush_aggregator.known_tasks import check_files
 from hush_aggregator.moving import MovingBus
@@ -19,7 +20,7 @@ from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
-from hush_aggregator.store import SqliteStore
+from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.errors import OptionError, StoreError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
@@ -68,6 +69,19 @@ def serve(
     accept_clock: Annotated[
         bool, typer.Option("--accept-clock", help="Trust the clock, even if this store has seen a later day.")
     ] = False,
+    http: Annotated[str, typer.Option(envvar="HUSH_HTTP", help="HOST:PORT to serve HTTP on, as 127.0.0.1:8080.")] = "",
+    http_write: Annotated[
+        bool, typer.Option("--http-write", help="Let whoever has the token give, withdraw and close tasks over HTTP.")
+    ] = False,
+    http_token_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is the token, or set HUSH_HTTP_TOKEN.")
+    ] = None,
+    http_open: Annotated[
+        bool, typer.Option("--http-open", help="Let everybody read who reaches an address that others can reach.")
+    ] = False,
+    http_host: Annotated[
+        list[str] | None, typer.Option(help="A further name under which HTTP is asked; may be repeated.")
+    ] = None,
 ) -> None:
     """Count the reports of tasks at a broker, and publish estimates with error bars.
 
@@ -85,11 +99,20 @@ def serve(
     tasks = {path: read_task(path, legacy=True) for path in settings.tasks}
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
-    with SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
+    beside = HttpBeside(
+        http,
+        token_file=http_token_file,
+        write=http_write,
+        open_=http_open,
+        hosts=tuple(http_host or ()),
+        store=store,
+        confidence=confidence,
+    )
+    with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
         check_files(opened, tasks)
         clock = CheckedClock(opened, accept=accept_clock)
         bus = _bus(settings, opened)
-        asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), estimator))
+        asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), (estimator, beside)))
         clock.note()
     _LOG.info("stopped")
 
@@ -125,10 +148,17 @@ async def _serve(
     bus: Bus,
     tasks: list[Task],
     kept: tuple[SqliteStore, CheckedClock],
-    estimator: InProcesses,
+    helpers: tuple[InProcesses, HttpBeside],
 ) -> None:
     progress = Progress()
     store, clock = kept
+    estimator, http = helpers
+    http.begin(store)
+
+    def committed(outcome: CommitOutcome) -> None:
+        progress.add(outcome)
+        http.add(outcome)
+
     aggregator = Aggregator(
         bus,
         store,
@@ -136,7 +166,7 @@ async def _serve(
         name=settings.name,
         confidence=settings.confidence,
         estimator=estimator,
-        on_commit=progress.add,
+        on_commit=committed,
         ready=clock.right,
         any_task=settings.any_task,
         on_estimate=clock.look_at,
@@ -147,7 +177,8 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, running.cancel)
-    beside = [asyncio.create_task(work, name="hush-beside") for work in (progress.run(), clock.run(), _forget(store))]
+    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator))
+    beside = [asyncio.create_task(work, name="hush-beside") for work in others]
     try:
         with suppress(asyncio.CancelledError):
             await running

@@ -10,6 +10,7 @@ from hush_aggregator.store.base import (
     State,
     Store,
     StoreReader,
+    TaskCount,
     TaskRow,
 )
 from hush_aggregator.store.quotas import Limits, quota_file
@@ -31,6 +32,7 @@ __all__ = [
     "State",
     "Store",
     "StoreReader",
+    "TaskCount",
     "TaskRow",
     "quota_file",
 ]

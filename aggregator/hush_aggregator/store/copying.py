@@ -14,6 +14,7 @@ from hush_common.private_file import make_private_file
 __all__ = ["back_up", "put_back"]
 
 _SIDES = ("-wal", "-shm", "-journal")
+_FURTHER = 1 << 32  # more transactions than the store had since its backup: its version goes on rising
 
 
 def back_up(store: Path, file: Path) -> int:
@@ -56,7 +57,7 @@ def _copy(source: Path, target: Path, *, restored: bool) -> int:
                 there.backup(here)  # in one step: what is written meanwhile is not in it, and waits for nothing
                 here.execute("PRAGMA journal_mode = DELETE")  # one file, without sides
                 if restored:
-                    here.execute("UPDATE identity SET restored = 1")
+                    here.execute("UPDATE identity SET restored = 1, version = version + ?", (_FURTHER,))
                 reports = _checked(part, here)
         with part.open("rb") as written:
             os.fsync(written.fileno())

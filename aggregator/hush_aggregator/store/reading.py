@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskRow
+from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskCount, TaskRow
+from hush_aggregator.store.counting import read_counts, reasons
 from hush_aggregator.store.recalling import read_broker, read_recalls
 from hush_aggregator.store.schema import check, damaged, seal
 from hush_aggregator.tally import Tally
@@ -24,7 +25,6 @@ __all__ = ["WHOLE_TASK", "SqliteReader", "is_closed", "read_tally", "translated"
 WHOLE_TASK = -1
 """The round of a mark that closes a whole task."""
 
-_REASONS = frozenset(reason.value for reason in Refusal)
 _PORTION = 4096  # reports read at a time: a writer of the same process waits no longer
 _REPORTS = "SELECT id, body FROM report WHERE digest = ? AND round = ? AND id > ? ORDER BY id LIMIT ?"
 _TASKS = "SELECT id, digest, payload, origin, state, owner, term, taken_from FROM task"
@@ -106,9 +106,27 @@ class SqliteReader:
         with self._reading() as run:
             return [_task_row(row) for row in run.execute(f"{_TASKS} ORDER BY id").fetchall()]
 
+    def task_row(self, task_id: str) -> TaskRow | None:
+        with self._reading() as run:
+            row = run.execute(f"{_TASKS} WHERE id = ?", (task_id,)).fetchone()
+            return None if row is None else _task_row(row)
+
     def changes(self) -> int:
         with self._reading() as run:
             return int(run.execute("PRAGMA data_version").fetchone()[0])
+
+    def version(self) -> int:
+        with self._reading() as run:
+            return int(run.execute("SELECT version FROM identity").fetchone()[0])
+
+    def counts(self) -> list[TaskCount]:
+        with self._reading() as run:
+            return read_counts(run)
+
+    def refused(self) -> dict[Refusal, int]:
+        with self._reading() as run:
+            rows = run.execute("SELECT reason, sum(count) FROM refusal GROUP BY reason").fetchall()
+            return reasons(dict(rows))
 
     def tally(self, digest: bytes, round_: int) -> Tally:
         with self._reading() as run:
@@ -122,10 +140,7 @@ class SqliteReader:
     def refusals(self, task_id: str) -> dict[Refusal, int]:
         with self._reading() as run:
             rows = run.execute("SELECT reason, count FROM refusal WHERE task = ? ORDER BY reason", (task_id,))
-            found = dict(rows.fetchall())
-            if not found.keys() <= _REASONS:
-                raise damaged("a refusal reason")
-            return {Refusal(reason): count for reason, count in found.items()}
+            return reasons(dict(rows.fetchall()))
 
     def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
         last = b""

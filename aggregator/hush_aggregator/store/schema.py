@@ -72,7 +72,9 @@ INSERT INTO broker SELECT 1, former = 0 AND EXISTS (SELECT 1 FROM tally), NULL, 
 """
 # charged: the token of the last batch whose senders were charged: see `quotas`. It is random, and names nobody.
 _VERSION_6 = "ALTER TABLE identity ADD COLUMN charged BLOB NOT NULL DEFAULT x'';"
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+# version: how many transactions have written. It orders what is told about the store, and says nothing of a time.
+_VERSION_7 = "ALTER TABLE identity ADD COLUMN version INTEGER NOT NULL DEFAULT 0;"
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
 
 
 def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:

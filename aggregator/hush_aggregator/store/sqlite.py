@@ -109,7 +109,7 @@ class SqliteStore(SqliteWriter):
             run.execute("UPDATE identity SET restored = 0")
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
-        counted = 0
+        counted: Counter[str] = Counter()
         refusals = Counter(refused)
         senders: dict[tuple[str, Refusal], str | None] = {}
         with self._transaction() as run, self._charging(run) as charging:
@@ -121,7 +121,7 @@ class SqliteStore(SqliteWriter):
                     refusals[task_id, Refusal.CLOSED] += len(reports.ids) - again
                 else:
                     done = _count(run, reports, charging)
-                    counted += done.new
+                    counted[task_id] += done.new
                     again = done.again
                     if done.over:
                         refusals[task_id, Refusal.QUOTA] += done.over
@@ -133,7 +133,8 @@ class SqliteStore(SqliteWriter):
         for (_, reason), count in refusals.items():
             by_reason[reason] += count
         changed = {reports.task.id for reports in accepted} | {task for task, _ in refusals}
-        return CommitOutcome(counted, by_reason, frozenset(changed), refusals, senders)
+        counted = +counted
+        return CommitOutcome(counted.total(), by_reason, frozenset(changed), refusals, senders, counted)
 
     def _charging(self, run: sqlite3.Connection) -> AbstractContextManager[Charging | None]:
         return nullcontext() if self._quotas is None else self._quotas.charging(run)

@@ -95,6 +95,7 @@ class SqliteWriter(SqliteReader):
         with self._turn, translated(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("UPDATE identity SET version = version + 1")
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:

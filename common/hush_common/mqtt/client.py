@@ -48,7 +48,7 @@ class Client(aiomqtt.Client):
         self._window = window
         self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
         self._client.manual_ack_set(True)
-        self._inbox = inbox
+        self.inbox: Inbox = inbox
         self._wake = asyncio.Event()
         self._aside = Aside()
         self.resumed: bool = False
@@ -134,8 +134,8 @@ class Client(aiomqtt.Client):
         """Wait for a message, then hand over all that have come, at most so many; empty once the connection is lost."""
         self.bound(wanted=True)
         while not self.lost:
-            if taken := self._inbox.take(most):
-                if self._paused and not self._inbox.full:
+            if taken := self.inbox.take(most):
+                if self._paused and not self.inbox.full:
                     self._resume()
                 return taken
             self._wake.clear()
@@ -212,9 +212,9 @@ class Client(aiomqtt.Client):
         if topic and self._aside.takes(topic, payload):
             ack()
             return
-        self._inbox.put(Delivery(topic, payload, ack), promised=message.qos > 0)
+        self.inbox.put(Delivery(topic, payload, ack), promised=message.qos > 0)
         self._wake.set()
-        if self._bounded and self._inbox.full and not self._paused:
+        if self._bounded and self.inbox.full and not self._paused:
             self._pause()
 
     def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401, ARG002 - paho's
@@ -266,9 +266,9 @@ class Client(aiomqtt.Client):
         try:
             self._outgoing.check()
             for _ in range(_READ_AT_ONCE):
-                before = len(self._inbox)
+                before = len(self.inbox)
                 self._client.loop_read()
-                if self._paused or (len(self._inbox) == before and not self._pending()):
+                if self._paused or (len(self.inbox) == before and not self._pending()):
                     break
             else:
                 if self._pending():

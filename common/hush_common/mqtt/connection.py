@@ -122,6 +122,11 @@ class Connection:
         """Whether the broker had kept a session for this client id, and goes on with it."""
         return self._client.resumed
 
+    @property
+    def waiting(self) -> int:
+        """How many messages have come that `deliveries` has not handed over."""
+        return len(self._client.inbox)
+
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool = False) -> None:
         """Give topic and payload of messages that a filter matches to `to`, at once.
 

@@ -243,19 +243,20 @@ class _Session:
         self._broker = broker
         self._kept = kept
         self._something = asyncio.Event()
-        self._number = 0
-        self._lost = False
+        self._number, self._lost = 0, False
         self.looks: dict[str, Callable[[str, bytes], object]] = {}
+
+    @property
+    def waiting(self) -> int:
+        return len(self._kept.waiting)
 
     async def batch(self) -> list[Delivery]:
         await asyncio.sleep(0)  # let the devices that are ready send first, as a socket's buffer would
-        while not (count := self._deliverable()):
+        while self._lost or not (count := self._deliverable()):
             if self._lost:
                 raise self._broker.lost()
             self._something.clear()
             await self._something.wait()
-        if self._lost:
-            raise self._broker.lost()
         return [self._hand_over(*self._kept.waiting.popleft()) for _ in range(count)]
 
     def _deliverable(self) -> int:

@@ -1,35 +1,29 @@
 """Answering: all devices of a simulation, through the gateways that they share, never too many under way."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from hush_client.gateway import Gateway
 from hush_client.receipt import Receipt
 from hush_common.task import Task
+from hush_simulations.engines.attendance import Answers
 from hush_simulations.engines.experiment import Experiment
 
-__all__ = ["Answering", "Answers"]
+__all__ = ["Answering"]
 
 _CONCURRENT = 2000  # answers under way at once, from the first draw to the commit: bounds queues at every station
 _GROUPS = 2  # of devices, at each gateway: one is drawn while another is on its way
 
 
-@dataclass(slots=True)
-class Answers:
-    """What devices of one round did.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A round: its number, what its devices do, and whether nobody else is to be asked."""
 
-    Attributes:
-        reporters: positions of those that sent a report.
-        clamped: how many of them had to move their value into the domain.
-        declined: how many sent nothing, by their reason.
-    """
-
-    reporters: list[int] = field(default_factory=list)
-    clamped: int = 0
-    declined: Counter[str] = field(default_factory=Counter)
+    round: int
+    answers: Answers
+    stop: asyncio.Event
 
 
 class Answering:
@@ -52,29 +46,29 @@ class Answering:
         for _ in range(answers):
             self._places.release()
 
-    async def all(self, gateways: Sequence[Gateway], devices: int, answers: Answers, stop: asyncio.Event) -> None:
-        """Ask the first of the devices, those of all gateways at the same time, until all have answered or `stop`."""
+    async def all(
+        self, round_: int, queues: Sequence[tuple[Gateway, Iterator[int]]], answers: Answers, stop: asyncio.Event
+    ) -> None:
+        """Ask the devices of each gateway, all gateways at the same time, until all have answered or `stop` is set."""
         # Devices that choose among offers are asked one by one: those of one call have one epsilon.
-        largest = 1 if self._experiment.choices else max(1, _CONCURRENT // (_GROUPS * len(gateways)))
-        groups = _GROUPS if largest > 1 else -(-_CONCURRENT // len(gateways))
+        largest = 1 if self._experiment.choices else max(1, _CONCURRENT // (_GROUPS * len(queues)))
+        groups = _GROUPS if largest > 1 else -(-_CONCURRENT // len(queues))
+        asked = _Asked(round_, answers, stop)
         async with asyncio.TaskGroup() as group:
-            for position, gateway in enumerate(gateways):
-                waiting = range(position, devices, len(gateways))
-                queue = iter(waiting)
-                for worker in range(min(len(waiting), groups)):
-                    asking = self._ask(gateway, queue, largest, answers, stop)
+            for position, (gateway, devices) in enumerate(queues):
+                for worker in range(groups):
+                    asking = self._ask(asked, gateway, devices, largest)
                     group.create_task(asking, name=f"hush-devices-{position}-{worker}")
 
-    async def _ask(
-        self, gateway: Gateway, queue: Iterator[int], largest: int, answers: Answers, stop: asyncio.Event
-    ) -> None:
+    async def _ask(self, asked: "_Asked", gateway: Gateway, devices: Iterator[int], largest: int) -> None:
+        answers = asked.answers
         while True:
             places = await self._take_places(largest)
-            group = [] if stop.is_set() else list(islice(queue, places))
+            group = [] if asked.stop.is_set() else list(islice(devices, places))
             self.release(places - len(group))
             if not group:
                 return
-            for device, receipt in zip(group, await self._report(gateway, group), strict=True):
+            for device, receipt in zip(group, await self._report(asked.round, gateway, group), strict=True):
                 if receipt.reason is None:
                     answers.reporters.append(device)
                     answers.clamped += receipt.value == "moved"
@@ -91,11 +85,11 @@ class Answering:
             taken += 1
         return taken
 
-    async def _report(self, gateway: Gateway, group: Sequence[int]) -> list[Receipt]:
-        values, choices = self._experiment.values, self._experiment.choices
+    async def _report(self, round_: int, gateway: Gateway, group: Sequence[int]) -> list[Receipt]:
+        experiment, choices = self._experiment, self._experiment.choices
         receipts = await gateway.report_many(
             self._task.id,
-            {f"device-{device}": values[device] for device in group},
+            {f"device-{device}": experiment.value(device, round_) for device in group},
             timeout=None,
             epsilon=self._task.offers[choices[group[0]]] if choices else None,
         )

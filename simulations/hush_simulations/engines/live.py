@@ -22,8 +22,9 @@ from hush_common.errors import BrokerError, HushError
 from hush_common.exception_groups import leaves
 from hush_common.rng import SystemRng
 from hush_common.topics import report_topic
-from hush_simulations.engines.answering import Answering, Answers
-from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
+from hush_simulations.engines.answering import Answering
+from hush_simulations.engines.attendance import Answers, Attendance
+from hush_simulations.engines.experiment import ABSENT, Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.network import Network, open_network
 from hush_simulations.engines.reports import read_received
 from hush_simulations.engines.seeded_rng import SeededRng
@@ -88,6 +89,7 @@ class _Run:
         scenario = experiment.scenario
         self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
         self._truthful = truthful_count(len(experiment.values), scenario.liars)
+        self._attendance = Attendance.of(experiment, self._truthful)
 
     async def run(self, stop: asyncio.Event) -> Outcome:
         self._stop = stop
@@ -151,7 +153,7 @@ class _Run:
             looking = group.create_task(self._look(aggregator, number), name="hush-look")
             async with asyncio.TaskGroup() as answering:
                 watching = answering.create_task(self._watch_progress(), name="hush-watch-progress")
-                await self._answering.all(gateways, self._truthful, answers, self._stop)
+                await self._answer_all(number, gateways, answers)
                 lies = await self._lie(number, answers)
                 watching.cancel()
             await self._count(before + len(answers.reporters) + lies - self._trouble.forgotten)
@@ -161,6 +163,18 @@ class _Run:
         received = await asyncio.to_thread(read_received, store, self._network.task, number)
         reporters = tuple(sorted(answers.reporters))
         return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
+
+    async def _answer_all(self, round_: int, gateways: Sequence[Gateway], answers: Answers) -> None:
+        away = self._attendance.away(round_)
+        if away:
+            answers.declined[ABSENT] += len(away)
+            self._moved_on(len(away))
+        truthful = self._truthful
+        queues = [
+            (gateway, (device for device in range(position, truthful, len(gateways)) if device not in away))
+            for position, gateway in enumerate(gateways)
+        ]
+        await self._answering.all(round_, queues, answers, self._stop)
 
     async def _lie(self, round_: int, answers: Answers) -> int:
         """Let the liars publish what they like; how many different reports that is beyond one for each."""
@@ -177,7 +191,7 @@ class _Run:
             self._network.task,
             round_,
             liars=self._experiment.scenario.liars,
-            values=self._experiment.values,
+            values=[self._experiment.value(device, round_) for device in range(len(self._experiment.values))],
             rng=rng,
         )
 
@@ -202,9 +216,12 @@ class _Run:
         self._settle(handled)
 
     def _settle(self, answers: int) -> None:
-        """So many answers need nothing more."""
-        self._settled += answers
+        """So many answers need nothing more: make room for others."""
         self._answering.release(answers)
+        self._moved_on(answers)
+
+    def _moved_on(self, answers: int) -> None:
+        self._settled += answers
         self._moved.set()
         self._on_progress(self._settled)
 

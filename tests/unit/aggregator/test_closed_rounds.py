@@ -167,7 +167,8 @@ def test_a_store_from_before_there_were_recalls_misses_its_session_only_if_it_ha
             run = store._connection
             for table in ("closed", "recall", "broker"):
                 run.execute(f"DROP TABLE {table}")
-            run.execute("ALTER TABLE identity DROP COLUMN charged")
+            for column in ("charged", "version"):
+                run.execute(f"ALTER TABLE identity DROP COLUMN {column}")
             run.execute("PRAGMA user_version = 4")
         with SqliteStore(path) as store:
             seen.append(store.broker().session)

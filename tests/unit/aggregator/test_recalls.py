@@ -1,7 +1,9 @@
 """When an aggregator recalls, what it publishes, and when a recall ends: a whole service over a broker in memory."""
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -265,6 +267,28 @@ def test_an_estimate_of_this_store_with_more_reports_than_it_has_is_recalled_onc
     assert world.made == 1
     assert world.store.recalls()[0].recall.over == 120
     assert world.estimate["n"] == 0
+
+
+def test_what_waited_at_the_broker_does_not_hide_what_a_store_copied_back_lacks(tmp_path: Path) -> None:
+    """Ten are in the copy, ten were counted since; while nobody counts, thirty more wait at the broker."""
+    with living(tmp_path / "hush.sqlite") as world:
+        world.serve()
+        world.send(*(frame() for _ in range(10)))
+        with closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            world.store._connection.backup(copy)
+        world.send(*(frame() for _ in range(10)))
+        world.stop()
+        assert world.estimate["n"] == 20
+        with closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            copy.backup(world.store._connection)
+        world.send(*(frame() for _ in range(30)))
+        world.serve()
+        assert (world.n, world.made) == (40, 1)
+        world.broker.drop()
+        world.wait(60)
+        world.stop()
+        world.serve()
+        assert world.made == 1  # what it publishes from then on it has counted itself
 
 
 def test_tasks_that_are_closed_or_not_yet_open_or_over_are_not_recalled() -> None:

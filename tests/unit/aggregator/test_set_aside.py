@@ -16,6 +16,7 @@ class Broker(Session):
     """Hangs up on long messages, and as often as it is told to."""
 
     resumed = False
+    waiting = 0
 
     def __init__(self, most: int = 1000) -> None:
         self.most = most

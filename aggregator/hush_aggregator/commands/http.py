@@ -1,0 +1,76 @@
+"""`hush http`: a store over HTTP, whether its aggregator runs or not."""
+
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_aggregator.commands.http_extra import http_extra
+from hush_aggregator.commands.task_end import StoreOption
+from hush_common.errors import OptionError
+
+__all__ = ["app"]
+
+_LOG = logging.getLogger("hush.aggregator")
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def http(
+    *,
+    store: StoreOption,
+    bind: Annotated[str, typer.Option(help="HOST:PORT to listen on.")] = "127.0.0.1:8080",
+    write: Annotated[
+        bool, typer.Option("--write", help="Let whoever has the token give, withdraw and close tasks.")
+    ] = False,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is the token, or set HUSH_HTTP_TOKEN.")
+    ] = None,
+    open_: Annotated[
+        bool,
+        typer.Option("--open", help="Let everybody read who reaches an address that others can reach."),
+    ] = False,
+    host: Annotated[
+        list[str] | None, typer.Option(help="A further name under which it is asked; may be repeated.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
+    ] = 0.95,
+) -> None:
+    """Serve the tasks and results of a store over HTTP, whether its aggregator runs or not.
+
+    It only reads, unless --write is given: then the aggregator of the store publishes what it is told. Runs until
+    Ctrl-C or SIGTERM.
+    """
+    with http_extra("hush http"):
+        from hush_aggregator.http.access import Access, HttpOptions  # noqa: PLC0415 - only where it is wanted
+        from hush_aggregator.http.app import create_app  # noqa: PLC0415 - as above
+        from hush_aggregator.http.server import serve_http  # noqa: PLC0415 - as above
+    from hush_aggregator.processes import InProcesses  # noqa: PLC0415 - --help must not wait for numpy
+
+    if not 0 < confidence < 1:
+        raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
+    options = HttpOptions("--bind", bind, "--", token_file, write, open_, tuple(host or ()))
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    access = Access.open(options)
+    with access.listener, InProcesses() as estimator:
+        service = access.service(store, confidence, estimator=estimator)
+
+        async def serve() -> None:
+            running = asyncio.create_task(serve_http(create_app(service), access.listener))
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
+                    loop.add_signal_handler(number, running.cancel)
+            _LOG.info("HTTP on %s: %s", access.url, access.meaning)
+            with suppress(asyncio.CancelledError):
+                await running
+
+        asyncio.run(serve())
+    _LOG.info("stopped")

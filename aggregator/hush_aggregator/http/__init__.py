@@ -1,0 +1,3 @@
+"""HTTP: tasks, results and refusals of a store, for operators and for the people whose data it is."""
+
+__all__: list[str] = []

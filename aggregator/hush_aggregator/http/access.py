@@ -1,0 +1,132 @@
+"""Access: where is listened, who may ask, and for what; decided before anything is opened."""
+
+import os
+import re
+import socket
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from typing import Self
+
+from hush_aggregator.estimating import Estimator
+from hush_aggregator.http.address import Address, bind
+from hush_aggregator.http.bearer import TOKEN_VARIABLE, Token, find_token
+from hush_aggregator.http.service import LOOPBACK, Live, Service
+from hush_common.errors import OptionError
+
+__all__ = ["Access", "HttpOptions"]
+
+_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """What a command was told about HTTP.
+
+    Args:
+        option: that names the address; the others are named by it too, or by their own names (`prefix`).
+        address: `HOST:PORT`.
+        prefix: of the other options: `--http-` or `--`.
+        token_file: whose first line is the token.
+        write: whether tasks may be given, withdrawn and closed.
+        open: whether everybody who reaches the address may read.
+        hosts: further names under which it is asked.
+    """
+
+    option: str
+    address: str
+    prefix: str
+    token_file: Path | None = None
+    write: bool = False
+    open: bool = False
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A socket that listens, and who may ask for what on it.
+
+    Args:
+        listener: bound; nobody is answered yet.
+        hosts: names that a request may ask for.
+        any_address: whether it may ask for any address.
+        token: what writing and single reports need.
+        write: whether tasks may be written.
+        guarded: whether reading needs the token.
+    """
+
+    listener: socket.socket
+    hosts: frozenset[str]
+    any_address: bool
+    token: Token | None
+    write: bool
+    guarded: bool
+
+    @classmethod
+    def open(cls, options: HttpOptions) -> Self:
+        """Listen.
+
+        Raises:
+            OptionError: the address cannot be listened on, the token cannot be read, or others could read or write.
+        """
+        address = Address.parse(options.option, options.address)
+        token_option = f"{options.prefix}token-file"
+        token = find_token(token_option, options.token_file, os.environ)
+        if options.write and token is None:
+            raise OptionError(
+                f"{options.prefix}write", f"needs a token; name its file with {token_option}, or set {TOKEN_VARIABLE}"
+            )
+        named = frozenset(_name(f"{options.prefix}host", name) for name in options.hosts)
+        listener = bind(options.option, address)
+        bound = ip_address(str(listener.getsockname()[0]).partition("%")[0])
+        if not bound.is_loopback and token is None and not options.open:
+            listener.close()
+            raise OptionError(
+                options.option,
+                f"{address} can be reached from other machines; give a token with {token_option}, or let everybody "
+                f"read with {options.prefix}open",
+            )
+        hosts = {_shown(bound), address.name} | named
+        if bound.is_loopback or bound.is_unspecified:
+            hosts |= LOOPBACK
+        guarded = not bound.is_loopback and not options.open
+        return cls(listener, frozenset(hosts), bound.is_unspecified, token, options.write, guarded)
+
+    @property
+    def url(self) -> str:
+        """Where it is reached, by a number."""
+        host, port = self.listener.getsockname()[:2]
+        return f"http://{_shown(ip_address(str(host).partition('%')[0]))}:{port}/"
+
+    @property
+    def meaning(self) -> str:
+        """Who may do what, for the log."""
+        reading = "reading needs the token" if self.guarded else "whoever reaches it may read"
+        writing = "writing needs the token" if self.write else "nobody may write"
+        return f"{reading}, {writing}"
+
+    def service(
+        self, store: Path, confidence: float, *, estimator: Estimator | None = None, live: Live | None = None
+    ) -> Service:
+        """What is served on it: see `Service`."""
+        return Service(
+            store,
+            hosts=self.hosts,
+            any_address=self.any_address,
+            token=self.token,
+            write=self.write,
+            guarded=self.guarded,
+            confidence=confidence,
+            estimator=estimator,
+            live=live,
+        )
+
+
+def _name(option: str, text: str) -> str:
+    if not _NAME.fullmatch(text.lower()):
+        raise OptionError(option, f"{text[:80]!r} is no name of a host; write it without scheme and port")
+    return text.lower()
+
+
+def _shown(address: IPv4Address | IPv6Address) -> str:
+    return f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IPv6

@@ -1,0 +1,114 @@
+"""The application: its endpoints, in one list, and what is done around each of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from hush_aggregator.http import changes, events, exports, health, metrics, results, tasks
+from hush_aggregator.http.description import Described
+from hush_aggregator.http.feed import Feed
+from hush_aggregator.http.guard import Guard
+from hush_aggregator.http.page import router as page
+from hush_aggregator.http.problems import ProblemError, problem
+from hush_aggregator.http.reading import Reading
+from hush_aggregator.http.service import Service
+from hush_aggregator.task_changes import ClosedError, NoRoundError, TakenError, UnknownError
+from hush_common.errors import StoreError, TaskError
+
+__all__ = ["create_app"]
+
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    tasks.router,
+    results.router,
+    changes.router,
+    exports.router,
+    events.router,
+    metrics.router,
+    page.router,
+)
+
+
+def create_app(service: Service) -> FastAPI:
+    """The application that serves `service`; whoever runs it enters its lifespan, which closes what it has opened."""
+    reading = Reading(service.store, service.confidence, service.estimator)
+    feed = Feed(reading)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        looking = asyncio.create_task(feed.run(), name="hush-feed")
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
+            await reading.close()
+
+    app = Described(
+        title="hush",
+        version="1",
+        summary="Statistics from devices without the devices' values.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # its pages load from other hosts
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.add_middleware(Guard, service=service)
+    app.state.service = service
+    app.state.reading = reading
+    app.state.feed = feed
+    app.state.metrics = metrics.Metrics(feed, service.live)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(ProblemError, _told)
+    app.add_exception_handler(StoreError, _no_store)
+    app.add_exception_handler(TaskError, _no_task)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    return app
+
+
+async def _told(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)  # noqa: S101 - for the type checker
+    return error.answer
+
+
+async def _no_store(_: Request, error: Exception) -> Response:
+    return problem(503, str(error))
+
+
+async def _no_task(_: Request, error: Exception) -> Response:
+    match error:
+        case UnknownError():
+            return problem(404, "there is no such task here; GET /v1/tasks lists those that there are")
+        case NoRoundError():
+            return problem(404, str(error))
+        case TakenError(digest=digest, there=there):
+            return problem(409, str(error), members={"digest": digest.hex(), "there": there.hex()})
+        case ClosedError():
+            return problem(409, str(error))
+        case _:
+            return problem(422, str(error))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
+    details = {
+        404: "there is nothing here; GET /v1/openapi.json lists what there is",
+        405: f"{request.method[:20]} is not for this place; the header Allow says what is",
+    }
+    return problem(
+        error.status_code, details.get(error.status_code, str(error.detail)), headers=dict(error.headers or {})
+    )
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type checker
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return problem(422, f"{where}: {first['msg']}; GET /v1/openapi.json says what fits there")

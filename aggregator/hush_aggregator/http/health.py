@@ -1,0 +1,31 @@
+"""Health: whether the process lives, and whether what it stands on is there."""
+
+from fastapi import APIRouter, Response
+
+from hush_aggregator.http.answers import answer
+from hush_aggregator.http.documents import Health
+from hush_aggregator.http.problems import ProblemError
+from hush_aggregator.http.service import Opened, Served
+from hush_common.errors import StoreError
+
+__all__ = ["router"]
+
+router: APIRouter = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", responses={200: {"model": Health}})
+async def healthz() -> Response:
+    """The process lives."""
+    return answer({"status": "ok"})
+
+
+@router.get("/readyz", responses={200: {"model": Health}})
+async def readyz(service: Served, store: Opened) -> Response:
+    """The store can be read, and an aggregator in the same process is connected to its broker."""
+    try:
+        await store.run(lambda opened: opened.changes())
+    except StoreError as error:
+        raise ProblemError(503, str(error)) from error
+    if service.live is not None and not service.live.connected:
+        raise ProblemError(503, "the aggregator is not connected to its broker; its log says why")
+    return answer({"status": "ok"})

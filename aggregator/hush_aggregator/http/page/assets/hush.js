@@ -1,0 +1,115 @@
+// Keeps the page as the server would make it now. Without this file it is whole, and has a link to load it again.
+// What is shown is never made here: the same page is fetched again and what differs is put in place, so that the focus,
+// the scroll position and what is folded out stay where they are.
+
+const state = document.getElementById("live");
+const still = document.getElementById("still");
+const EVERY_MS = 1500; // the page is fetched again that often at most
+const SAID_MS = 30000; // and whoever is read to hears of it that often at most
+
+let due = false, busy = false, last = 0, said = 0;
+
+function trouble(text) {
+  said = 0;
+  state.textContent = text;
+  state.className = "off";
+  still.hidden = false;
+}
+
+function announce() {
+  state.className = "on";
+  still.hidden = true;
+  if (Date.now() - said < SAID_MS) return;
+  said = Date.now();
+  const reports = document.querySelector(".hero [data-figure='n']");
+  const words = reports ? `Live: ${reports.textContent} reports` : "Live";
+  if (state.textContent !== words) state.textContent = words;
+}
+
+function alike(a, b) {
+  return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
+}
+
+function patch(old, fresh) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && name !== "open" && name !== "class") old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  if (old.nodeName === "DATA" && old.textContent !== fresh.textContent) {
+    old.classList.remove("fresh");
+    requestAnimationFrame(() => old.classList.add("fresh"));
+  }
+  children(old, fresh);
+}
+
+function children(old, fresh) {
+  const wanted = [...fresh.childNodes];
+  for (let place = 0; place < wanted.length; place++) {
+    const there = old.childNodes[place];
+    if (there && alike(there, wanted[place])) {
+      patch(there, wanted[place]);
+      continue;
+    }
+    const later = wanted[place].id && [...old.childNodes].slice(place).find((one) => alike(one, wanted[place]));
+    if (later) {
+      while (old.childNodes[place] !== later) old.childNodes[place].remove(); // moving it would take the focus from it
+      patch(later, wanted[place]);
+    } else {
+      old.insertBefore(document.importNode(wanted[place], true), there || null);
+    }
+  }
+  while (old.childNodes.length > wanted.length) old.lastChild.remove();
+}
+
+async function refresh() {
+  if (busy) return;
+  busy = true;
+  try {
+    await new Promise((go) => setTimeout(go, Math.max(0, last + EVERY_MS - Date.now())));
+    due = false;
+    last = Date.now();
+    const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin" });
+    if (!answer.ok) throw new Error(answer.status);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    patch(document.getElementById("main"), fresh.getElementById("main"));
+    const again = fresh.getElementById("still");
+    if (again) children(still, again);
+    document.title = fresh.title;
+    document.documentElement.dataset.seen = String(Number(document.documentElement.dataset.seen || 0) + 1);
+    announce();
+  } catch {
+    trouble("Figures may be old: the service does not answer.");
+  } finally {
+    busy = false;
+    if (due) refresh();
+  }
+}
+
+function shows(task) {
+  const here = document.querySelector("[data-task]");
+  return here ? here.dataset.task === task : true;
+}
+
+function changed(task) {
+  if (task && !shows(task)) return;
+  due = true;
+  if (!document.hidden) refresh();
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && due) refresh();
+});
+
+const stream = new EventSource(document.body.dataset.events);
+stream.onopen = announce;
+stream.onerror = () => trouble("Figures may be old: the connection is lost, and tried again.");
+stream.addEventListener("state", () => changed());
+for (const name of ["result", "removed"]) {
+  stream.addEventListener(name, (event) => changed(JSON.parse(event.data).task));
+}

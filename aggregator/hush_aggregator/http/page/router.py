@@ -1,0 +1,87 @@
+"""Router: the addresses of the page: `/` has all tasks, `/tasks/{id}` one of them; what they load is beside them.
+
+The guard around the application says what a browser may do with them: load the files of this service, and nothing else.
+"""
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from hush_aggregator.http.page.assets import Asset, addresses, assets
+from hush_aggregator.http.page.detail import detail
+from hush_aggregator.http.page.frame import Around, framed
+from hush_aggregator.http.page.index import index
+from hush_aggregator.http.page.markup import element
+from hush_aggregator.http.page.reading_views import Views
+from hush_aggregator.http.service import Opened
+from hush_common.task import ROUND_LIMIT, is_task_id
+
+__all__ = ["router"]
+
+_MOST_PAGES = 10**6
+_VERSION = version("hush-ldp")
+
+router: APIRouter = APIRouter(include_in_schema=False)
+
+
+def _views(request: Request, store: Opened) -> Views:
+    """One for the application: it remembers how estimates came about."""
+    state = request.app.state
+    if not hasattr(state, "views"):
+        state.views = Views(store)
+    return cast("Views", state.views)
+
+
+Shown = Annotated[Views, Depends(_views)]
+
+
+@router.get("/")
+async def show_all(request: Request, views: Shown, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1) -> Response:
+    """All tasks."""
+    now = datetime.now(UTC)
+    shown, total, pages = await views.some(page, now)
+    at = min(page, pages)
+    return _html(index(shown, _around(request, now), total=total, page=at, pages=pages))
+
+
+@router.get("/tasks/{task_id}")
+async def show_one(
+    request: Request,
+    task_id: str,
+    views: Shown,
+    round_: Annotated[int | None, Query(alias="round", ge=0, lt=ROUND_LIMIT)] = None,
+) -> Response:
+    """One task."""
+    now = datetime.now(UTC)
+    view = await views.one(task_id, round_, now) if is_task_id(task_id) else None
+    around = _around(request, now)
+    if view is None:
+        back = element("p", element("a", "All tasks", href="/"))
+        missing = element("div", element("h1", "There is no such task here"), back, class_="about")
+        return _html(framed(around, "No such task", missing), 404)
+    return _html(detail(view, around))
+
+
+@router.get("/assets/{name}")
+async def show_asset(name: str) -> Response:
+    """A file that the page loads. Its name changes with its bytes, so that it may be kept for ever."""
+    asset = _by_address().get(name)
+    if asset is None:
+        return Response(status_code=404)
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(asset.body, headers=headers, media_type=asset.media_type)
+
+
+def _by_address() -> dict[str, Asset]:
+    return {asset.address.rpartition("/")[2]: asset for asset in assets().values()}
+
+
+def _around(request: Request, now: datetime) -> Around:
+    query = f"?{request.url.query}" if request.url.query else ""
+    return Around(addresses(), f"{request.url.path}{query}", now, _VERSION)
+
+
+def _html(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="text/html; charset=utf-8")

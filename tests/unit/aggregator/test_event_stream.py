@@ -1,0 +1,108 @@
+"""The stream of events as a browser gets it, from a real server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from servers import free_port
+
+from hush_aggregator.http import events
+from hush_aggregator.http.address import Address, bind
+from hush_aggregator.http.app import create_app
+from hush_aggregator.http.server import serve_http
+from hush_aggregator.http.service import Service
+from hush_aggregator.store import SqliteStore
+from hush_common.task_file import make_task
+
+HEIGHTS = make_task({"id": "heights", "epsilon": "3", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "hush.sqlite3"
+    with SqliteStore(path) as opened:
+        opened.add_task(HEIGHTS)
+    return path
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, "asyncio.Task[None]"]]:
+    port = free_port()
+    running = asyncio.create_task(
+        serve_http(create_app(Service(path)), bind("--http", Address.parse("--http", f"127.0.0.1:{port}")))
+    )
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            yield client, running
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def event(lines: AsyncIterator[str]) -> dict[str, str]:
+    """The next event, field by field."""
+    found: dict[str, str] = {}
+    async for line in lines:
+        if not line and found:
+            return found
+        name, _, value = line.partition(": ")
+        if name:
+            found[name] = value
+    raise AssertionError("the stream has ended")
+
+
+async def test_an_event_has_the_document_of_the_command(path: Path) -> None:
+    async with serving(path) as (client, _), client.stream("GET", "/v1/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert "no-cache" in stream.headers["cache-control"] or "no-store" in stream.headers["cache-control"]
+        lines = stream.aiter_lines()
+        state, result = await event(lines), await event(lines)
+        assert (state["event"], json.loads(state["data"])) == ("state", {"v": 1})
+        assert 1000 <= int(state["retry"]) <= 5000
+        document = json.loads(result["data"])
+        assert (result["event"], document["task"]) == ("result", "heights")
+        there = (await client.get("/v1/tasks/heights/rounds/latest")).json()
+        assert document == there
+        async with client.stream("GET", "/v1/events", headers={"Last-Event-ID": result["id"]}) as again:
+            waiting = asyncio.ensure_future(event(again.aiter_lines()))
+            with SqliteStore(path) as store:
+                await asyncio.to_thread(store.close_task, "heights")
+            assert json.loads((await waiting)["data"])["final"]
+
+
+async def test_streams_end_with_the_service(path: Path) -> None:
+    async with serving(path) as (client, running), client.stream("GET", "/v1/events") as stream:
+        lines = stream.aiter_lines()
+        await event(lines)
+        running.cancel()
+        async with asyncio.timeout(30):
+            assert [line async for line in lines][-1:] in ([], [""])  # it ends, and is not cut
+
+
+async def test_there_is_a_most_of_streams_and_a_place_is_free_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_STREAMS", 1)
+    async with serving(path) as (client, _):
+        async with client.stream("GET", "/v1/events") as stream:
+            await event(stream.aiter_lines())
+            assert (await client.get("/v1/events")).status_code == 503
+        async with asyncio.timeout(30):
+            while True:  # until the server has seen that the first one left
+                async with client.stream("GET", "/v1/events") as stream:
+                    if stream.status_code == 200:
+                        break
+
+
+async def test_metrics_of_a_store_come_from_what_is_counted(path: Path) -> None:
+    async with serving(path) as (client, _):
+        answer = await client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert [(one.labels, one.value) for one in families["hush_reports_accepted"].samples] == [({"task": "heights"}, 0)]
