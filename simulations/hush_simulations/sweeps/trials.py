@@ -6,12 +6,13 @@ draws it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from hush_aggregator.tally import Tally
+from hush_common.domain import Domain, VectorDomain
 from hush_simulations.engines.bulk.composed import Kind, composed, is_plain
 from hush_simulations.engines.bulk.drawn import Drawn
 from hush_simulations.engines.bulk.engine import at_once, drawing_of, shares_of
@@ -19,7 +20,9 @@ from hush_simulations.engines.bulk.groups import groups_of
 from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.bulk.streams import noise_of, people_of
 from hush_simulations.engines.experiment import Experiment, bulk_experiment
+from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.population import Independent
+from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.sweeps.crowds import crowd_of
 from hush_simulations.sweeps.plan import CellWork
 
@@ -35,11 +38,14 @@ class Trial:
 
     Args:
         tallies: of each round.
-        truth: the mean of the values, of each coordinate, or the share of each label; None where nobody has one.
+        truth: in the last round, the mean of the values, of each coordinate, or the share of each label; None where
+            nobody has one.
+        together: the same over the answers of all rounds.
     """
 
     tallies: tuple[Tally, ...]
     truth: tuple[float | None, ...]
+    together: tuple[float | None, ...]
 
 
 def experiment_of(work: CellWork) -> Experiment:
@@ -49,12 +55,18 @@ def experiment_of(work: CellWork) -> Experiment:
         OptionError: tallies are asked for that cannot be drawn.
     """
     scenario, drawing = work.scenario, work.drawing
-    if drawing == "auto":
-        again = isinstance(scenario.population, Independent) and scenario.rounds > 1
-        drawing = "devices" if again else "tally"
-    made = bulk_experiment(scenario, (), work.seed, confidence=work.confidence, drawing=drawing)
+    made = bulk_experiment(scenario, (), work.seed, confidence=work.confidence, drawing="tally")
+    if drawing == "devices" or (drawing == "auto" and _is_separate(scenario, made.task.domain)):
+        made = replace(made, drawing="devices")
     drawing_of(made)
     return made
+
+
+def _is_separate(scenario: Scenario, domain: Domain) -> bool:
+    """Whether the people are vectors of whose tallies there is no law."""
+    if isinstance(scenario.population, Independent):
+        return scenario.rounds > 1 or bool(scenario.panel.nonresponse)
+    return isinstance(scenario.population, Grouped) and isinstance(domain, VectorDomain)
 
 
 def trials_of(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
@@ -79,7 +91,7 @@ def _together(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
         means = np.divide(truths.sums, truths.known, out=np.full(truths.sums.shape, np.nan), where=truths.known > 0)
         for tallies, truth in zip(zip(*drawn, strict=True), means.tolist(), strict=True):
             true = tuple(None if mean != mean else mean for mean in truth)  # noqa: PLR0124 - not a number
-            yield Trial(tallies * (task.rounds // rounds), true)
+            yield Trial(tallies * (task.rounds // rounds), true, true)
 
 
 def _one_by_one(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
@@ -87,7 +99,7 @@ def _one_by_one(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     for number in range(work.trials):
         entropy = int(people_of(work.seed, work.place, number).integers(1 << 62))
         drawn = composed(work.scenario, experiment.task, entropy, partial(draw, entropy))
-        yield Trial(drawn.tallies, drawn.truth)
+        yield Trial(drawn.tallies, drawn.truth, drawn.together)
 
 
 def _drawer(experiment: Experiment) -> Callable[[int, Kind], Drawn]:
@@ -97,7 +109,8 @@ def _drawer(experiment: Experiment) -> Callable[[int, Kind], Drawn]:
     def draw(entropy: int, kind: Kind) -> Drawn:
         shares, seed = shares_of(experiment, honest=kind.honest), kind.seed(entropy)
         if experiment.drawing == "devices":
-            return draw_devices(task, kind.population, kind.clients, shares, seed)
-        return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population))
+            people, panel, present = kind.population, kind.panel, kind.present
+            return draw_devices(task, people, kind.clients, shares, seed, panel=panel, present=present)
+        return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population, kind.panel, task.rounds))
 
     return draw
