@@ -80,6 +80,12 @@ labels = ["red", "green", "blue"]
 kind = "frequencies"
 frequencies = { red = 0.5, green = 0.3, blue = 0.2 }
 """
+_SWEEP = b"""\
+scenario = "scenario.toml"
+trials = 2
+[grid]
+"task.epsilon" = [1, 2]
+"""
 _OWN_SCENARIO = b"""\
 [task]
 id = "own"
@@ -101,6 +107,7 @@ FILES: dict[str, bytes] = {
     "task.json": TASKS[task_topic("way")],
     "scenario.toml": _SCENARIO,
     "own.toml": _OWN_SCENARIO,
+    "sweep.toml": _SWEEP,
     "people.csv": b"who,income,smokes\n" + b"".join(b"p,%b,yes\n" % cell.encode() for cell in CELLS),
     "password": f"{SECRET}\n".encode(),
     "token": f"{3 * SECRET}\n".encode(),
@@ -249,6 +256,8 @@ CALLS: tuple[Call, ...] = (
         {"--engine": "memory", "--csv": "people.csv", "--column": "smokes", "--yes": "yes", "--clients": "5"}
         | {"--delimiter": "comma", "--encoding": "utf-8", "--header": "yes", "--decimal": ".", "--missing": "drop"},
     ),
+    Call("sweep", {"SWEEP": "sweep.toml", "--out": "cells", "--trials": "3", "--seed": "7", "--parquet": ""}),
+    Call("sweep", {"SWEEP": "sweep.toml", "--out": "cells", "--workers": "1", "--json": ""}),
     Call("plan", {"--epsilon": "1", "--error": "5%", "--lower": "0", "--upper": "100", "--unit": "cm"}),
     Call("plan", {"--people": "5000", "--epsilon": "1", "--domain": "category", "--categories": "4", "--json": ""}),
     Call("plan", {"--people": "5000", "--error": "2%", "--domain": "bit", "--rms": ""}),

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from hush_client.sync import SyncClient
     from hush_simulations.api.run import Run
     from hush_simulations.api.simulate import simulate, simulate_async
+    from hush_simulations.api.sweep import sweep
     from hush_simulations.scenarios.library import SCENARIOS
     from hush_simulations.scenarios.scenario import Scenario
+    from hush_simulations.sweeps.result import SweepResult
+    from hush_simulations.sweeps.row import SweepRow
 
 __all__ = [
     "SCENARIOS",
@@ -34,10 +37,13 @@ __all__ = [
     "Result",
     "Run",
     "Scenario",
+    "SweepResult",
+    "SweepRow",
     "SyncClient",
     "__version__",
     "simulate",
     "simulate_async",
+    "sweep",
 ]
 
 _HOMES = {
@@ -47,10 +53,13 @@ _HOMES = {
     "Result": "hush_aggregator.result",
     "Run": "hush_simulations.api.run",
     "Scenario": "hush_simulations.scenarios.scenario",
+    "SweepResult": "hush_simulations.sweeps.result",
+    "SweepRow": "hush_simulations.sweeps.row",
     "SyncClient": "hush_client.sync",
     "__version__": "hush.version",
     "simulate": "hush_simulations.api.simulate",
     "simulate_async": "hush_simulations.api.simulate",
+    "sweep": "hush_simulations.api.sweep",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module

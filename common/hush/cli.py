@@ -25,6 +25,9 @@ _COMMANDS = {
     "simulate": _Command(
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
+    "sweep": _Command(
+        "hush_simulations.commands.sweep", "Simulate at every point of a grid, and measure what estimates are worth."
+    ),
     "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
     "task": _Command(

@@ -25,7 +25,7 @@ from hush_simulations.scenarios import csv_file
 COMMANDS = commands()
 
 PUBLIC = {
-    *("SCENARIO", "FILE", "MECHANISM", "TASK"),  # names of what is asked, and of files
+    *("SCENARIO", "SWEEP", "FILE", "MECHANISM", "TASK"),  # names of what is asked, and of files
     *("--csv", "--column", "--task", "--store", "--state", "--out", "--password-file", "--ca", "--cert", "--key"),
     *("--name", "--device", "--user", "--forget", "--host", "--port", "--engine"),
     *(
@@ -45,7 +45,7 @@ PUBLIC = {
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     *("--quota", "--gateway", "--keep", "--login-timeout"),
     *("--http", "--http-host", "--http-token-file", "--bind", "--token-file"),  # where, and names of files
-    *("--draw", "--workers", "--rerun", "--like"),  # of the laboratory
+    *("--draw", "--workers", "--rerun", "--like", "--trials"),  # of the laboratory
     "--inputs",  # of a function under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it

@@ -9,6 +9,7 @@ from hush_simulations.engines.limits import (
     CONNECTIONS,
     ROUNDS,
     SEED,
+    TRIALS,
     WORKERS,
     Whole,
     check_confidence,
@@ -27,6 +28,7 @@ __all__ = [
     "parse_rounds",
     "parse_seed",
     "parse_shares",
+    "parse_trials",
     "parse_workers",
 ]
 
@@ -69,6 +71,11 @@ def parse_drawing(text: str) -> Drawing:
 def parse_workers(text: str) -> int:
     """How many draw at a time: 1 to 64."""
     return _whole("--workers", text, WORKERS)
+
+
+def parse_trials(text: str) -> int:
+    """How often each cell of a sweep is tried: 1 to 1 000 000."""
+    return _whole("--trials", text, TRIALS)
 
 
 def parse_seed(text: str) -> int:

@@ -13,6 +13,7 @@ __all__ = [
     "CONNECTIONS",
     "ROUNDS",
     "SEED",
+    "TRIALS",
     "WORKERS",
     "Whole",
     "check_confidence",
@@ -53,6 +54,7 @@ CLIENTS = Whole(1, MOST_CLIENTS, "how many devices report", 500)
 ROUNDS = Whole(1, 1000, "how often every device is asked", 3)
 CONNECTIONS = Whole(1, 500, "over how many connections the devices are spread", 20)
 WORKERS = Whole(1, 64, "how many workers draw in bulk", 2)
+TRIALS = Whole(1, 1_000_000, "how often each cell of a sweep is tried", 200)
 SEED = Whole(0, (1 << 63) - 1, "a seed of the population", 7)
 
 

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,7 +27,7 @@ from hush_simulations.scenarios.population import (
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.troubles import Faults, Liars, told_by
 
-__all__ = ["check_shares", "parse_scenario", "read_scenario"]
+__all__ = ["check_shares", "parse_scenario", "read_scenario", "scenario_of_document"]
 
 
 class _Model(BaseModel):
@@ -130,14 +131,30 @@ def parse_scenario(text: str, path: Path) -> Scenario:
         TaskError, OptionError: as `read_scenario`.
     """
     try:
-        model = _File.model_validate(tomllib.loads(text))
-    except ValidationError as error:
-        raise _complaint(path, error) from error
+        document = tomllib.loads(text)
     except ValueError as error:  # not TOML, or a number of thousands of digits
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
+    return scenario_of_document(document, path)
+
+
+def scenario_of_document(document: Mapping[str, object], path: Path, population: Population | None = None) -> Scenario:
+    """A scenario from what a file says, as TOML reads it.
+
+    Args:
+        document: of the file.
+        path: for messages, and its folder for a CSV file that it names.
+        population: the people, where they were read before.
+
+    Raises:
+        TaskError, OptionError: as `read_scenario`.
+    """
+    try:
+        model = _File.model_validate(document)
+    except ValidationError as error:
+        raise _complaint(path, error) from error
     task = make_task(model.task)
     try:
-        population = _population(task.domain, model.population, path.parent)
+        population = population or _population(task.domain, model.population, path.parent)
     except OptionError as error:
         raise _in_words_of_a_file(error) from error
     if sum(one.share for one in model.liars) > 1:

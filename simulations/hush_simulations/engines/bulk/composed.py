@@ -23,7 +23,7 @@ from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.troubles import Liars, told_by, truthful_count
 
-__all__ = ["Kind", "composed", "duplicates_of"]
+__all__ = ["Kind", "composed", "duplicates_of", "is_plain"]
 
 _SEEDS = 1 << 20  # the cell that no sweep has, of which the seeds of kinds are drawn
 
@@ -82,6 +82,11 @@ def composed(scenario: Scenario, task: Task, entropy: int, draw: Callable[[Kind]
     for tally in edges:
         every = replace(every, tallies=tuple(one.merge(tally) for one in every.tallies))
     return every
+
+
+def is_plain(scenario: Scenario) -> bool:
+    """Whether there is one kind of people, who all tell the truth and are counted: the first of `_kinds` alone."""
+    return not scenario.liars and not scenario.faults.forgotten
 
 
 def duplicates_of(scenario: Scenario, rounds: int) -> int:

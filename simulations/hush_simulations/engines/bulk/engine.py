@@ -21,6 +21,7 @@ from hush_aggregator.tally import Tally
 from hush_common.errors import OptionError
 from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_simulations.engines.bulk.cells import Cells
 from hush_simulations.engines.bulk.composed import Kind, composed, duplicates_of
 from hush_simulations.engines.bulk.drawn import Drawn
 from hush_simulations.engines.bulk.groups import groups_of, parts_of_offers
@@ -31,7 +32,7 @@ from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, Ro
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Independent
 
-__all__ = ["MOST_ONE_BY_ONE", "draw_rounds", "simulate", "simulate_now"]
+__all__ = ["MOST_ONE_BY_ONE", "at_once", "draw_rounds", "drawing_of", "shares_of", "simulate", "simulate_now"]
 
 MOST_ONE_BY_ONE = 100_000_000
 """Answers up to which devices are drawn one by one where the law of the tally does not say everything."""
@@ -54,7 +55,7 @@ def simulate_now(
     experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
 ) -> Outcome:
     """The same for programs without an event loop; whoever sets `stopped` wants no more of it."""
-    task, drawing, began = experiment.task, _drawing(experiment), time.perf_counter()
+    task, drawing, began = experiment.task, drawing_of(experiment), time.perf_counter()
     drawn = draw_rounds(experiment, on_progress, stopped)
     estimates = [_estimate(task, tally, experiment.confidence, drawing) for tally in drawn.tallies]
     elapsed = (time.perf_counter() - began) / len(estimates)
@@ -92,15 +93,15 @@ def draw_rounds(
     Raises:
         OptionError: as `simulate`.
     """
-    task, drawing = experiment.task, _drawing(experiment)
+    task, drawing = experiment.task, drawing_of(experiment)
     entropy, done = experiment.seed or 0, 0
 
     def draw(kind: Kind) -> Drawn:
         nonlocal done
-        shares, seed, before = _shares(experiment, honest=kind.honest), kind.seed(entropy), done
+        shares, seed, before = shares_of(experiment, honest=kind.honest), kind.seed(entropy), done
         done += kind.clients * task.rounds
         if drawing == "tally":
-            return _at_once(task, kind, shares, seed)
+            return at_once(task, kind, shares, seed)
         return draw_devices(
             task,
             kind.population,
@@ -115,7 +116,7 @@ def draw_rounds(
     return composed(experiment.scenario, task, entropy, draw)
 
 
-def _drawing(experiment: Experiment) -> Drawing:
+def drawing_of(experiment: Experiment) -> Drawing:
     """What is drawn.
 
     Raises:
@@ -133,7 +134,7 @@ def _drawing(experiment: Experiment) -> Drawing:
     return "devices" if again or (few and not all(law.WHOLE for law in laws)) else "tally"
 
 
-def _shares(experiment: Experiment, *, honest: bool) -> tuple[float, ...]:
+def shares_of(experiment: Experiment, *, honest: bool) -> tuple[float, ...]:
     """Of the devices that take each epsilon offered; liars take the dearest."""
     offers = len(experiment.task.offers)
     shares = experiment.scenario.shares or (1.0,) * offers
@@ -142,8 +143,15 @@ def _shares(experiment: Experiment, *, honest: bool) -> tuple[float, ...]:
     return tuple(share / sum(shares) for share in shares)
 
 
-def _at_once(task: Task, kind: Kind, shares: tuple[float, ...], entropy: int) -> Drawn:
-    groups = groups_of(task, kind.population, kind.clients, shares, people_of(entropy, 0, 0))
+def at_once(
+    task: Task,
+    kind: Kind,
+    shares: tuple[float, ...],
+    entropy: int,
+    cells: Cells | tuple[Cells, ...] | None = None,
+) -> Drawn:
+    """The rounds of people of one kind as tallies; `cells` of their population where they were made before."""
+    groups = groups_of(task, kind.population, kind.clients, shares, people_of(entropy, 0, 0), cells=cells)
     rounds = 1 if task.repeat == "sticky" else task.rounds
     tallies = [groups.tallies(noise_of(entropy, 0, 0, round_))[0] for round_ in range(rounds)]
     truths = groups.truths()

@@ -95,7 +95,7 @@ def groups_of(
     rng: np.random.Generator,
     *,
     trials: int = 1,
-    cells: Cells | None = None,
+    cells: Cells | tuple[Cells, ...] | None = None,
 ) -> Groups:
     """Draw the people of some trials.
 
@@ -106,15 +106,17 @@ def groups_of(
         shares: of them that take each epsilon offered, adding up to 1; empty where there is one.
         rng: the randomness.
         trials: how many times.
-        cells: what `cells_of` made of this population before. A sweep makes them once, and `coarse` ones, for trials
-            times cells have to be held in memory.
+        cells: what `cells_of` made of this population before, or `coordinates_of`. A sweep makes them once, and
+            `coarse` ones, for trials times cells have to be held in memory.
     """
     weights = np.array(shares or (1.0,))
     if isinstance(population, Independent) and isinstance(task.domain, VectorDomain):
         takers = scatter(np.full(trials, clients), weights, rng).T
-        coordinates = coordinates_of(task.domain, population)
-        return _Separate(task, takers, tuple(_merged(task, one, clients) for one in coordinates))
-    cells = _merged(task, cells_of(task.domain, population), clients) if cells is None else cells
+        if not isinstance(cells, tuple):
+            cells = tuple(_merged(task, one, clients) for one in coordinates_of(task.domain, population))
+        return _Separate(task, takers, cells)
+    if not isinstance(cells, Cells):
+        cells = _merged(task, cells_of(task.domain, population), clients)
     cells, people = cells.drawn(np.full(trials, clients), rng)
     by_offer = scatter(people.reshape(-1), weights, rng).T.reshape(len(weights), *people.shape)
     return _Together(task, by_offer.sum(axis=2), cells, by_offer)

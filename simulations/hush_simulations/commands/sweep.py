@@ -1,0 +1,134 @@
+"""`hush sweep`: a scenario at every point of a grid, many trials of each; one table at the end."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from hush_common.errors import OptionError, printable
+from hush_common.figures import whole
+from hush_common.terminal.screen import show
+from hush_simulations.commands.interrupt import INTERRUPTED
+from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
+from hush_simulations.display.sweep_progress import sweeping
+from hush_simulations.display.sweep_table import sweep_blocks
+from hush_simulations.sweeps.arranging import arranged
+from hush_simulations.sweeps.directory import Directory
+from hush_simulations.sweeps.making import run_sweep
+from hush_simulations.sweeps.plan import Sweep
+from hush_simulations.sweeps.result import SweepResult
+from hush_simulations.sweeps.sweep_file import SWEEPS, Asked, find_sweep
+from hush_simulations.sweeps.tables import check_parquet, write_csv, write_parquet
+
+__all__ = ["app"]
+
+_CSV, _PARQUET = "sweep.csv", "sweep.parquet"
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def run(
+    sweep: Annotated[
+        str, typer.Argument(metavar="SWEEP|FILE.toml", help=f"{', '.join(SWEEPS)}; or a file with a grid.")
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory that keeps the cells; the same command goes on there.")
+    ],
+    trials: Annotated[
+        int | None, typer.Option(metavar="N", parser=parse_trials, help="Trials of each cell; 200 if nobody says.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", parser=parse_seed, help="Seed of people and noise.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", parser=parse_workers, help="Processes that make cells at a time.")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Scheduler of a Dask cluster that makes them, tcp://host:8786."),
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="Say what is made there and what is not, and stop.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write sweep.parquet beside sweep.csv.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Simulate a scenario at every point of a grid, many times, and measure what its estimates are worth there."""
+    if dask is not None and workers is not None:
+        raise OptionError("--workers", "says nothing with --dask, where the cluster has its own; leave one of them out")
+    asked = find_sweep(sweep)
+    meant = arranged(asked, out, trials=trials, seed=seed)
+    if status:
+        _tell(meant, Directory(out), as_json=as_json)
+        return
+    if parquet:
+        check_parquet()
+    _say(_size(asked, meant))
+    with _terminated(), sweeping() as tick:
+        done = _run(meant, out, workers or 1, dask, tick)
+    if as_json:
+        print(json.dumps(done.to_document(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        show(sweep_blocks(done))
+    written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
+    _say("wrote " + ", ".join(map(str, written)))
+
+
+def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable[[int, int], None]) -> SweepResult:
+    made = cells = 0
+
+    def progress(so_far: int, every: int) -> None:
+        nonlocal made, cells
+        made, cells = so_far, every
+        tick(so_far, every)
+
+    try:
+        return run_sweep(sweep, Directory(out), workers=workers, dask=dask, progress=progress)
+    except KeyboardInterrupt:
+        _say(
+            f"stopped: {whole(made)} of {whole(cells)} cells are kept in {out}; the same command goes on with the rest"
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _size(asked: Asked, sweep: Sweep) -> str:
+    cells = asked.grid.cells
+    return (
+        f"{whole(cells)} cells, all combinations of {asked.grid.in_words()}; "
+        f"{whole(sweep.trials)} trials each, {whole(cells * sweep.trials)} in all; seed {sweep.seed}"
+    )
+
+
+def _tell(sweep: Sweep, directory: Directory, *, as_json: bool) -> None:
+    if directory.identity() is None:
+        raise OptionError("--out", f"{directory.path} has no sweep; leave --status out to begin one")
+    directory.check(sweep)
+    states = directory.states(sweep.works())
+    if as_json:
+        document = {"cells": len(states.by_cell), **states.counts(), "busy": states.busy}
+        print(json.dumps(document, indent=2))
+        return
+    said = ", ".join(f"{whole(count)} {state}" for state, count in states.counts().items())
+    busy = "; somebody is making cells" if states.busy else ""
+    print(printable(f"{directory.path}: {whole(len(states.by_cell))} cells: {said}{busy}"))
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does, with a status of its own."""
+
+    def end(number: int, _: object) -> NoReturn:
+        raise typer.Exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(text: str) -> None:
+    print(f"hush: {printable(text)}", file=sys.stderr)

@@ -1,0 +1,126 @@
+"""A Dask cluster: other machines that make pieces of the work. The results are the same, since seeds belong to pieces.
+
+What runs there is hush as it is installed there: other versions of hush or numpy are refused by name. A worker that is
+lost has its pieces made again by another.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from hush_common.errors import MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["TIMEOUT_S", "Cluster"]
+
+TIMEOUT_S = 10
+"""How long a scheduler, and each of its workers, may take to answer."""
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+_OPTION = "--dask"
+_PACKAGES = ("hush-ldp", "numpy")
+_ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://[\w.\[\]:-]+:[0-9]{1,5}")
+
+
+class Cluster:
+    """A connection to the scheduler of a cluster, to be used in a `with`.
+
+    Args:
+        address: as in `tcp://scheduler:8786`.
+
+    Raises:
+        OptionError: no such address; or, on entering, nobody there within `TIMEOUT_S`, no worker, or other versions.
+        MissingExtraError: on entering: Dask is not installed here.
+    """
+
+    def __init__(self, address: str) -> None:
+        if not _ADDRESS.fullmatch(address):  # which is not repeated: a login may stand in it
+            raise OptionError(_OPTION, "is no address of a scheduler; write it as in tcp://host:8786")
+        self.address = address
+        self._client: Client | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            dask = import_module("distributed")
+        except ImportError:
+            raise MissingExtraError(
+                "--dask needs distributed, which comes with hush-ldp[dask]; "
+                "in a clone of hush, run: pip install '.[dask]'"
+            ) from None
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told once, by us
+        try:
+            self._client = dask.Client(self.address, timeout=TIMEOUT_S, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            remedy = f"start dask scheduler there, and write its address as in {_OPTION} tcp://host:8786"
+            raise OptionError(
+                _OPTION, f"no scheduler answers at {self.address[:80]} within {TIMEOUT_S} s; {remedy}"
+            ) from error
+        try:
+            self._check(self._client)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def each(self, make: Callable[[W], R], pieces: Sequence[W]) -> Iterator[R]:
+        """What `make` makes of each piece, as it is done.
+
+        Raises:
+            OptionError: the workers are gone, or the scheduler.
+        """
+        if self._client is None:
+            raise RuntimeError("a cluster is used in a with")
+        dask = import_module("distributed")
+        futures = self._client.map(make, pieces, pure=False)
+        try:
+            for _, result in dask.as_completed(futures, with_results=True, raise_errors=True):
+                yield result
+        except (dask.KilledWorker, dask.client.FutureCancelledError, OSError) as error:
+            raise OptionError(
+                _OPTION, f"the workers at {self.address[:80]} are lost; start them again, and repeat this"
+            ) from error
+        finally:
+            self._client.cancel(futures)  # type: ignore[no-untyped-call]
+
+    def _check(self, client: "Client") -> None:
+        """Somebody works there, with the same versions."""
+        try:
+            client.wait_for_workers(1, timeout=TIMEOUT_S)
+        except TimeoutError as error:
+            remedy = f"start one: dask worker {self.address[:80]}"
+            raise OptionError(_OPTION, f"the scheduler has no worker after {TIMEOUT_S} s; {remedy}") from error
+        here = _versions()
+        for worker, there in client.run(_versions).items():
+            differing = [
+                f"{name} {there.get(name)}, here {here[name]}" for name in here if there.get(name) != here[name]
+            ]
+            if differing:
+                raise OptionError(_OPTION, f"the worker {worker} has {'; '.join(differing)}; install the same there")
+
+    def _close(self) -> None:
+        if self._client is not None:
+            self._client.close(timeout=TIMEOUT_S)  # type: ignore[no-untyped-call]
+            self._client = None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "missing"
+    return found

@@ -1,0 +1,276 @@
+"""Judging: the trials of a cell, each estimated by the aggregator's own code, become the rows of the cell."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    POPULATION,
+    REPORTERS,
+    CategoryEstimate,
+    CoordinateEstimate,
+    Estimate,
+    estimate,
+)
+from hush_aggregator.estimate.estimates import Interval, Intervals
+from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
+from hush_aggregator.estimate.numerics.quantiles import normal_quantile
+from hush_aggregator.tally import Tally
+from hush_common.domain import CategoryDomain, VectorDomain
+from hush_common.task import Task
+from hush_simulations.engines.bulk.engine import shares_of
+from hush_simulations.engines.bulk.groups import parts_of_offers
+from hush_simulations.engines.bulk.laws import law_of
+from hush_simulations.engines.experiment import bulk_experiment
+from hush_simulations.results.combined import combine
+from hush_simulations.results.score import Score, score_of_truth
+from hush_simulations.sweeps.plan import CellWork
+from hush_simulations.sweeps.row import BARS, LAST, TOGETHER, SweepRow
+from hush_simulations.sweeps.theory import theory
+from hush_simulations.sweeps.trials import Trial, drawing_of_cell, trials_of
+
+__all__ = ["StoppedError", "make_rows"]
+
+_JOINT = "joint_"
+_Part = Estimate | CategoryEstimate | CoordinateEstimate
+
+
+class StoppedError(Exception):
+    """Somebody wants no more of it."""
+
+
+def make_rows(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list[SweepRow]:
+    """The rows of a cell.
+
+    Args:
+        work: the cell.
+        wanted: asked before each trial whether anybody still waits for it.
+
+    Raises:
+        StoppedError: nobody does.
+    """
+    task = work.scenario.task()
+    estimated = _Estimated(task, work.confidence, whole=drawing_of_cell(work) == "devices")
+    scopes = {LAST: _Scope(), TOGETHER: _Scope()}
+    population = work.scenario.population.mean
+    for trial in trials_of(work):
+        if not wanted():
+            raise StoppedError
+        for scope, made in estimated.of(trial):
+            scopes[scope].add(made, score_of_truth(task.domain, made, trial.truth, population))
+    head = _Head(work, task)
+    return [row for name, scope in scopes.items() for row in scope.rows(head, name)]
+
+
+class _Estimated:
+    """The estimates of trials; the same tally has the same one."""
+
+    def __init__(self, task: Task, confidence: float, *, whole: bool) -> None:
+        self._task, self._confidence, self._whole = task, confidence, whole
+        self._known: dict[Tally, Estimate] = {}
+
+    def of(self, trial: Trial) -> Iterator[tuple[str, Estimate]]:
+        """Of the last round, and of all together where there is one."""
+        last = trial.tallies[-1]
+        if last not in self._known:
+            self._known[last] = self._estimate(last)
+        yield LAST, self._known[last]
+        together = combine(self._task, trial.tallies, self._confidence)
+        if together is not None:
+            yield TOGETHER, self._what_is_known(together)
+
+    def _estimate(self, tally: Tally) -> Estimate:
+        return self._what_is_known(estimate(self._task, tally, self._confidence))
+
+    def _what_is_known(self, made: Estimate) -> Estimate:
+        return made if self._whole else law_of(parts_of_offers(self._task.randomizer)[0]).known(made)
+
+
+@dataclass(slots=True)
+class _Errors:
+    """Of one target of one part, over the trials."""
+
+    errors: list[float] = field(default_factory=list)
+    truths: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Held:
+    """One interval of one part, over the trials."""
+
+    covered: int = 0
+    widths: list[float] = field(default_factory=list)
+    methods: set[str] = field(default_factory=set)
+    failure: str = ""
+
+    def add(self, ends: Interval | None, method: str, *, covered: bool) -> None:
+        self.covered += covered
+        self.methods.add(method)
+        if ends is not None:
+            self.widths.append(ends[1] - ends[0])
+
+    made: int = 0
+
+
+class _Scope:
+    """One kind of estimate, over the trials."""
+
+    def __init__(self) -> None:
+        self._errors: dict[tuple[str, str], _Errors] = {}
+        self._held: dict[tuple[str, str, str], _Held] = {}
+        self._units: dict[str, str] = {}
+
+    def add(self, made: Estimate, score: Score) -> None:
+        """One trial."""
+        methods = made.methods
+        for name, one, judged in _parts(made, score):
+            self._units[name] = getattr(one, "unit", "")
+            for target, error in judged.error.items():
+                errors = self._errors.setdefault((name, target), _Errors())
+                errors.errors.append(error)
+                errors.truths.append(judged.truth[target])
+            own = one.methods if isinstance(one, CoordinateEstimate) else methods
+            self._intervals(name, one.intervals, judged.covered, own)
+            self._missing(name, one.failures)
+        for interval, covered in score.joint.items():
+            self._one("", f"{_JOINT}{interval}", _target(interval, ""), None, "", covered=covered)
+
+    def _intervals(
+        self, name: str, intervals: Intervals, covered: Mapping[str, bool], methods: Mapping[str, str]
+    ) -> None:
+        for interval, holds in covered.items():
+            method = methods.get(interval, "")
+            self._one(name, interval, _target(interval, method), intervals[interval], method, covered=holds)
+
+    def _one(self, name: str, interval: str, target: str, ends: Interval | None, method: str, *, covered: bool) -> None:
+        held = self._held.setdefault((name, interval, target), _Held())
+        held.made += 1
+        held.add(ends, method, covered=covered)
+
+    def _missing(self, name: str, failures: Mapping[str, str]) -> None:
+        """Intervals that could not be made, beside those of other trials that could."""
+        for interval, why in failures.items():
+            if interval in (REPORTERS, POPULATION, ANYTIME, ANYTIME_POPULATION):
+                known = [key for key in self._held if key[:2] == (name, interval)]
+                key = known[0] if known else (name, interval, _target(interval, ""))
+                self._held.setdefault(key, _Held()).failure = why
+
+    def rows(self, head: "_Head", scope: str) -> Iterator[SweepRow]:
+        """A row for each interval of each part."""
+        for (name, interval, target), held in self._held.items():
+            errors = self._errors.get((name, target)) if not interval.startswith(_JOINT) else None
+            yield head.row(scope, (name, interval, target), self._units.get(name, ""), errors, held)
+
+
+def _parts(made: Estimate, score: Score) -> Iterator[tuple[str, _Part, Score]]:
+    if not score.parts:
+        yield "", made, score
+    for category in made.categories:
+        yield category.label, category, score.parts[category.label]
+    for coordinate in made.coordinates:
+        yield coordinate.name, coordinate, score.parts[coordinate.name]
+
+
+def _target(interval: str, method: str) -> str:
+    """What an interval is about; a band says it in its method."""
+    if interval == ANYTIME:
+        return POPULATION if method.startswith(POPULATION) else REPORTERS
+    return POPULATION if interval == ANYTIME_POPULATION else interval
+
+
+class _Head:
+    """What all rows of a cell have in common."""
+
+    def __init__(self, work: CellWork, task: Task) -> None:
+        scenario = work.scenario
+        self._work, self._task = work, task
+        self._liars = sum(some.among(scenario.clients) for some in scenario.liars) / scenario.clients
+        shares = shares_of(bulk_experiment(scenario, (), 0, confidence=work.confidence), honest=True)
+        self._theory = theory(scenario, task, shares)
+
+    def row(self, scope: str, key: tuple[str, str, str], unit: str, errors: _Errors | None, held: _Held) -> SweepRow:
+        """One row."""
+        part, interval, target = key
+        work, task = self._work, self._task
+        off = _Off.of(errors)
+        low, high = _bars(held.made, held.covered)
+        return SweepRow(
+            cell=work.number,
+            parameters=work.parameters,
+            task_id=task.id,
+            mechanism=task.mechanism,
+            epsilon=float(task.epsilon),
+            rounds=task.rounds,
+            clients=work.scenario.clients,
+            liars=self._liars,
+            scope=scope,
+            part=part,
+            unit=unit if isinstance(task.domain, VectorDomain | CategoryDomain) else task.unit,
+            target=target,
+            interval=interval,
+            method=next(iter(held.methods)) if len(held.methods) == 1 else "",
+            confidence=work.confidence,
+            trials=work.trials,
+            estimates=off.trials,
+            truth=off.truth,
+            bias=off.bias,
+            bias_stderr=off.bias_stderr,
+            rmse=off.rmse,
+            rmse_lower=off.rmse_lower,
+            rmse_upper=off.rmse_upper,
+            theory_stderr=None if errors is None else self._theory.get((part, target, scope == TOGETHER)),
+            made=held.made,
+            covered=held.covered,
+            coverage=held.covered / held.made if held.made else None,
+            coverage_lower=low,
+            coverage_upper=high,
+            mean_width=_mean(held.widths),
+            failures=work.trials - held.made,
+            failure=held.failure,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Off:
+    """How far estimates are off their target, over the trials."""
+
+    trials: int = 0
+    truth: float | None = None
+    bias: float | None = None
+    bias_stderr: float | None = None
+    rmse: float | None = None
+    rmse_lower: float | None = None
+    rmse_upper: float | None = None
+
+    @classmethod
+    def of(cls, found: _Errors | None) -> "_Off":
+        if found is None or not found.errors:
+            return cls()
+        errors, n = np.array(found.errors), len(found.errors)
+        squares = errors**2
+        rmse = sqrt(float(squares.mean()))
+        if n == 1:
+            return cls(n, _mean(found.truths), float(errors[0]), None, rmse)
+        factor = exp(normal_quantile(BARS) * _stderr(squares) / (2 * rmse**2)) if rmse else 1.0  # on the logarithm
+        return cls(n, _mean(found.truths), float(errors.mean()), _stderr(errors), rmse, rmse / factor, rmse * factor)
+
+
+def _stderr(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1)) / sqrt(len(values))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _bars(made: int, covered: int) -> tuple[float | None, float | None]:
+    """Clopper and Pearson's interval of a coverage."""
+    if not made:
+        return None, None
+    ((low, high),) = clopper_pearson_shares([(made, covered, BARS)])
+    return low, high

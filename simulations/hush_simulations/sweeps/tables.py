@@ -1,0 +1,66 @@
+"""Tables of a sweep: tidy, a row for each interval, as CSV and as Parquet; each file is there whole, or not at all."""
+
+import csv
+import io
+from importlib import import_module
+from pathlib import Path
+
+from hush_aggregator.broker.files import replace_file
+from hush_common.errors import OptionError
+from hush_simulations.sweeps.directory import told
+from hush_simulations.sweeps.result import SweepResult
+
+__all__ = ["check_parquet", "csv_text", "write_csv", "write_parquet"]
+
+
+def csv_text(result: SweepResult) -> str:
+    """The rows as CSV with a head; what is not known is empty, numbers have all their digits."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(result.column_names())
+    writer.writerows(zip(*result.columns().values(), strict=True))
+    return out.getvalue()
+
+
+def write_csv(result: SweepResult, path: Path) -> Path:
+    """Write the rows as CSV.
+
+    Raises:
+        OptionError: the file cannot be written.
+    """
+    with told(path):
+        replace_file(path, csv_text(result).encode())
+    return path
+
+
+def check_parquet() -> None:
+    """See that Parquet can be written, before a long sweep is spent.
+
+    Raises:
+        OptionError: pyarrow is not installed.
+    """
+    try:
+        import_module("pyarrow.parquet")
+    except ImportError:
+        raise OptionError(
+            "--parquet", "needs pyarrow; run pip install pyarrow, or leave it out: CSV is written"
+        ) from None
+
+
+def write_parquet(result: SweepResult, path: Path) -> Path:
+    """Write the rows as Parquet. An axis whose values are of several types is text there.
+
+    Raises:
+        OptionError: pyarrow is not installed, or the file cannot be written.
+    """
+    check_parquet()
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    columns = result.columns()
+    for name, values in result.axes.items():
+        if name in columns and len({type(one) for one in values}) > 1:
+            columns[name] = [str(one) for one in columns[name]]
+    out = io.BytesIO()
+    parquet.write_table(arrow.table(columns), out)
+    with told(path):
+        replace_file(path, out.getvalue())
+    return path

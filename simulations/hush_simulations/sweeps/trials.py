@@ -1,0 +1,107 @@
+"""Trials: the tallies of a cell, as many as it has trials, with the truth of each.
+
+Where nobody lies and no broker forgets, the people and the reports of all trials are drawn at once, as counts. Else
+each trial is drawn by itself, as the bulk engine does it (`composed`). A chunk of trials has a seed of its own, whoever
+draws it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hush_aggregator.tally import Tally
+from hush_simulations.engines.bulk.composed import Kind, composed, is_plain
+from hush_simulations.engines.bulk.drawn import Drawn
+from hush_simulations.engines.bulk.engine import at_once, drawing_of, shares_of
+from hush_simulations.engines.bulk.groups import groups_of
+from hush_simulations.engines.bulk.one_by_one import draw_devices
+from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.engines.experiment import Drawing, Experiment, bulk_experiment
+from hush_simulations.scenarios.population import Independent
+from hush_simulations.sweeps.crowds import crowd_of
+from hush_simulations.sweeps.plan import CellWork
+
+__all__ = ["Trial", "drawing_of_cell", "trials_of"]
+
+_AT_ONCE = 1 << 21
+"""Numbers of one kind in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial.
+
+    Args:
+        tallies: of each round.
+        truth: the mean of the values, of each coordinate, or the share of each label; None where nobody has one.
+    """
+
+    tallies: tuple[Tally, ...]
+    truth: tuple[float | None, ...]
+
+
+def drawing_of_cell(work: CellWork) -> Drawing:
+    """What is drawn: tallies where there is a law of them, unless devices are asked for.
+
+    Raises:
+        OptionError: tallies are asked for that cannot be drawn.
+    """
+    separate = isinstance(work.scenario.population, Independent) and work.scenario.task().rounds > 1
+    wanted: Drawing = "devices" if work.drawing == "auto" and separate else work.drawing
+    return drawing_of(_experiment(work, "tally" if wanted == "auto" else wanted))
+
+
+def trials_of(work: CellWork) -> Iterator[Trial]:
+    """All trials of a cell, one after the other."""
+    drawing = drawing_of_cell(work)
+    if drawing == "tally" and is_plain(work.scenario):
+        return _together(work)
+    return _one_by_one(work, drawing)
+
+
+def _experiment(work: CellWork, drawing: Drawing) -> Experiment:
+    return bulk_experiment(work.scenario, (), work.seed, confidence=work.confidence, drawing=drawing)
+
+
+def _together(work: CellWork) -> Iterator[Trial]:
+    experiment = _experiment(work, "tally")
+    task, scenario, clients = experiment.task, work.scenario, work.scenario.clients
+    shares = shares_of(experiment, honest=True)
+    cells = crowd_of(task.domain, scenario.population)
+    size = max(len(one.shares) for one in (cells if isinstance(cells, tuple) else (cells,))) * max(len(shares), 1)
+    together = max(_AT_ONCE // size, 1)
+    for number, first in enumerate(range(0, work.trials, together)):
+        trials = min(together, work.trials - first)
+        people = people_of(work.seed, work.place, number)
+        groups = groups_of(task, scenario.population, clients, shares, people, trials=trials, cells=cells)
+        rounds = 1 if task.repeat == "sticky" else task.rounds
+        drawn = [groups.tallies(noise_of(work.seed, work.place, number, round_)) for round_ in range(rounds)]
+        truths = groups.truths()
+        means = np.divide(truths.sums, truths.known, out=np.full(truths.sums.shape, np.nan), where=truths.known > 0)
+        for tallies, truth in zip(zip(*drawn, strict=True), means.tolist(), strict=True):
+            true = tuple(None if mean != mean else mean for mean in truth)  # noqa: PLR0124 - not a number
+            yield Trial(tallies * (task.rounds // rounds), true)
+
+
+def _one_by_one(work: CellWork, drawing: Drawing) -> Iterator[Trial]:
+    experiment = _experiment(work, drawing)
+    draw = _drawer(experiment, drawing)
+    for number in range(work.trials):
+        entropy = int(people_of(work.seed, work.place, number).integers(1 << 62))
+        drawn = composed(work.scenario, experiment.task, entropy, partial(draw, entropy))
+        yield Trial(drawn.tallies, drawn.truth)
+
+
+def _drawer(experiment: Experiment, drawing: Drawing) -> Callable[[int, Kind], Drawn]:
+    """What draws the people of a kind."""
+    task = experiment.task
+
+    def draw(entropy: int, kind: Kind) -> Drawn:
+        shares, seed = shares_of(experiment, honest=kind.honest), kind.seed(entropy)
+        if drawing == "devices":
+            return draw_devices(task, kind.population, kind.clients, shares, seed)
+        return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population))
+
+    return draw
