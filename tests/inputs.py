@@ -211,6 +211,8 @@ CALLS: tuple[Call, ...] = (
     Call("results", {"TASK": "way", **_LOGIN}),
     Call("results", {"TASK": "way", "--store": "store", "--round": "all", "--csv": ""}, files=STORE_FILES),
     Call("results", {"TASK": "way", "--store": "store", "--confidence": "0.9", "--json": ""}, files=STORE_FILES),
+    Call("watch", {"TASK": "way", **_LOGIN}),
+    Call("watch", {"TASK": "way", "--http": f"http://{CLOSED}", "--token-file": "token", "--json": ""}),
     Call("export", {"TASK": "way", "--store": "store", "--out": "way.csv", "--round": "0"}, files=STORE_FILES),
     Call("store backup", {"FILE": "copy", "--store": "store"}, files=STORE_FILES),
     Call("store restore", {"FILE": "store", "--store": "new"}, files=STORE_FILES),

@@ -14,7 +14,7 @@ from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_common.task_file import make_task
 
-__all__ = ["HOSTILE", "TASKS", "count", "fill", "values_of"]
+__all__ = ["COUNTS", "HOSTILE", "TASKS", "count", "fill", "values_of"]
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onclick='alert(3)' &amp; ]]> à̴̵̶̷̸̡̢̧̨̛̖̗̘̙̜̝̞̟̠̣̤̥̦̩̪̫̬̭̮̯̰̱̲̳̹̺̻̼͇͈͉͍͎́̂̃̄̅̆̇̈̉̊̋̌̍̎̏̐̑̒̓̔ שלום عربي"
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,7 +93,7 @@ _DRAFTS: Sequence[Mapping[str, object]] = (
 TASKS: tuple[Task, ...] = tuple(make_task(dict(draft), legacy=True) for draft in _DRAFTS)
 """One of every kind; `broken` is one whose estimate fails where a test makes it."""
 
-_COUNTS = {"heights": 3127, "remote-work": 1800, "way-to-work": 2400, "air": 1200, "sleep": 0, "offers": 900} | {
+COUNTS = {"heights": 3127, "remote-work": 1800, "way-to-work": 2400, "air": 1200, "sleep": 0, "offers": 900} | {
     "hostile": 150,
     "closed": 2210,
     "broken": 120,
@@ -130,7 +130,7 @@ def count(store: SqliteStore, task: Task, values: Iterable[object], round_: int 
         store.commit([Accepted(task, round_, ids, np.array(bodies, dtype=np.int64))], {})
 
 
-def fill(path: Path, counts: Mapping[str, int] = _COUNTS) -> None:
+def fill(path: Path, counts: Mapping[str, int] = COUNTS) -> None:
     """Write a store with all the tasks, and so many reports of each."""
     with SqliteStore(path) as store:
         for task in TASKS:

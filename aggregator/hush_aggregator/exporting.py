@@ -1,7 +1,8 @@
-"""Exporting: the counted reports of a task to CSV or Parquet, in portions, so that memory stays the same."""
+"""Exporting: the counted reports of a task as CSV or Parquet, in portions, so that memory stays the same."""
 
 import csv
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain, islice
@@ -9,12 +10,14 @@ from pathlib import Path
 
 from hush_aggregator.known_tasks import stored_task
 from hush_aggregator.store import SqliteReader
-from hush_common.errors import OptionError, StoreError, TaskError
+from hush_aggregator.store.base import StoreReader
+from hush_aggregator.task_changes import NoRoundError, row_of
+from hush_common.errors import OptionError, StoreError
 from hush_common.private_file import make_private_file
 from hush_common.report import Report
 from hush_common.task import Task
 
-__all__ = ["export_reports"]
+__all__ = ["FORMATS", "export_reports", "need_arrow", "reports_of"]
 
 _PORTION = 16_384
 
@@ -30,26 +33,63 @@ def export_reports(store: Path, task_id: str, out: Path, round_: int | None) -> 
     if out.exists():
         raise OptionError("--out", f"{out} is there already; name a new file, or remove it")
     part = out.with_name(f"{out.name}.part")
-    write = _write_csv if out.suffix == ".csv" else _write_parquet
+    if out.suffix == ".parquet":
+        need_arrow("--out")
     with SqliteReader(store) as opened:
-        payload = opened.task(task_id)
-        if payload is None:
-            raise TaskError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
-        task = stored_task(payload)
-        if round_ is not None and not 0 <= round_ < task.rounds:
-            raise TaskError("round", f"{round_} is not one of the {task.rounds} rounds of {task.id!r}")
-        rounds = range(opened.latest_round(task.digest) + 1) if round_ is None else [round_]
-        reports = chain.from_iterable(opened.reports(task.digest, number) for number in rounds)
+        task, reports = reports_of(opened, task_id, round_)
+        counted = _Counted(reports)
         try:
             make_private_file(part)
-            count = write(part, task, reports)
+            with part.open("wb") as file:
+                file.writelines(FORMATS[out.suffix](task, counted))
             part.replace(out)
         except OSError as error:
             raise StoreError(f"{out}: cannot be written ({error.strerror}); name a directory with room") from error
         finally:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-    return count
+    return counted.count
+
+
+def reports_of(store: StoreReader, task_id: str, round_: int | None) -> tuple[Task, Iterator[Report]]:
+    """A task and its reports, of a round or of all.
+
+    Raises:
+        StoreError: the store cannot be read.
+        TaskError: no such task or round.
+    """
+    row = row_of(store, task_id)
+    task = stored_task(row.payload)
+    if round_ is not None and not 0 <= round_ < task.rounds:
+        raise NoRoundError("round", f"{round_} is not one of the {task.rounds} rounds of {task.id!r}")
+    rounds = range(store.latest_round(task.digest) + 1) if round_ is None else [round_]
+    return task, chain.from_iterable(store.reports(task.digest, number) for number in rounds)
+
+
+def need_arrow(option: str) -> None:
+    """See that Parquet can be written.
+
+    Raises:
+        OptionError: it cannot.
+    """
+    try:
+        import_module("pyarrow.parquet")
+    except ImportError:
+        message = "Parquet needs pyarrow; run pip install pyarrow, or take CSV"
+        raise OptionError(option, message) from None
+
+
+class _Counted(Iterator[Report]):
+    """Reports, and how many of them were taken."""
+
+    def __init__(self, reports: Iterator[Report]) -> None:
+        self._reports = reports
+        self.count = 0
+
+    def __next__(self) -> Report:
+        report = next(self._reports)
+        self.count += 1
+        return report
 
 
 def _columns(task: Task) -> list[str]:
@@ -57,30 +97,51 @@ def _columns(task: Task) -> list[str]:
     return ["round", "id", *(f"body_{place}" for place in range(task.randomizer.width))]
 
 
-def _write_csv(part: Path, task: Task, reports: Iterator[Report]) -> int:
-    count = 0
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_columns(task))
-        for report in reports:
-            writer.writerow([report.round, report.id.hex(), *report.body])
-            count += 1
-    return count
+def _csv(task: Task, reports: Iterator[Report]) -> Iterator[bytes]:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_columns(task))
+    while portion := [*islice(reports, _PORTION)]:
+        writer.writerows([report.round, report.id.hex(), *report.body] for report in portion)
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue().encode()
 
 
-def _write_parquet(part: Path, task: Task, reports: Iterator[Report]) -> int:
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise OptionError("--out", "a .parquet file needs pyarrow; run pip install pyarrow, or name a .csv") from None
+class _Portion(io.RawIOBase):
+    """A file that is taken away as it is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]  # of what pyarrow hands over
+        self._written += data
+        return len(data)
+
+    def taken(self) -> bytes:
+        written, self._written = bytes(self._written), bytearray()
+        return written
+
+
+def _parquet(task: Task, reports: Iterator[Report]) -> Iterator[bytes]:
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     names = _columns(task)
     types = [arrow.uint64(), arrow.binary(16), *[arrow.int64()] * (len(names) - 2)]
     schema = arrow.schema(list(zip(names, types, strict=True)))
-    count = 0
-    with parquet.ParquetWriter(part, schema) as writer:
+    file = _Portion()
+    with parquet.ParquetWriter(file, schema) as writer:
         while portion := [*islice(reports, _PORTION)]:
             columns = [[report.round for report in portion], [report.id for report in portion]]
             columns += [[*body] for body in zip(*(report.body for report in portion), strict=True)]
             writer.write_table(arrow.table(dict(zip(names, columns, strict=True)), schema=schema))
-            count += len(portion)
-    return count
+            yield file.taken()
+    yield file.taken()
+
+
+FORMATS: Mapping[str, Callable[[Task, Iterator[Report]], Iterator[bytes]]] = {".csv": _csv, ".parquet": _parquet}
+"""The portions of a file, by its suffix."""

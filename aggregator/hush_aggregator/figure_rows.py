@@ -1,13 +1,23 @@
 """Rows of figures: the document of a result as a table, a row for each interval."""
 
+import json
 from collections.abc import Iterator, Mapping
 
-__all__ = ["COLUMNS", "rows_of"]
+__all__ = ["COLUMNS", "document_of", "rows_of"]
 
 COLUMNS = ("task", "round", "n", "part", "value", "unit", "target", "stderr", "low", "high", "final")
 """`part` is a category or a coordinate, empty for a number or a bit; `target` is whose mean the interval is for."""
 
 Figure = str | int | float
+
+
+def document_of(payload: bytes) -> Mapping[str, object] | None:
+    """What is retained on the topic of an estimate; None if it is no document, whatever it is."""
+    try:
+        document = json.loads(payload, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def rows_of(document: Mapping[str, object]) -> Iterator[dict[str, Figure]]:
@@ -38,6 +48,10 @@ def _intervals(head: dict[str, Figure], figures: Mapping[str, object], value: st
         if isinstance(interval, list) and len(interval) == len(("low", "high")):
             low, high = (one if isinstance(one, int | float) else "" for one in interval)
             yield head | {"target": target, "stderr": _figure(stderr, target), "low": low, "high": high}
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(text)
 
 
 def _figure(figures: Mapping[str, object], name: str) -> Figure:

@@ -35,8 +35,8 @@ def address(text: str, given: Mapping[str, str], password_file: Path | None) -> 
         raise OptionError("--broker", f"{parsed}: {error}") from None
 
 
-def password_in(file: Path) -> str:
-    """The first line of a file.
+def password_in(file: Path, option: str = "--password-file") -> str:
+    """The first line of a file, which an option names.
 
     Raises:
         OptionError: the file cannot be read.
@@ -45,4 +45,4 @@ def password_in(file: Path) -> str:
         return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise OptionError("--password-file", f"{file} cannot be read ({reason}); name a file") from error
+        raise OptionError(option, f"{file} cannot be read ({reason}); name a file") from error

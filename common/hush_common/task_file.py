@@ -12,7 +12,7 @@ from hush_common.mechanisms.registry import named
 from hush_common.task import Task
 from hush_common.task_document import encode_document, task_of_document
 
-__all__ = ["PAYLOAD_LIMIT", "decode_task", "make_task", "read_task", "settled"]
+__all__ = ["PAYLOAD_LIMIT", "decode_task", "make_task", "read_draft", "read_task", "settled"]
 
 PAYLOAD_LIMIT = 64 * 1024
 """Most bytes of a published task."""
@@ -34,16 +34,30 @@ def read_task(path: Path, *, legacy: bool = False) -> Task:
         raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML or JSON task file") from error
     except UnicodeDecodeError as error:
         raise TaskError(str(path), "is not UTF-8 text; name a TOML or JSON task file") from error
+    return read_draft(text, str(path), legacy=legacy)
+
+
+def read_draft(text: str, name: str, *, legacy: bool = False) -> Task:
+    """Read a task from TOML or JSON, and fix the bytes under which it will be published.
+
+    Args:
+        text: the draft; JSON begins with a brace.
+        name: what to call it in a message.
+        legacy: as of `read_task`.
+
+    Raises:
+        TaskError: naming the draft, which is not TOML or JSON, or not a legal task.
+    """
     try:
         document = _json(text) if text.lstrip().startswith("{") else _toml(text)
     except (ValueError, RecursionError) as error:
-        raise TaskError(str(path), f"cannot be parsed: {error}") from error
+        raise TaskError(name, f"cannot be parsed: {error}") from error
     if isinstance(document.get("task"), dict):
-        raise TaskError(str(path), "is a scenario, not a task; write what stands under [task] into a file of its own")
+        raise TaskError(name, "is a scenario, not a task; write what stands under [task] into a file of its own")
     try:
         return make_task(document, legacy=legacy)
     except TaskError as error:
-        error.args = (f"{path}: {error}",)
+        error.args = (f"{name}: {error}",)
         raise
 
 

@@ -44,7 +44,14 @@ PUBLIC = {
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     *("--quota", "--gateway", "--keep", "--login-timeout"),
-    *("--http", "--http-host", "--http-token-file", "--bind", "--token-file", "--log-format"),  # where, and names of files
+    *(
+        "--http",
+        "--http-host",
+        "--http-token-file",
+        "--bind",
+        "--token-file",
+        "--log-format",
+    ),  # where, and names of files
     *("--draw", "--workers", "--rerun", "--like", "--trials"),  # of the laboratory
     "--inputs",  # of a function under test
 }

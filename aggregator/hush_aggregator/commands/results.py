@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hush_aggregator.commands.task_end import Id, JsonOption
-from hush_aggregator.figure_rows import COLUMNS, rows_of
+from hush_aggregator.figure_rows import COLUMNS, document_of, rows_of
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.terminal.screen import show
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hush_aggregator.bus import Bus
     from hush_common.broker_url import BrokerUrl
 
-__all__ = ["app"]
+__all__ = ["app", "show_documents"]
 
 _RETAINED_WITHIN_S = 1.0
 _LONGEST = 18  # digits: beyond that no store has a round
@@ -74,7 +74,7 @@ def results(
     elif as_csv:
         _write_csv(documents)
     else:
-        _show(documents)
+        show_documents(documents)
 
 
 def _stored(task: str, store: Path, round_: str, confidence: float) -> list[Mapping[str, object]]:
@@ -119,17 +119,10 @@ async def _retained(task: str, where: "BrokerUrl") -> Mapping[str, object]:
                 payload = await came
         except TimeoutError:
             raise BrokerError(bus.name, f"retains nothing under {topic}, or this user may not read it") from None
-    try:
-        document = json.loads(payload, parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+    document = document_of(payload)
+    if document is None:
         raise BrokerError(bus.name, f"what it retains under {topic} is not an estimate")
     return document
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(text)
 
 
 def _as_json(document: Mapping[str, object]) -> str:
@@ -148,7 +141,8 @@ def _write_csv(documents: list[Mapping[str, object]]) -> None:
         )
 
 
-def _show(documents: list[Mapping[str, object]]) -> None:
+def show_documents(documents: list[Mapping[str, object]]) -> None:
+    """Print documents of results as one table."""
     columns = [Column(name, right=name in _RIGHT) for name in COLUMNS]
     rows = [[_cell(row[name]) for name in COLUMNS] for document in documents for row in rows_of(document)]
     used = [place for place in range(len(columns)) if any(row[place] for row in rows)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hush_aggregator.commands.task_end import JsonOption, close, recall
-from hush_aggregator.commands.task_store import forget, give, list_, take_over, withdraw
+from hush_aggregator.commands.task_store import forget, list_, take_over, withdraw
 from hush_aggregator.explain_task import blocks, meaning, warnings
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
@@ -77,9 +77,13 @@ def publish(
     counted by nobody but an aggregator that was started with --any-task.
     """
     if store is not None:
+        from hush_aggregator.store import Origin, SqliteEditor  # noqa: PLC0415 - `check` does without numpy
+        from hush_aggregator.task_changes import give  # noqa: PLC0415 - as above
+
         task = read_task(file)
         _warn(task)
-        done, task = give(task, file, store)
+        with SqliteEditor(store) as opened:
+            done, task = give(opened, task, str(file), Origin.COMMAND)
         facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "store": str(store)}
         if as_json:
             print(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))

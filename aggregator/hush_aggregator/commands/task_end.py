@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_common.errors import OptionError, TaskError
+from hush_common.errors import TaskError
 
 if TYPE_CHECKING:
-    from hush_aggregator.store import SqliteEditor, TaskRow
-    from hush_common.task import Task
+    from hush_aggregator.store import TaskRow
 
-__all__ = ["Id", "JsonOption", "StoreOption", "close", "recall", "row_of", "say"]
+__all__ = ["Id", "JsonOption", "StoreOption", "close", "recall", "say"]
 
 Id = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.", show_default=False)]
 StoreOption = Annotated[
@@ -33,13 +32,11 @@ def close(
 
     A running aggregator reacts within two seconds: the estimate says `final`, and a closed task is withdrawn.
     """
-    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - it brings numpy, which `check` does without
+    from hush_aggregator import task_changes  # noqa: PLC0415 - it brings numpy, which `check` does without
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
 
     with SqliteEditor(store) as opened:
-        row, known = _found(opened, task)
-        if round_ is not None and not 0 <= round_ < known.rounds:
-            raise OptionError("round", f"{round_} is not one of the {known.rounds} rounds of {row.id!r}")
-        opened.close_task(row.id, round_)
+        row = task_changes.close(opened, task, round_)
     which, facts = (row.id, {}) if round_ is None else (f"round {round_} of {row.id}", {"round": round_})
     say("closed", row, "nothing more is counted, whatever still comes", facts if as_json else None, which)
 
@@ -50,12 +47,15 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     For when reports may have been lost that the broker had taken. A running aggregator publishes it within two seconds,
     any other when it starts.
     """
+    from hush_aggregator.known_tasks import stored_task  # noqa: PLC0415 - as above
     from hush_aggregator.recall_terms import drawn_up, is_recallable  # noqa: PLC0415 - as above
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.task_changes import row_of  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
     with SqliteEditor(store) as opened:
-        row, known = _found(opened, task)
+        row = row_of(opened, task)
+        known = stored_task(row.payload)
         if row.owner not in ("", opened.public_identity):
             raise TaskError(
                 "task", f"{row.id!r} is another store's, {row.owner}; let the aggregator of that one recall"
@@ -68,18 +68,6 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     over = made.recall.spread
     follows = f"devices send what they have kept again, over {over} s once they hear of it"
     say("recalled", row, follows, {"over": over} if as_json else None)
-
-
-def row_of(store: "SqliteEditor", task_id: str, *, forgotten: bool = False) -> "TaskRow":
-    """A task of a store.
-
-    Raises:
-        TaskError: it is not there.
-    """
-    for row in store.task_rows():
-        if row.id == task_id and (row.payload or forgotten):
-            return row
-    raise TaskError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
 
 
 def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None, which: str = "") -> None:
@@ -97,10 +85,3 @@ def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None
     else:
         status = {"status": done.replace(" ", "_")}
         print(json.dumps({"v": 1, "task": row.id, "digest": row.digest.hex(), **status, **facts}))
-
-
-def _found(store: "SqliteEditor", task_id: str) -> "tuple[TaskRow, Task]":
-    from hush_aggregator.known_tasks import stored_task  # noqa: PLC0415 - as above
-
-    row = row_of(store, task_id)
-    return row, stored_task(row.payload)

@@ -2,21 +2,16 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import Id, JsonOption, StoreOption, row_of, say
+from hush_aggregator.commands.task_end import Id, JsonOption, StoreOption, say
 from hush_common.errors import TaskError
-from hush_common.task_file import settled
 from hush_common.terminal.screen import show
 from hush_common.terminal.table import Column, Row, Table
 
-if TYPE_CHECKING:
-    from hush_common.task import Task
-
-__all__ = ["forget", "give", "list_", "take_over", "withdraw"]
+__all__ = ["forget", "list_", "take_over", "withdraw"]
 
 
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
@@ -42,13 +37,11 @@ def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
 
     A running aggregator reacts within two seconds, any other when it starts. To ask again, run hush task publish.
     """
-    from hush_aggregator.store import SqliteEditor, State  # noqa: PLC0415 - as above
+    from hush_aggregator import task_changes  # noqa: PLC0415 - as above
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
 
     with SqliteEditor(store) as opened:
-        row = row_of(opened, task)
-        if row.state is State.CLOSED:
-            raise TaskError("task", f"{row.id!r} is closed: nobody is asked any more")
-        opened.set_state(row.id, State.WITHDRAWN)
+        row = task_changes.withdraw(opened, task)
     say("withdrawn", row, "nobody is asked any more, and what is under way counts", {} if as_json else None)
 
 
@@ -62,6 +55,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     from hush_aggregator.known_tasks import stored_task  # noqa: PLC0415 - as above
     from hush_aggregator.recall_terms import drawn_up, is_recallable  # noqa: PLC0415 - as above
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.task_changes import row_of  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
 
@@ -87,6 +81,7 @@ def forget(
     The task is closed, and what the broker retains of it is cleared. Backups still have what they have.
     """
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.task_changes import row_of  # noqa: PLC0415 - as above
 
     with SqliteEditor(store) as opened:
         row = row_of(opened, task, forgotten=True)
@@ -94,31 +89,3 @@ def forget(
             typer.confirm(f"Delete all reports of {row.id}, for good?", abort=True, err=True)
         opened.forget(row.id)
     say("forgotten", row, "its reports and tallies are deleted, and its id stays taken", {} if as_json else None)
-
-
-def give(task: "Task", file: Path, store: Path) -> tuple[str, "Task"]:
-    """Put a task into a store, whose aggregator publishes it; return what was done, and the task as it stands there.
-
-    Raises:
-        TaskError: another task has its id there, or it is closed.
-    """
-    from hush_aggregator.store import Origin, SqliteEditor, State  # noqa: PLC0415 - as above
-
-    with SqliteEditor(store) as opened:
-        row = next((row for row in opened.task_rows() if row.id == task.id), None)
-        if row is None:
-            opened.add_task(task, Origin.COMMAND)
-            return "given to the store", task
-        kept = settled(task, row.payload) if row.payload else None
-        if kept is None or row.state is State.CLOSED:
-            there = f"digest {row.digest.hex()}" + ("" if row.payload else ", which is forgotten")
-            why = "is closed for good" if kept is not None else f"is not the one of this store under this id, {there}"
-            raise TaskError(
-                str(file),
-                f"the task {task.id!r}, digest {task.digest.hex()}, {why}, and tasks never change; choose another id",
-            )
-        opened.add_task(kept, Origin.COMMAND)
-        if row.state is State.OPEN:
-            return "already in the store", kept
-        opened.set_state(row.id, State.OPEN)
-        return "opened again", kept

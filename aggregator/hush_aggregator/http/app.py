@@ -8,13 +8,16 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hush_aggregator.http import events, health, metrics, results, tasks
+from hush_aggregator.http import changes, events, exports, health, metrics, results, tasks
+from hush_aggregator.http.description import Described
 from hush_aggregator.http.feed import Feed
+from hush_aggregator.http.guard import Guard
 from hush_aggregator.http.page import router as page
 from hush_aggregator.http.problems import ProblemError, problem
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Service
-from hush_common.errors import StoreError
+from hush_aggregator.task_changes import ClosedError, NoRoundError, TakenError, UnknownError
+from hush_common.errors import StoreError, TaskError
 
 __all__ = ["create_app"]
 
@@ -22,6 +25,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     tasks.router,
     results.router,
+    changes.router,
+    exports.router,
     events.router,
     metrics.router,
     page.router,
@@ -31,7 +36,6 @@ ROUTERS: tuple[APIRouter, ...] = (
 def create_app(service: Service) -> FastAPI:
     """The application that serves `service`; whoever runs it enters its lifespan, which closes what it has opened."""
     reading = Reading(service.store, service.confidence, service.estimator)
-
     feed = Feed(reading)
 
     @asynccontextmanager
@@ -44,7 +48,7 @@ def create_app(service: Service) -> FastAPI:
             await asyncio.wait({looking})
             await reading.close()
 
-    app = FastAPI(
+    app = Described(
         title="hush",
         version="1",
         summary="Statistics from devices without the devices' values.",
@@ -54,6 +58,7 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
     )
+    app.add_middleware(Guard, service=service)
     app.state.service = service
     app.state.reading = reading
     app.state.feed = feed
@@ -62,6 +67,7 @@ def create_app(service: Service) -> FastAPI:
         app.include_router(router)
     app.add_exception_handler(ProblemError, _told)
     app.add_exception_handler(StoreError, _no_store)
+    app.add_exception_handler(TaskError, _no_task)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     return app
@@ -74,6 +80,20 @@ async def _told(_: Request, error: Exception) -> Response:
 
 async def _no_store(_: Request, error: Exception) -> Response:
     return problem(503, str(error))
+
+
+async def _no_task(_: Request, error: Exception) -> Response:
+    match error:
+        case UnknownError():
+            return problem(404, "there is no such task here; GET /v1/tasks lists those that there are")
+        case NoRoundError():
+            return problem(404, str(error))
+        case TakenError(digest=digest, there=there):
+            return problem(409, str(error), members={"digest": digest.hex(), "there": there.hex()})
+        case ClosedError():
+            return problem(409, str(error))
+        case _:
+            return problem(422, str(error))
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Response
 
 from hush_aggregator.http.answers import answer
+from hush_aggregator.http.documents import Health
 from hush_aggregator.http.problems import ProblemError
 from hush_aggregator.http.service import Opened, Served
 from hush_common.errors import StoreError
@@ -12,13 +13,13 @@ __all__ = ["router"]
 router: APIRouter = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses={200: {"model": Health}})
 async def healthz() -> Response:
     """The process lives."""
     return answer({"status": "ok"})
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses={200: {"model": Health}})
 async def readyz(service: Served, store: Opened) -> Response:
     """The store can be read, and an aggregator in the same process is connected to its broker."""
     try:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.http.places import Places
 from hush_aggregator.known_tasks import stored_task
 from hush_aggregator.result import Counted, Result, result_of
 from hush_aggregator.result_reader import read_round, utc_now
@@ -24,8 +25,10 @@ from hush_common.task import Task
 __all__ = ["Reading"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _AT_ONCE = 2  # estimates that are made at the same time, whoever asks
+_ASIDE = 2  # threads for what takes long: exports, and writing
 _KEPT = 2048  # results that are remembered: those of a thousand tasks, and of some of their rounds
 
 
@@ -36,13 +39,19 @@ class Reading:
         store: the file.
         confidence: nominal coverage of the intervals, inside (0, 1).
         estimator: makes the estimates; None for threads.
+
+    Attributes:
+        path: the file.
+        exports: places of those that are under way at the same time.
     """
 
     def __init__(self, store: Path, confidence: float = 0.95, estimator: Estimator | None = None) -> None:
-        self._path = store
-        self.confidence = confidence
+        self.path: Path = store
+        self.confidence: float = confidence
         self._estimator = estimator or InThread()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-http-store")
+        self._aside = ThreadPoolExecutor(_ASIDE, thread_name_prefix="hush-http-aside")
+        self.exports: Places = Places(_ASIDE, "other exports are under way; ask again later")
         self._opened: SqliteReader | None = None
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes
@@ -57,6 +66,10 @@ class Reading:
             StoreError: the store is not there or cannot be read.
         """
         return await asyncio.get_running_loop().run_in_executor(self._worker, self._with_store, function)
+
+    async def aside(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+        """Call what blocks for longer in another thread: not that of the reads, nor one that estimates need."""
+        return await asyncio.get_running_loop().run_in_executor(self._aside, function, *args)
 
     async def result(self, task: Task, round_: int | None = None) -> Result:
         """The result of a round, by default of the latest that has a report, from what is committed now.
@@ -104,19 +117,20 @@ class Reading:
         """Close the file."""
         await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
         self._worker.shutdown()
+        self._aside.shutdown(wait=False, cancel_futures=True)
 
     def _with_store(self, function: Callable[[StoreReader], T]) -> T:
         return function(self._there())
 
     def _there(self) -> SqliteReader:
         try:
-            found = self._path.stat()
+            found = self.path.stat()
             file = found.st_dev, found.st_ino
         except OSError:
             file = None
         if self._opened is None or file != self._file:
             self._close()
-            self._opened = SqliteReader(self._path)  # names what is wrong where the file is missing
+            self._opened = SqliteReader(self.path)  # names what is wrong where the file is missing
             self._file = file
         return self._opened
 

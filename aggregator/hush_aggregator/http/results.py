@@ -1,17 +1,20 @@
 """Results over HTTP: the documents of `hush results --json`, of any round."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
 from hush_aggregator.http.answers import answer
+from hush_aggregator.http.documents import ResultDocument, ResultDocuments
 from hush_aggregator.http.problems import ProblemError
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Opened
-from hush_aggregator.http.tasks import Id, row_of
+from hush_aggregator.http.tasks import Id
+from hush_aggregator.task_changes import row_of
 from hush_common.task import ROUND_LIMIT, Task
 
-__all__ = ["router"]
+__all__ = ["Round", "router"]
 
 _MOST = 100  # rounds in one answer
 
@@ -20,13 +23,13 @@ Round = Annotated[int, Path(description="The round, counted from 0.", ge=0, lt=R
 router: APIRouter = APIRouter(prefix="/v1/tasks/{task_id}/rounds", tags=["results"])
 
 
-@router.get("/latest")
+@router.get("/latest", responses={200: {"model": ResultDocument}})
 async def get_latest(task_id: Id, store: Opened) -> Response:
     """The result of the latest round that has a report, of the first if none has."""
     return answer((await store.result(await _task(task_id, store))).to_document())
 
 
-@router.get("/all")
+@router.get("/all", responses={200: {"model": ResultDocuments}})
 async def get_all(
     task_id: Id,
     store: Opened,
@@ -41,7 +44,7 @@ async def get_all(
     return answer({"v": 1, "results": results, **({"next": end} if start < end <= latest else {})})
 
 
-@router.get("/{number}")
+@router.get("/{number}", responses={200: {"model": ResultDocument}})
 async def get_round(task_id: Id, number: Round, store: Opened) -> Response:
     """The result of one round."""
     task = await _task(task_id, store)
@@ -51,5 +54,5 @@ async def get_round(task_id: Id, number: Round, store: Opened) -> Response:
 
 
 async def _task(task_id: str, store: Reading) -> Task:
-    row = await store.run(row_of(task_id))
+    row = await store.run(partial(row_of, task_id=task_id))
     return store.task(row.digest, row.payload)

@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from hush_aggregator.http.address import BACKLOG
+from hush_aggregator.http.connection import HEAD_LIMIT, Connection
 
 __all__ = ["serve_http"]
 
@@ -22,6 +23,15 @@ class _Server(uvicorn.Server):
         """Leave signals to whoever runs the event loop."""
         yield
 
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.look(now)
+        return await super().on_tick(counter)
+
 
 async def serve_http(app: FastAPI, listener: socket.socket) -> None:
     """Answer requests until cancelled, then finish those under way within a second. Closes the socket."""
@@ -30,7 +40,8 @@ async def serve_http(app: FastAPI, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=Connection,
+        h11_max_incomplete_event_size=HEAD_LIMIT,
         ws="none",
         lifespan="off",  # uvicorn would end the process where it fails
         log_config=None,

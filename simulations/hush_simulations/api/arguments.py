@@ -59,6 +59,7 @@ def experiment_of(
     broker: str,
     draw: str,
     workers: int,
+    dask: str | None,
     seed: int | None,
     confidence: float,
 ) -> Experiment:
@@ -81,12 +82,15 @@ def experiment_of(
     seed = None if seed is None else _whole("seed", seed, SEED)
     drawing, hands = check_drawing(str(draw), "draw"), _whole("workers", workers, WORKERS)
     if chosen == "bulk":
-        return bulk_experiment(found, (), seed, confidence=level, drawing=drawing, workers=hands)
+        return bulk_experiment(found, (), seed, confidence=level, drawing=drawing, workers=hands, dask=dask)
+    if dask is not None:
+        raise OptionError("dask", "draws devices in bulk; add engine='bulk', or leave it out")
     people = draw_people(found, len(task.offers), seed)
     return Experiment(
         scenario=found,
         values=people.values,
         choices=people.choices,
+        groups=people.groups,
         engine=chosen,
         broker=address,
         confidence=level,

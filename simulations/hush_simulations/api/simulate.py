@@ -36,6 +36,7 @@ def simulate(
     broker: str = "embedded",
     draw: str = "auto",
     workers: int = 1,
+    dask: str | None = None,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -67,6 +68,7 @@ def simulate(
         draw: in bulk, "tally" draws the sums of all reports at once, "devices" every report; "auto" the former where
             that says everything, or there are many.
         workers: in bulk, how many draw devices at a time. The result is the same with any number.
+        dask: in bulk, the scheduler of a Dask cluster whose workers draw devices instead, "tcp://scheduler:8786".
         seed: fixes the population, not the noise; in bulk the noise too.
         confidence: coverage of the error bars.
         progress: called as the answers are counted; what it raises ends the simulation.
@@ -92,6 +94,7 @@ def simulate(
             broker=broker,
             draw=draw,
             workers=workers,
+            dask=dask,
             seed=seed,
             confidence=confidence,
             progress=progress,
@@ -115,6 +118,7 @@ async def simulate_async(
     broker: str = "embedded",
     draw: str = "auto",
     workers: int = 1,
+    dask: str | None = None,
     seed: int | None = None,
     confidence: float = 0.95,
     progress: Progress | None = None,
@@ -135,6 +139,7 @@ async def simulate_async(
         broker=broker,
         draw=draw,
         workers=workers,
+        dask=dask,
         seed=seed,
         confidence=confidence,
     )

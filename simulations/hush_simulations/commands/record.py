@@ -1,7 +1,7 @@
 """The record of a run: what `hush simulate --out` keeps beside the result, so that `--rerun` repeats it.
 
 `run.json` holds the options, the seed and the versions, `scenario.toml` the scenario as it was. Of somebody's own data
-the path and a digest are kept, and never the data; of a broker's address nothing, since it may hold a password.
+the path and a digest are kept, and never the data; of addresses nothing, since they may hold a password.
 """
 
 import hashlib
@@ -25,6 +25,8 @@ __all__ = ["Record", "read_record", "write_record"]
 _FORMAT = 1
 _RUN, _SCENARIO, _RESULT = "run.json", "scenario.toml", "result.json"
 _OPTION = "--rerun"
+_ELSEWHERE = frozenset(("workers", "dask", "broker"))
+"""Options that say who does it, and change no result."""
 
 _Value = str | int | float | bool | None
 
@@ -68,6 +70,7 @@ def write_record(directory: Path, request: Request, experiment: Experiment) -> l
         OptionError: the directory cannot be written any more.
     """
     options = asdict(replace(request, seed=experiment.seed))
+    options.pop("dask")
     if request.broker is not None and is_external(request.broker):
         del options["broker"]
     if request.csv is not None:
@@ -92,7 +95,7 @@ def read_record(directory: Path, given: Request) -> Record:
 
     Args:
         directory: that.
-        given: the other options; those that change no result, `--workers` and the address of a broker, are taken over.
+        given: the other options; those that change no result, `--workers` and addresses, are taken over.
 
     Raises:
         OptionError: it is no such directory, is damaged, or of another version; or an option is given that changes
@@ -122,6 +125,9 @@ def _request(directory: Path, kept: _File, given: Request) -> Request:
         options["broker"] = given.broker
     if given.workers is not None:
         options["workers"] = given.workers
+    if given.dask is not None:
+        options["dask"] = given.dask
+        options.pop("workers", None)
     csv = options.pop("csv", None)
     request = Request(**options, csv=None if csv is None else Path(str(csv)))  # type: ignore[arg-type]  # checked below
     unknown = options.keys() - {field.name for field in fields(Request)}
@@ -144,7 +150,7 @@ def _check_alone(given: Request) -> None:
     changed = [
         field.name
         for field in fields(Request)
-        if getattr(given, field.name) != field.default and field.name not in {"workers", "broker"}
+        if getattr(given, field.name) != field.default and field.name not in _ELSEWHERE
     ]
     if changed:
         name = "SCENARIO" if changed[0] == "scenario" else f"--{changed[0].replace('_', '-')}"

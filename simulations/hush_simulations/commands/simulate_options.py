@@ -87,6 +87,9 @@ class Request:
     workers: Annotated[
         int | None, typer.Option(metavar="N", parser=parse_workers, help="In bulk: how many draw devices at a time.")
     ] = None
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="In bulk: a Dask cluster draws devices, tcp://host:8786.")
+    ] = None
     csv: Csv = None
     column: Column = None
     lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value, from public knowledge.")] = None
@@ -129,12 +132,14 @@ def experiment_of(request: Request) -> Experiment:
             confidence=request.confidence,
             drawing=request.draw or "auto",
             workers=request.workers or 1,
+            dask=request.dask,
         )
     people = draw_people(scenario, len(task.offers), request.seed, shares, seeded=request.deterministic_noise)
     return Experiment(
         scenario=scenario,
         values=people.values,
         choices=people.choices,
+        groups=people.groups,
         engine=request.engine,
         broker=request.broker or "embedded",
         connections=request.connections,
@@ -149,11 +154,13 @@ def _check_engine(request: Request) -> None:
     if request.engine != "mqtt" and request.broker is not None:
         name = request.engine
         raise OptionError("--broker", f"a broker is not used with --engine {name}; leave one of them out")
+    if request.dask is not None and request.workers is not None:
+        raise OptionError("--workers", "says nothing with --dask, where the cluster has its own; leave one of them out")
     superfluous = {"--connections": request.connections, "--deterministic-noise": request.deterministic_noise or None}
     for option, given in superfluous.items():
         if request.engine == "bulk" and given is not None:
             raise OptionError(option, "says nothing to --engine bulk, which has no devices; leave one of them out")
-    for option, of_bulk in (("--draw", request.draw), ("--workers", request.workers)):
+    for option, of_bulk in (("--draw", request.draw), ("--workers", request.workers), ("--dask", request.dask)):
         if request.engine != "bulk" and of_bulk is not None:
             raise OptionError(option, "is for --engine bulk; add that, or leave it out")
 

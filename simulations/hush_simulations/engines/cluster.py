@@ -7,6 +7,8 @@ lost has its pieces made again by another.
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -75,25 +77,43 @@ class Cluster:
     ) -> None:
         self._close()
 
-    def each(self, make: Callable[[W], R], pieces: Sequence[W]) -> Iterator[R]:
+    def each(
+        self, make: Callable[[W], R], pieces: Sequence[W], wanted: Callable[[], bool] = lambda: True
+    ) -> Iterator[R]:
         """What `make` makes of each piece, as it is done.
 
+        Args:
+            make: runs there.
+            pieces: of the work.
+            wanted: asked every second whether anybody still waits; if not, the rest is left.
+
         Raises:
-            OptionError: the workers are gone, or the scheduler.
+            OptionError: the workers are gone for `TIMEOUT_S`, or the scheduler.
         """
         if self._client is None:
             raise RuntimeError("a cluster is used in a with")
         dask = import_module("distributed")
-        futures = self._client.map(make, pieces, pure=False)
+        pending = set(self._client.map(make, pieces, pure=False))
+        alone = 0
         try:
-            for _, result in dask.as_completed(futures, with_results=True, raise_errors=True):
-                yield result
-        except (dask.KilledWorker, dask.client.FutureCancelledError, OSError) as error:
-            raise OptionError(
-                _OPTION, f"the workers at {self.address[:80]} are lost; start them again, and repeat this"
-            ) from error
+            while pending and wanted():
+                try:
+                    with self._client.as_current():
+                        done, pending = dask.wait(pending, timeout=1, return_when="FIRST_COMPLETED")
+                except TimeoutError:
+                    alone = 0 if self._client.scheduler_info()["workers"] else alone + 1
+                    if alone >= TIMEOUT_S:
+                        raise self._lost() from None
+                    continue
+                yield from (future.result() for future in done)
+        except (dask.KilledWorker, CancelledError, OSError) as error:
+            raise self._lost() from error
         finally:
-            self._client.cancel(futures)  # type: ignore[no-untyped-call]
+            with suppress(Exception):  # of a scheduler that is gone
+                self._client.cancel(list(pending))  # type: ignore[no-untyped-call]
+
+    def _lost(self) -> OptionError:
+        return OptionError(_OPTION, f"the workers at {self.address[:80]} are lost; start them again, and repeat this")
 
     def _check(self, client: "Client") -> None:
         """Somebody works there, with the same versions."""
@@ -102,8 +122,8 @@ class Cluster:
         except TimeoutError as error:
             remedy = f"start one: dask worker {self.address[:80]}"
             raise OptionError(_OPTION, f"the scheduler has no worker after {TIMEOUT_S} s; {remedy}") from error
-        here = _versions()
-        for worker, there in client.run(_versions).items():
+        here = _versions_here()
+        for worker, there in client.run(_versions_here).items():
             differing = [
                 f"{name} {there.get(name)}, here {here[name]}" for name in here if there.get(name) != here[name]
             ]
@@ -116,7 +136,7 @@ class Cluster:
             self._client = None
 
 
-def _versions() -> dict[str, str]:
+def _versions_here() -> dict[str, str]:
     found = {}
     for package in _PACKAGES:
         try:

@@ -28,6 +28,7 @@ from hush_simulations.engines.bulk.groups import parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.experiment import bulk_experiment
 from hush_simulations.results.combined import combine
+from hush_simulations.results.rounds import mean_of_rounds
 from hush_simulations.results.score import Score, score_of_truth
 from hush_simulations.sweeps.plan import CellWork
 from hush_simulations.sweeps.row import BARS, LAST, TOGETHER, SweepRow
@@ -57,12 +58,19 @@ def make_rows(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list
     task = work.scenario.task()
     estimated = _Estimated(task, work.confidence, whole=drawing_of_cell(work) == "devices")
     scopes = {LAST: _Scope(), TOGETHER: _Scope()}
-    population = work.scenario.population.mean
+    means = [
+        work.scenario.panel.mean(task.domain, work.scenario.population.mean, number) for number in range(task.rounds)
+    ]
     for trial in trials_of(work):
         if not wanted():
             raise StoppedError
         for scope, made in estimated.of(trial):
-            scopes[scope].add(made, score_of_truth(task.domain, made, trial.truth, population))
+            if scope == LAST:
+                judged = score_of_truth(task.domain, made, trial.truth, means[-1])
+            else:
+                rounds = [(tally.n, mean) for tally, mean in zip(trial.tallies, means, strict=True)]
+                judged = score_of_truth(task.domain, made, trial.together, mean_of_rounds(rounds))
+            scopes[scope].add(made, judged)
     head = _Head(work, task)
     return [row for name, scope in scopes.items() for row in scope.rows(head, name)]
 

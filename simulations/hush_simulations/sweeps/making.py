@@ -17,11 +17,14 @@ from hush_simulations.sweeps.directory import Directory, versions_here
 from hush_simulations.sweeps.judging import make_rows
 from hush_simulations.sweeps.plan import CellWork, Sweep
 from hush_simulations.sweeps.result import SweepResult
+from hush_simulations.sweeps.trials import drawing_of_cell
 
 __all__ = ["Progress", "run_sweep"]
 
 Progress = Callable[[int, int], object]
 """Called with how many cells are made, and how many there are."""
+
+_Cells = Generator[tuple[int, MadeCell], None, None]
 
 _stopped: Event | None = None
 """In a worker: set when nobody waits any more."""
@@ -51,6 +54,8 @@ def run_sweep(
         HushError: a worker ended before its cell was made. What was made is kept.
     """
     works, cluster = sweep.works(), None if dask is None else Cluster(dask)
+    for work in works:
+        drawing_of_cell(work)  # whose complaint comes before anything is made
     with directory.opened(sweep, resume=resume):
         found = {work.number: directory.made(work) for work in works}
         missing = [work for work in works if found[work.number] is None]
@@ -88,7 +93,10 @@ def _made(
 
 def make_cell(work: CellWork) -> tuple[int, MadeCell]:
     """A cell with its number, wherever this runs."""
-    rows = make_rows(work, lambda: _stopped is None or not _stopped.is_set())
+    try:
+        rows = make_rows(work, lambda: _stopped is None or not _stopped.is_set())
+    except HushError as error:
+        raise HushError(str(error)) from None  # others are made of more than their text, and would not travel
     return work.number, MadeCell(work.key, work.seed, versions_here(), tuple(rows))
 
 

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from hush_aggregator.tally import Tally
+from hush_common.domain import VectorDomain
 from hush_simulations.engines.bulk.composed import Kind, composed, is_plain
 from hush_simulations.engines.bulk.drawn import Drawn
 from hush_simulations.engines.bulk.engine import at_once, drawing_of, shares_of
@@ -19,6 +20,7 @@ from hush_simulations.engines.bulk.groups import groups_of
 from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.bulk.streams import noise_of, people_of
 from hush_simulations.engines.experiment import Drawing, Experiment, bulk_experiment
+from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.population import Independent
 from hush_simulations.sweeps.crowds import crowd_of
 from hush_simulations.sweeps.plan import CellWork
@@ -35,11 +37,14 @@ class Trial:
 
     Args:
         tallies: of each round.
-        truth: the mean of the values, of each coordinate, or the share of each label; None where nobody has one.
+        truth: in the last round, the mean of the values, of each coordinate, or the share of each label; None where
+            nobody has one.
+        together: the same over the answers of all rounds.
     """
 
     tallies: tuple[Tally, ...]
     truth: tuple[float | None, ...]
+    together: tuple[float | None, ...]
 
 
 def drawing_of_cell(work: CellWork) -> Drawing:
@@ -48,8 +53,10 @@ def drawing_of_cell(work: CellWork) -> Drawing:
     Raises:
         OptionError: tallies are asked for that cannot be drawn.
     """
-    separate = isinstance(work.scenario.population, Independent) and work.scenario.task().rounds > 1
-    wanted: Drawing = "devices" if work.drawing == "auto" and separate else work.drawing
+    people, task = work.scenario.population, work.scenario.task()
+    separate = isinstance(people, Independent) and (task.rounds > 1 or bool(work.scenario.panel.nonresponse))
+    grouped = isinstance(people, Grouped) and isinstance(task.domain, VectorDomain)
+    wanted: Drawing = "devices" if work.drawing == "auto" and (separate or grouped) else work.drawing
     return drawing_of(_experiment(work, "tally" if wanted == "auto" else wanted))
 
 
@@ -82,7 +89,7 @@ def _together(work: CellWork) -> Iterator[Trial]:
         means = np.divide(truths.sums, truths.known, out=np.full(truths.sums.shape, np.nan), where=truths.known > 0)
         for tallies, truth in zip(zip(*drawn, strict=True), means.tolist(), strict=True):
             true = tuple(None if mean != mean else mean for mean in truth)  # noqa: PLR0124 - not a number
-            yield Trial(tallies * (task.rounds // rounds), true)
+            yield Trial(tallies * (task.rounds // rounds), true, true)
 
 
 def _one_by_one(work: CellWork, drawing: Drawing) -> Iterator[Trial]:
@@ -91,7 +98,7 @@ def _one_by_one(work: CellWork, drawing: Drawing) -> Iterator[Trial]:
     for number in range(work.trials):
         entropy = int(people_of(work.seed, work.place, number).integers(1 << 62))
         drawn = composed(work.scenario, experiment.task, entropy, partial(draw, entropy))
-        yield Trial(drawn.tallies, drawn.truth)
+        yield Trial(drawn.tallies, drawn.truth, drawn.together)
 
 
 def _drawer(experiment: Experiment, drawing: Drawing) -> Callable[[int, Kind], Drawn]:
@@ -101,7 +108,8 @@ def _drawer(experiment: Experiment, drawing: Drawing) -> Callable[[int, Kind], D
     def draw(entropy: int, kind: Kind) -> Drawn:
         shares, seed = shares_of(experiment, honest=kind.honest), kind.seed(entropy)
         if drawing == "devices":
-            return draw_devices(task, kind.population, kind.clients, shares, seed)
-        return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population))
+            people, panel, present = kind.population, kind.panel, kind.present
+            return draw_devices(task, people, kind.clients, shares, seed, panel=panel, present=present)
+        return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population, kind.panel, task.rounds))
 
     return draw

@@ -48,6 +48,7 @@ def course(view: View) -> Html:
             class_="note",
         ),
         class_="course",
+        id="course",
     )
 
 
@@ -83,6 +84,7 @@ def series(view: View) -> Html:
             element("tbody", *rows),
         ),
         class_="rounds",
+        id="rounds",
     )
 
 

@@ -31,6 +31,7 @@ def detail(view: View, around: Around) -> str:
             element("div", label(view), class_="aside"),
             element("div", *(part(view) for part in _REST), class_="rest"),
             class_="task",
+            data_task=view.task.id,
         ),
     )
 
@@ -90,7 +91,7 @@ def _sure(view: View) -> Html | None:
     shown = intervals(view)
     if not shown:
         return None
-    return element("section", element("h2", "How sure is that?"), shown)
+    return element("section", element("h2", "How sure is that?"), shown, id="sure")
 
 
 def _counts(view: View) -> Html | None:
@@ -101,7 +102,11 @@ def _counts(view: View) -> Html | None:
     asked = view.task.enrolled
     silent = None
     if asked is not None and asked >= result.n:
-        silent = _row("Silent or lost", whole(asked - result.n), "Asked, and no report of theirs is counted.")
+        silent = _row(
+            "Silent or lost",
+            whole(asked - result.n),
+            fragment("Of ", count(asked, "enrolled"), " that were asked: no report of theirs is counted."),
+        )
     head = element("tr", *(element("th", name, scope="col") for name in ("Reports", "How many", "Meaning")))
     return element(
         "section",
@@ -162,6 +167,7 @@ def _sound(view: View) -> Html | None:
         if {"1", "1%"} <= lies.keys()
         else None,
         element("p", "It shows mistakes of programs. It proves nothing about people.", class_="note"),
+        id="sound",
     )
 
 

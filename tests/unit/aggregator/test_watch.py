@@ -1,0 +1,240 @@
+"""What `hush watch` shows: the figures of a result, its bands as bars, and nothing that could write to a terminal."""
+
+import json
+from typing import Any
+
+import pytest
+from commands import unprintable
+from made_results import result_of
+
+from hush_aggregator.commands.results import _cell
+from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
+from hush_aggregator.figure_rows import rows_of
+from hush_aggregator.result import encode
+from hush_aggregator.watch.bars import bar
+from hush_aggregator.watch.picture import Past, picture
+from hush_aggregator.watch.view import View, figures_of, view_of
+from hush_aggregator.watch.watched import Heard, News, Watched
+from hush_common.refusal import Refusal
+from hush_common.task import Task
+from hush_common.task_file import make_task
+from hush_common.terminal.screen import Screen
+
+NUMBER = make_task(
+    {
+        "id": "heights",
+        "title": "How tall",
+        "epsilon": "1",
+        "domain": {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"},
+    }
+)
+DAILY = make_task(
+    {
+        "id": "daily",
+        "epsilon": "3",
+        "rounds": 3,
+        "round_every": "1d",
+        "opens": "2027-01-01T00:00:00Z",
+        "domain": {"kind": "bit"},
+    }
+)
+WAYS = make_task(
+    {"id": "ways", "epsilon": "1", "domain": {"kind": "category", "labels": [f"way {n}" for n in range(40)]}}
+)
+PAIR = make_task(
+    {
+        "id": "pair",
+        "epsilon": "1",
+        "domain": {
+            "kind": "vector",
+            "coordinates": [
+                {"name": "power", "lower": 0.0, "upper": 11.0, "unit": "kW"},
+                {"name": "charge", "lower": 0.0, "upper": 100.0, "unit": "%"},
+            ],
+        },
+    }
+)
+
+
+def number(
+    n: int, low: float, high: float, mean: float, refused: dict[Refusal, int] | None = None
+) -> dict[str, object]:
+    intervals = {"anytime": (low, high), "reporters": (mean - 1, mean + 1)}
+    return result_of(NUMBER, Estimate(n, mean, {"reporters": 1.0}, intervals), refused=refused).to_document()
+
+
+def seen(view: View, width: int = 80, height: int = 40, past: Past | None = None) -> str:
+    return "\n".join(picture(view, past or Past(), Screen(width), height))
+
+
+def results() -> dict[str, tuple[Task, dict[str, object]]]:
+    category = [
+        CategoryEstimate(
+            label=f"way {n}",
+            frequency=n / 780,
+            intervals={"anytime": (0.0, 0.4), "reporters": (0.0, 0.2)},
+            joint_intervals={"anytime": (max(0.0, n / 780 - 0.02), n / 780 + 0.0312345678)},
+        )
+        for n in range(40)
+    ]
+    coordinates = (
+        CoordinateEstimate(name="power", unit="kW", n=9, mean=2.5, intervals={"anytime": (1.0, 4.125)}),
+        CoordinateEstimate(name="charge", unit="%"),
+    )
+    bit = Estimate(40, 0.123456789, intervals={"anytime": (0.0, 1 / 3), "anytime_population": (0.0, 0.5)})
+    return {
+        "number": (NUMBER, number(1234, 150.0, 200.5, 171.23456789)),
+        "bit": (DAILY, result_of(DAILY, bit, round_=1).to_document()),
+        "categories": (WAYS, result_of(WAYS, Estimate(500, categories=tuple(category))).to_document()),
+        "vector": (PAIR, result_of(PAIR, Estimate(17, coordinates=coordinates)).to_document()),
+        "no report": (NUMBER, result_of(NUMBER, Estimate(0)).to_document()),
+        "failed": (NUMBER, result_of(NUMBER, Estimate(9, failures={"estimate": "too slow"})).to_document()),
+    }
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+@pytest.mark.parametrize("published", [True, False], ids=["published", "withdrawn"])
+@pytest.mark.parametrize("name", results())
+def test_no_line_is_wider_than_the_screen(name: str, width: int, *, published: bool) -> None:
+    task, document = results()[name]
+    shown = seen(view_of(task.id, document, task if published else None), width)
+    assert all(len(line) <= width and line == line.rstrip() for line in shown.splitlines()), shown
+
+
+@pytest.mark.parametrize("name", ["number", "bit", "vector"])
+def test_its_figures_are_those_that_results_prints_to_the_last_digit(name: str) -> None:
+    task, document = results()[name]
+    view = view_of(task.id, json.loads(encode(document)), task)
+    words = seen(view).split()
+    for row in rows_of(json.loads(encode(document))):
+        if str(row["target"]).startswith("anytime") or not row["target"]:
+            for cell in ("value", "low", "high"):
+                assert _cell(row[cell]) in [*words, ""], (row, words)
+                assert _cell(row[cell]) in figures_of(view)
+
+
+def test_while_reports_arrive_no_interval_is_shown_that_is_for_one_look_alone() -> None:
+    live = view_of("heights", number(9, 150.0, 200.0, 170.0), NUMBER)
+    assert [[*line.bands] for line in live.lines] == [["anytime"]]
+    final = number(9, 150.0, 200.0, 170.0) | {"final": True}
+    assert [[*line.bands] for line in view_of("heights", final, NUMBER).lines] == [["reporters"]]
+
+
+def test_of_many_categories_the_largest_are_shown_with_bands_that_hold_for_all_of_them() -> None:
+    task, document = results()["categories"]
+    view = view_of(task.id, document, task)
+    shown = seen(view, height=20)
+    assert "way 39" in shown
+    assert "way 2 " not in shown
+    assert f"{39 / 780 + 0.0312345678:.6g}" in shown
+    assert "all of them at once" in shown
+    assert len(shown.splitlines()) <= 20
+    assert "the largest" in shown
+    assert "and 35 more" in figures_of(view)
+
+
+def test_the_band_shrinks_below_those_of_before_and_earlier_rounds() -> None:
+    past = Past()
+    for document in (number(3, 120.0, 220.0, 170.0), number(90, 125.0, 215.0, 170.0), number(800, 165.0, 180.0, 171.0)):
+        past.add(view_of("heights", document, NUMBER))
+    shown = seen(view_of("heights", number(900, 165.0, 180.0, 171.0), NUMBER), 60, past=past)
+    rows = [line for line in shown.splitlines() if line.lstrip().startswith("n = ")]
+    assert [line.strip().split("  ")[0] for line in rows] == ["n = 3", "n = 800", "n = 900"]
+    assert [line.count("━") + line.count("●") for line in rows] == sorted(
+        (line.count("━") + line.count("●") for line in rows), reverse=True
+    )
+    assert "120 " in shown
+    assert "220 cm" in shown
+    later = number(4, 130.0, 220.0, 170.0) | {"round": 1}
+    past.add(view_of("heights", later, NUMBER))
+    again = seen(view_of("heights", later, NUMBER), 60, past=past)
+    assert "round 0  ···" in again
+    assert "n = 800" not in again
+
+
+def test_a_bar_stands_where_its_figures_are() -> None:
+    assert bar(0, 1, None, (0, 1), 4) == "━━━━"
+    assert bar(0.5, 0.5, 0.5, (0, 1), 4) == "──●─"
+    assert bar(0.25, 0.6, 0.3, (0, 1), 10) == "──━●━━━───"
+    assert (bar(0, 0.3, -7, (0, 1), 4), bar(0.9, 1, 7, (0, 1), 4)) == ("◂━──", "───▸")
+    assert bar(3, 3, 3, (3, 3), 4) == "●───"
+
+
+WILD = "\x1b]0;x\x07\x9b2J\u202e\ud800\n[red]"
+HOSTILE: list[Any] = [
+    {"n": WILD, "mean": WILD, "intervals": {WILD: [1, 2]}},
+    {"n": -1, "mean": True, "intervals": {"anytime": [2, 1], WILD: [WILD, None]}, "round": -7},
+    {"n": 10**4000, "mean": 10**4000, "intervals": {"anytime": [1e308, 10**4000]}, "confidence": float("inf")},
+    {"n": 1, "mean": 1.0, "unit": WILD, "intervals": {"anytime" + WILD: [1, 2], "anytime": [-1e308, 1e308]}},
+    {"n": 1, "categories": [{"label": WILD, "frequency": 9e99, "joint_intervals": {"anytime": [0, 1]}}, 3, None]},
+    {"n": 1, "coordinates": [{"name": WILD, "unit": WILD, "n": 2, "mean": 1, "intervals": {"anytime": [5, 5]}}]},
+    {"refused": {WILD: 3, "closed": "x"}, "flags": [WILD, 3], "failures": {WILD: WILD}, "monitor": WILD},
+    {"updated_at": WILD, "mechanism": WILD, "epsilon": WILD, "final": "yes", "categories": {}, "coordinates": 7},
+]
+
+
+@pytest.mark.parametrize("published", [True, False])
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_anybody_publishes_cannot_write_to_the_terminal(
+    hostile: dict[str, object], *, published: bool
+) -> None:
+    task = make_task({"id": "heights", "title": "<b>[red]:smile:", "epsilon": "1", "domain": {"kind": "bit"}})
+    view = view_of("heights", hostile, task if published else None)
+    past = Past()
+    past.add(view)
+    for height in (3, 40):
+        assert unprintable(seen(view, 60, height, past)) == []
+
+
+def heard(watched: Watched, *news: Heard) -> list[bool]:
+    return [watched.hear(one) for one in news]
+
+
+def estimate(document: dict[str, object]) -> Heard:
+    return Heard(News.ESTIMATE, json.dumps(document).encode())
+
+
+def test_what_is_published_again_without_a_new_report_is_no_change() -> None:
+    watched = Watched("heights")
+    first = number(9, 150.0, 200.0, 170.0)
+    again = first | {"updated_at": "2030-01-01T00:00:00Z", "term": 5}
+    more = number(9, 150.0, 200.0, 170.0, refused={Refusal.CLOSED: 1})
+    assert heard(watched, estimate(first), estimate(again), estimate(more)) == [True, False, True]
+
+
+def test_it_is_over_when_the_last_round_is_final_or_the_task_is_gone() -> None:
+    def over(*news: Heard) -> bool:
+        watched = Watched("daily")
+        heard(watched, *news)
+        return watched.is_over
+
+    task, gone = Heard(News.TASK, DAILY.payload), Heard(News.TASK)
+    assert not over(task, estimate({"n": 1, "round": 0, "final": True}))
+    assert not over(task, estimate({"n": 1, "round": 2}))
+    assert over(task, estimate({"n": 1, "round": 2, "final": True}))
+    assert over(task, estimate({"n": 1, "round": 0, "final": True}), gone)
+    assert over(estimate({"n": 1, "round": 0, "final": True}))
+
+
+def test_a_task_that_is_withdrawn_and_a_connection_that_is_lost_are_told() -> None:
+    watched = Watched("heights")
+    heard(watched, Heard(News.TASK, NUMBER.payload), estimate(number(9, 150.0, 200.0, 170.0)), Heard(News.TASK))
+    assert "withdrawn" in watched.told
+    assert not watched.is_over
+    assert watched.view.title == "How tall"  # what is known of it stays
+    heard(watched, Heard(News.LOST, b"mqtt://x: vanished; trying again"))
+    assert "vanished" in seen_with(watched)
+    heard(watched, Heard(News.THERE))
+    assert "vanished" not in seen_with(watched)
+
+
+def seen_with(watched: Watched) -> str:
+    return "\n".join(picture(watched.view, Past(), Screen(200), 40, watched.told))
+
+
+@pytest.mark.parametrize("payload", [b"[" * 100_000, b'{"n":NaN}', b"[]", b"\xff"])
+def test_what_is_no_estimate_is_told_and_what_came_before_stays(payload: bytes) -> None:
+    watched = Watched("heights")
+    heard(watched, estimate({"n": 3}), Heard(News.ESTIMATE, payload))
+    assert "is none" in watched.told
+    assert watched.view.n == 3
