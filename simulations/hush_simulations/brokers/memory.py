@@ -278,6 +278,9 @@ class _Session:
         for topic in filter(self._broker.retained.__contains__, topics):
             listen(topic, self._broker.retained[topic])
 
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        self.looks[topic] = listen
+
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         self.listen = listen
         for topic, payload in [*self._broker.about.items(), *self._broker.retained_under(ALL_RECALLS)]:
