@@ -342,9 +342,7 @@ def one_in_twenty_sends_the_edge(case: Case) -> None:
         rows = decoded(run.task, run.last.received.bodies)
         honest = case.other(replace(case.scenario, liars=()))
         of_honest = decoded(honest.task, honest.last.received.bodies)
-        assert (rows == rows.max()).sum() - (
-            of_honest == rows.max()
-        ).sum() > 50  # of 200
+        assert (rows == rows.max()).sum() - (of_honest == rows.max()).sum() > 50  # of 200
 
 
 @claim("poisoned")
