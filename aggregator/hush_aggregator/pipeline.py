@@ -20,6 +20,7 @@ from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.intake import Intake
 from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.log_fields import fields
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
 from hush_aggregator.recalls import Recalls
@@ -91,8 +92,7 @@ class Aggregator:
         self._tasks = KnownTasks(store, tasks)
         self._name, self._clock, self._settle_s = name, clock, settle_s
         self._on_commit, self._ready = on_commit, ready
-        self._any_task = any_task
-        self._patient = any_task
+        self._any_task = self._patient = any_task
         self._session: Session | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
@@ -127,9 +127,8 @@ class Aggregator:
         self._aside = SetAside(self._unsent, self._again)
         self._staying = Staying(self._connect, login_s=login_s, open_ends=lambda: self._ownership.unconfirmed)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
-        self._watch.tell(self._refresh)
-        self._watch.tell(self._recalls.refresh)
-        self._watch.tell(self._closings.refresh)
+        for refresh in (self._refresh, self._recalls.refresh, self._closings.refresh):
+            self._watch.tell(refresh)
 
     @property
     def connected(self) -> bool:
@@ -177,7 +176,7 @@ class Aggregator:
         """Serve one connection until it is lost."""
         async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as connection:
             self._session = session = self._aside.guard(connection)
-            _LOG.info("%s: connected to %s", self._name, self._bus.name)
+            _LOG.info("%s: connected to %s", self._name, self._bus.name, extra=fields("connected"))
             self._staying.connected()
             try:
                 async with asyncio.TaskGroup() as group:
@@ -237,7 +236,8 @@ class Aggregator:
                 self._tasks.tell_refused(message.task_id, str(error))
             else:
                 self._ownership.look_at({task.id})
-                _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
+                said = fields("learned", task=task.id)
+                _LOG.info("learned task %s, digest %s", task.id, task.digest.hex(), extra=said)
         message.ack()
 
     async def _count(self, reports: list[ReportMessage], taken: float) -> None:

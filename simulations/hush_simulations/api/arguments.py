@@ -90,6 +90,7 @@ def experiment_of(
         scenario=found,
         values=people.values,
         choices=people.choices,
+        groups=people.groups,
         engine=chosen,
         broker=address,
         confidence=level,

@@ -139,6 +139,7 @@ def experiment_of(request: Request) -> Experiment:
         scenario=scenario,
         values=people.values,
         choices=people.choices,
+        groups=people.groups,
         engine=request.engine,
         broker=request.broker or "embedded",
         connections=request.connections,

@@ -13,11 +13,14 @@ from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Value
 from hush_simulations.scenarios.scenario import Scenario
 
-__all__ = ["Drawing", "Engine", "Experiment", "Outcome", "RoundOutcome", "bulk_experiment", "judged"]
+__all__ = ["ABSENT", "Drawing", "Engine", "Experiment", "Outcome", "RoundOutcome", "bulk_experiment", "judged"]
 
 Engine = Literal["mqtt", "memory", "bulk"]
 Drawing = Literal["auto", "tally", "devices"]
 """What the bulk engine draws: the tally of a round at once, or the report of every device."""
+
+ABSENT = "absent"
+"""Why a device sends nothing that dropped out, or never answers."""
 
 _DEFAULT_CONNECTIONS = 20
 
@@ -30,6 +33,7 @@ class Experiment:
         scenario: the question; on a broker of others its task gets an id of its own.
         values: the true values, one device each; empty on the engine `"bulk"`, which draws them itself. Never part of a
             representation: they may be somebody's data.
+        groups: for each device the number of its group; empty where the population has none.
         choices: for each device the number of the epsilon that it takes of those offered, chosen without looking at
             its value; empty where the task offers one.
         engine: `"mqtt"` (real sockets), `"memory"`, or `"bulk"` (neither devices nor a broker: the same law alone).
@@ -49,11 +53,13 @@ class Experiment:
 
     Raises:
         TaskError: the question is no legal task.
+        OptionError: people behave in a way that does not fit it.
     """
 
     scenario: Scenario
     values: Sequence[Value] = field(repr=False)
     choices: Sequence[int] = field(default=(), repr=False)
+    groups: Sequence[int] = field(default=(), repr=False)
     engine: Engine = "mqtt"
     broker: str = field(default="embedded", repr=False)
     connections: int | None = None
@@ -67,16 +73,26 @@ class Experiment:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", self.scenario.task())
+        self.scenario.panel.check(self.task.domain, self.task.rounds, self.scenario.groups)
 
     @property
     def clients(self) -> int:
         """How many devices there are."""
         return self.scenario.clients if self.engine == "bulk" else len(self.values)
 
+    def value(self, device: int, round_: int) -> Value:
+        """The true value of a device in a round; of the engines with devices."""
+        return self.scenario.panel.value(self.task.domain, self.values[device], round_)
+
+    def mean(self, round_: int) -> float | tuple[float, ...] | None:
+        """The mean of the population in a round; None where only a sample is known."""
+        return self.scenario.panel.mean(self.task.domain, self.scenario.population.mean, round_)
+
     @property
     def gateways(self) -> int:
         """How many gateways there are: never more than devices."""
-        return max(1, min(self.connections or _DEFAULT_CONNECTIONS, len(self.values)))
+        wanted = self.connections or self.scenario.gateways or _DEFAULT_CONNECTIONS
+        return max(1, min(wanted, len(self.values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,8 @@ class RoundOutcome:
         received: what the aggregator counted; empty in bulk, where no report is kept.
         truth: in bulk, the mean of the values, of each coordinate, or the share of each label; None where nobody has
             one. Else None: it is made of the values.
+        known: in bulk, of how many values each is the mean.
+        groups: in bulk, of each group how many devices answered, and their truth; empty where there are none.
         tally: in bulk, that of the round.
         chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
     """
@@ -103,6 +121,8 @@ class RoundOutcome:
     elapsed: float
     received: Received = field(repr=False)
     truth: tuple[float | None, ...] | None = None
+    known: tuple[int, ...] = ()
+    groups: "tuple[tuple[int, tuple[float | None, ...]], ...]" = ()
     tally: Tally | None = None
     chosen: tuple[int, ...] = ()
 

@@ -8,11 +8,8 @@ the sockets alone.
 import asyncio
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 
 from hush_aggregator.pipeline import Aggregator
@@ -25,7 +22,9 @@ from hush_common.errors import BrokerError, HushError
 from hush_common.exception_groups import leaves
 from hush_common.rng import SystemRng
 from hush_common.topics import report_topic
-from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome, judged
+from hush_simulations.engines.answering import Answering
+from hush_simulations.engines.attendance import Answers, Attendance
+from hush_simulations.engines.experiment import ABSENT, Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.network import Network, open_network
 from hush_simulations.engines.reports import read_received
 from hush_simulations.engines.seeded_rng import SeededRng
@@ -44,7 +43,6 @@ be watched, and no others."""
 
 _FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
 _LOOK_SHARE = 0.2  # of the time, at most, for looking: a look at many categories takes long
-_CONCURRENT = 1000  # answers under way at once, from the first draw to the commit: bounds queues at every station
 _GRACE_SECONDS = 5.0  # a connection may be away that long before the run is given up
 _STALL_SECONDS = 15.0  # no report counted for that long: what is missing is lost
 
@@ -86,11 +84,13 @@ class _Run:
         self._counted = 0  # reports that the aggregator judged, a redelivery not counted again
         self._settled = 0  # those, and answers that their devices declined
         self._moved = asyncio.Event()
-        self._places = asyncio.Semaphore(_CONCURRENT)
+        self._answering = Answering(experiment, network.task, self._settle)
         self._stop = asyncio.Event()
         scenario = experiment.scenario
         self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
+        self._patience = _STALL_SECONDS * (8 if scenario.faults.lost + scenario.faults.cut else 1)  # links back off
         self._truthful = truthful_count(len(experiment.values), scenario.liars)
+        self._attendance = Attendance.of(experiment, self._truthful)
 
     async def run(self, stop: asyncio.Event) -> Outcome:
         self._stop = stop
@@ -137,6 +137,7 @@ class _Run:
             state=self._directory / f"gateway-{number}",
             # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
             policy=Policy(max_epsilon=limit, lifetime=limit, sticky=True),
+            frame=1,  # as devices send that have a connection each
             spread=0,  # nobody watches the time of sending here
             rng=None if seed is None else SeededRng(seed, number),
             clock=self._clock,
@@ -148,12 +149,12 @@ class _Run:
         if (opens := self._network.task.round_opens(number)) is not None:
             self._clock.turn_to(opens)
         before, began = self._counted, time.perf_counter()
-        answers = _Answers()
+        answers = Answers()
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(self._look(aggregator, number), name="hush-look")
             async with asyncio.TaskGroup() as answering:
                 watching = answering.create_task(self._watch_progress(), name="hush-watch-progress")
-                await self._answer_all(gateways, answers)
+                await self._answer_all(number, gateways, answers)
                 lies = await self._lie(number, answers)
                 watching.cancel()
             await self._count(before + len(answers.reporters) + lies - self._trouble.forgotten)
@@ -164,15 +165,18 @@ class _Run:
         reporters = tuple(sorted(answers.reporters))
         return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
 
-    async def _answer_all(self, gateways: Sequence[Gateway], answers: "_Answers") -> None:
-        async with asyncio.TaskGroup() as group:
-            for position, gateway in enumerate(gateways):
-                devices = range(position, self._truthful, len(gateways))
-                queue = iter(devices)
-                for worker in range(min(len(devices), -(-_CONCURRENT // len(gateways)))):
-                    group.create_task(self._answer(gateway, queue, answers), name=f"hush-devices-{position}-{worker}")
+    async def _answer_all(self, round_: int, gateways: Sequence[Gateway], answers: Answers) -> None:
+        if away := self._attendance.away(round_):
+            answers.declined[ABSENT] += len(away)
+            self._moved_on(len(away))
+        truthful = self._truthful
+        queues = [
+            (gateway, (device for device in range(position, truthful, len(gateways)) if device not in away))
+            for position, gateway in enumerate(gateways)
+        ]
+        await self._answering.all(round_, queues, answers, self._stop)
 
-    async def _lie(self, round_: int, answers: "_Answers") -> int:
+    async def _lie(self, round_: int, answers: Answers) -> int:
         """Let the liars publish what they like; how many different reports that is beyond one for each."""
         liars = range(self._truthful, len(self._experiment.values))
         answers.reporters += liars
@@ -187,35 +191,9 @@ class _Run:
             self._network.task,
             round_,
             liars=self._experiment.scenario.liars,
-            values=self._experiment.values,
+            values=[self._experiment.value(device, round_) for device in range(len(self._experiment.values))],
             rng=rng,
         )
-
-    async def _answer(self, gateway: Gateway, devices: Iterator[int], answers: "_Answers") -> None:
-        """One device after the other, while others do the same: a gateway commits what waits together."""
-        for device in devices:
-            await self._places.acquire()
-            if self._stop.is_set():
-                return
-            reason, clamped = await self._report(gateway, device)
-            if reason is None:
-                answers.reporters.append(device)
-                answers.clamped += clamped
-            else:
-                answers.declined[reason] += 1
-                self._settle(1)
-
-    async def _report(self, gateway: Gateway, device: int) -> tuple[str | None, bool]:
-        """Why the device sent nothing, if so, and whether it clamped its value."""
-        value = self._experiment.values[device]
-        receipt = await gateway.report(
-            f"device-{device}", self._network.task.id, value, timeout=None, epsilon=self._choice(device)
-        )
-        return receipt.reason, receipt.value == "moved"
-
-    def _choice(self, device: int) -> Fraction | None:
-        """Which of the epsilons the device takes, if there is a choice."""
-        return self._network.task.offers[self._experiment.choices[device]] if self._experiment.choices else None
 
     async def _look(self, aggregator: Aggregator, number: int) -> None:
         """Show the estimate again and again, seldom enough to slow nothing down."""
@@ -239,9 +217,11 @@ class _Run:
 
     def _settle(self, answers: int) -> None:
         """So many answers need nothing more: make room for others."""
+        self._answering.release(answers)
+        self._moved_on(answers)
+
+    def _moved_on(self, answers: int) -> None:
         self._settled += answers
-        for _ in range(answers):
-            self._places.release()
         self._moved.set()
         self._on_progress(self._settled)
 
@@ -255,7 +235,7 @@ class _Run:
         """Whether anything is settled before patience ends."""
         before = self._settled
         with suppress(TimeoutError):
-            async with asyncio.timeout(_STALL_SECONDS):
+            async with asyncio.timeout(self._patience):
                 while self._settled == before:
                     await self._moved.wait()
                     self._moved.clear()
@@ -267,7 +247,7 @@ class _Run:
             pass
         raise BrokerError(
             self._network.bus.name,
-            f"no report came through for {_STALL_SECONDS:.0f} s, {self._counted} were counted; see its log",
+            f"no report came through for {self._patience:.0f} s, {self._counted} were counted; see its log",
         )
 
     async def _watch_connection(self) -> None:
@@ -285,13 +265,6 @@ class _Run:
                 raise BrokerError(
                     bus.name, f"vanished after {self._counted} reports were counted; start it, and run again"
                 ) from bus.trouble
-
-
-@dataclass(slots=True)
-class _Answers:
-    reporters: list[int] = field(default_factory=list)
-    clamped: int = 0
-    declined: Counter[str] = field(default_factory=Counter)
 
 
 def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -17,13 +17,17 @@ from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
 from hush_simulations.results.combined import combine
 from hush_simulations.results.instead import Instead, instead
 from hush_simulations.results.rounds import (
+    GroupTruth,
     Round,
     Together,
     found_document,
+    groups_document,
     judge,
+    mean_of_rounds,
     rate,
     round_document,
     together_document,
+    truth_of_rounds,
 )
 from hush_simulations.results.score import Covered, Score, score, score_of_truth
 from hush_simulations.scenarios.population import Observed
@@ -52,7 +56,7 @@ class Run:
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
         """Judge what came of an experiment."""
-        rounds = tuple(judge(experiment, outcome.task, done) for done in outcome.rounds)
+        rounds = tuple(judge(experiment, outcome.task, number, done) for number, done in enumerate(outcome.rounds))
         return cls(experiment, outcome.task, rounds, outcome.stopped, outcome.drawing)
 
     def __repr__(self) -> str:
@@ -92,23 +96,29 @@ class Run:
     @property
     def together(self) -> Together | None:
         """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
-        task, last = self.task, self.result
+        task, last = self.task, self.last
         tallies = [one.tally or fold(task.randomizer, one.received.bodies) for one in self.rounds]
-        made = combine(task, tallies, last.confidence)
+        made = combine(task, tallies, last.result.confidence)
         if made is None:
             return None
-        population = self.experiment.scenario.population.mean
-        if last_truth := self.last.truth:  # in bulk everybody answers in every round
-            found = score_of_truth(task.domain, made, last_truth, population)
+        population = mean_of_rounds([(one.result.n, one.population) for one in self.rounds])
+        if last.truth is not None:
+            found = score_of_truth(task.domain, made, truth_of_rounds(self.rounds), population)
         else:
-            values = [self.experiment.values[device] for one in self.rounds for device in one.reporters]
+            places = [(number, device) for number, one in enumerate(self.rounds) for device in one.reporters]
+            values = [self.experiment.value(device, number) for number, device in places]
             found = score(task.domain, made, values, population)
-        return Together(replace(last, round=0, estimate=made), found, len(self.rounds))
+        return Together(replace(last.result, round=0, estimate=made), found, len(self.rounds))
 
     @property
     def instead(self) -> Instead | None:
         """What the best mechanism would have given, with the reports of the last round."""
         return instead(self.task, self.result.n, self.result.confidence)
+
+    @property
+    def groups(self) -> Mapping[str, GroupTruth]:
+        """Of each group of the population, who of it answered in the last round; empty where there are none."""
+        return self.last.groups
 
     @property
     def clients(self) -> int:
@@ -153,8 +163,11 @@ class Run:
 
     @property
     def epsilon_spent(self) -> Fraction:
-        """The most that one device has spent: what a round costs it, as often as it answered, or all of it at first."""
-        if self.drawing is not None:  # everybody answers in every round
+        """The most that one device has spent: what a round costs it, as often as it answered, or all of it at first.
+
+        In bulk what a device spends that answers in every round, whether or not there is one.
+        """
+        if self.drawing is not None:
             taken = [epsilon for epsilon, count in self.chosen.items() if count]
             return max(taken, default=self.task.epsilon)
         answered = Counter(device for done in self.rounds for device in done.reporters)
@@ -195,6 +208,7 @@ class Run:
         """
         document: dict[str, Any] = {
             **found_document(self.last),
+            **groups_document(self.last),
             "clients": self.clients,
             "published": self.published,
             "lost": self.lost,

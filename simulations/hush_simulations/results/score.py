@@ -10,7 +10,7 @@ from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_simulations.scenarios.population import Value
 
-__all__ = ["Covered", "Score", "covered", "errors", "score", "score_of_truth"]
+__all__ = ["Covered", "Score", "covered", "errors", "score", "score_of_truth", "truths"]
 
 Covered = Mapping[str, bool]
 
@@ -51,7 +51,7 @@ def score(
         values: the true values of the devices that reported, before any clamping; None has none.
         population_mean: mean of the distribution they were drawn from, or None where nobody knows it.
     """
-    return score_of_truth(domain, estimate, _truths(domain, values), population_mean)
+    return score_of_truth(domain, estimate, truths(domain, values), population_mean)
 
 
 def score_of_truth(
@@ -85,7 +85,8 @@ def score_of_truth(
     )
 
 
-def _truths(domain: Domain, values: Sequence[Value]) -> list[float | None]:
+def truths(domain: Domain, values: Sequence[Value]) -> list[float | None]:
+    """The mean of some values, of each coordinate, or the share of each label; None where nobody has one."""
     match domain:
         case CategoryDomain(labels=labels):
             counts = Counter(value for value in values if value is not None)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hush_simulations.scenarios.grouped import draw_members
 from hush_simulations.scenarios.population import Observed, Value
 from hush_simulations.scenarios.scenario import Scenario
 
@@ -21,11 +22,13 @@ class People(NamedTuple):
         values: the true values, one device each.
         choices: for each device the number of the epsilon that it takes of those offered; empty where there is one.
         seed: what the values and choices follow from; None if nothing depends on one.
+        groups: for each device the number of its group; empty where the population has none.
     """
 
     values: Sequence[Value]
     choices: tuple[int, ...]
     seed: int | None
+    groups: tuple[int, ...] = ()
 
 
 def draw_people(
@@ -41,12 +44,14 @@ def draw_people(
         seeded: whether a seed is needed even if nothing here depends on one.
     """
     people = scenario.population
-    if isinstance(people, Observed) and not people.resampled and not offers and not seeded:
+    seeded = seeded or bool(offers or scenario.panel)
+    if isinstance(people, Observed) and not people.resampled and not seeded:
         seed = None
     elif seed is None:
         seed = secrets.randbelow(1 << 32)
-    values = people.draw(scenario.clients, np.random.default_rng(seed))
-    return People(values, _choices(len(values), offers, shares or scenario.shares, seed) if offers else (), seed)
+    values, groups = draw_members(people, scenario.clients, np.random.default_rng(seed))
+    choices = _choices(len(values), offers, shares or scenario.shares, seed) if offers else ()
+    return People(values, choices, seed, () if groups is None else tuple(groups.tolist()))
 
 
 def _choices(count: int, offers: int, shares: tuple[float, ...], seed: int | None) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from hush_common.errors import OptionError
+from hush_simulations.scenarios.shapes import Lognormal, Points
 
 __all__ = [
     "MOST_CLIENTS",
@@ -17,6 +18,7 @@ __all__ = [
     "Independent",
     "Mixture",
     "Normal",
+    "Numbers",
     "Observed",
     "Population",
     "Treatment",
@@ -117,6 +119,10 @@ class Mixture:
         return values
 
 
+Numbers = Mixture | Lognormal | Points
+"""A distribution of numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
     """A yes/no trait that a share `proportion` of the people has."""
@@ -164,16 +170,16 @@ class Frequencies:
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Vectors whose coordinates know nothing of each other: one mixture for each."""
+    """Vectors whose coordinates know nothing of each other: a distribution for each."""
 
-    coordinates: tuple[Mixture, ...]
+    coordinates: tuple[Numbers, ...]
 
     @property
     def mean(self) -> tuple[float, ...]:
-        return tuple(mixture.mean for mixture in self.coordinates)
+        return tuple(one.mean for one in self.coordinates)
 
     def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
-        columns = [mixture.draw(count, rng) for mixture in self.coordinates]
+        columns = [one.draw(count, rng) for one in self.coordinates]
         return list(zip(*columns, strict=True))
 
 

@@ -6,6 +6,8 @@ from datetime import datetime
 
 from hush_common.task import Task
 from hush_common.task_file import make_task
+from hush_simulations.scenarios.grouped import Grouped
+from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.troubles import NO_FAULTS, Faults, Liars
 
@@ -31,6 +33,8 @@ class Scenario:
         faults: what goes wrong on the way to the broker.
         liars: devices that do not tell the truth, by kind.
         about: what it teaches, for a person.
+        panel: how the people behave from round to round.
+        gateways: how many gateways share the devices, unless an option says otherwise; None for as many as work best.
     """
 
     document: Mapping[str, object]
@@ -41,6 +45,13 @@ class Scenario:
     faults: Faults = NO_FAULTS
     liars: tuple[Liars, ...] = ()
     about: str = ""
+    panel: Panel = STEADY
+    gateways: int | None = None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups of people; empty where there are none."""
+        return self.population.names if isinstance(self.population, Grouped) else ()
 
     def asking(self, **changes: object) -> "Scenario":
         """The same question with other fields of the task; a change to None leaves the field as it is.

@@ -1,28 +1,28 @@
 """A scenario from a TOML file: the edge where pydantic checks what a person wrote."""
 
-import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain, VectorDomain
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
-from hush_simulations.scenarios.csv_rules import CsvRules
-from hush_simulations.scenarios.data_file import observed_in_csv
-from hush_simulations.scenarios.population import (
-    MOST_CLIENTS,
-    Bernoulli,
-    Frequencies,
-    Independent,
-    Mixture,
-    Normal,
-    Observed,
-    Population,
+from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
+from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Population
+from hush_simulations.scenarios.population_file import (
+    AS_NUMBER,
+    BY_NAME,
+    KINDS,
+    TAGS,
+    FileModel,
+    PeopleModel,
+    by_name,
+    population_of,
+    same_names,
 )
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.troubles import Faults, Liars, told_by
@@ -30,82 +30,50 @@ from hush_simulations.scenarios.troubles import Faults, Liars, told_by
 __all__ = ["check_shares", "parse_scenario", "read_scenario", "scenario_of_document"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _Part(_Model):
-    weight: float = 1.0
-    mean: float
-    sd: float
-
-
-class _Mixture(_Model):
-    kind: Literal["mixture"]
-    parts: list[_Part]
-
-
-class _Bernoulli(_Model):
-    kind: Literal["bernoulli"]
-    proportion: float
-
-
-class _Frequencies(_Model):
-    kind: Literal["frequencies"]
-    frequencies: dict[str, float]
-
-
-class _Independent(_Model):
-    kind: Literal["independent"]
-    coordinates: dict[str, list[_Part]]
-
-
-class _Csv(_Model):
-    kind: Literal["csv"]
-    file: str
-    column: str | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    header: Literal["yes", "no"] | None = None
-    decimal: Literal[".", ","] | None = None
-    missing: Literal["drop", "replace"] | None = None
-
-
-_People = _Mixture | _Bernoulli | _Frequencies | _Independent | _Csv
-_KINDS = ("mixture", "bernoulli", "frequencies", "independent", "csv")
-_FITTING: dict[type[Domain], str] = {
-    NumberDomain: "mixture",
-    BitDomain: "bernoulli",
-    CategoryDomain: "frequencies",
-    VectorDomain: "independent",
-}
-_OPTION = re.compile(r"--(column|delimiter|encoding|header|decimal|missing) ([^\s;]+)")
-
-
-class _Network(_Model):
+class _Network(FileModel):
     lost: float = 0.0
     cut: float = 0.0
     late: float = 0.0
     twice: float = 0.0
+    reordered: float = 0.0
     forgotten: float = 0.0
 
 
-class _Liars(_Model):
+class _Liars(FileModel):
     share: float
     lie: Literal["value", "edge", "replay"]
     value: float | int | str | list[float] | None = None
     reports: int = 1
 
 
-class _File(_Model):
+class _Dropout(FileModel):
+    share: float
+    correlation: float = 0.0
+
+
+class _Nonresponse(FileModel):
+    share: float
+    above: float | None = None
+    below: float | None = None
+    values: list[int | str] = Field(default_factory=list)
+    group: str | None = None
+
+
+class _File(FileModel):
     about: str = ""
     rounds: int = Field(1, ge=1, le=1000)
+    gateways: int | None = Field(None, ge=1, le=500)
+    drift: Annotated[
+        Annotated[float, Tag(AS_NUMBER)] | Annotated[dict[str, float], Tag(BY_NAME)], Discriminator(by_name)
+    ] = 0.0
+    dropout: _Dropout = _Dropout(share=0.0)
+    nonresponse: list[_Nonresponse] = Field(default_factory=list)
     network: _Network = _Network()
-    liars: list[_Liars] = []
+    liars: list[_Liars] = Field(default_factory=list)
     clients: int = Field(500, ge=1, le=MOST_CLIENTS)
-    shares: list[float] = []
+    shares: list[float] = Field(default_factory=list)
     task: dict[str, object]
-    population: Annotated[_People, Field(discriminator="kind")]
+    population: PeopleModel
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -153,14 +121,11 @@ def scenario_of_document(document: Mapping[str, object], path: Path, population:
     except ValidationError as error:
         raise _complaint(path, error) from error
     task = make_task(model.task)
-    try:
-        population = population or _population(task.domain, model.population, path.parent)
-    except OptionError as error:
-        raise _in_words_of_a_file(error) from error
+    population = population or population_of(task.domain, model.population, path.parent)
     if sum(one.share for one in model.liars) > 1:
         raise OptionError("liars", "the shares add up to more than 1; leave some devices to the others")
     clients = len(population.values) if isinstance(population, Observed) else model.clients
-    return Scenario(
+    found = Scenario(
         model.task,
         population,
         clients,
@@ -169,7 +134,23 @@ def scenario_of_document(document: Mapping[str, object], path: Path, population:
         Faults(**model.network.model_dump()),
         tuple(_liars(task.domain, one) for one in model.liars),
         " ".join(model.about.split()),
+        _panel(task.domain, model),
+        model.gateways,
     )
+    found.panel.check(task.domain, found.rounds, found.groups)
+    return found
+
+
+def _panel(domain: Domain, model: _File) -> Panel:
+    refusing = tuple(Nonresponse(**{**one.model_dump(), "values": tuple(one.values)}) for one in model.nonresponse)
+    dropout = Dropout(**model.dropout.model_dump())
+    if not isinstance(model.drift, dict):
+        return Panel((model.drift,) if model.drift else (), dropout, refusing)
+    if not isinstance(domain, VectorDomain):
+        raise OptionError("drift", "by coordinate is for vectors; write one number")
+    names = [coordinate.name for coordinate in domain.coordinates]
+    same_names("drift", set(model.drift) - set(names), "the task has no such coordinate")
+    return Panel(tuple(model.drift.get(name, 0.0) for name in names), dropout, refusing)
 
 
 def _liars(domain: Domain, model: _Liars) -> Liars:
@@ -199,62 +180,26 @@ def check_shares(name: str, shares: "list[float] | tuple[float, ...]", task: Tas
     return tuple(shares)
 
 
-def _population(domain: Domain, model: _People, folder: Path) -> Population:
-    """People who have the values that the task asks for."""
-    if model.kind not in {_FITTING[type(domain)], "csv"}:
-        raise TaskError(
-            "population.kind", f'"{model.kind}" draws no values of this domain; write "{_FITTING[type(domain)]}"'
-        )
-    match model:
-        case _Csv():
-            return _observed(domain, model, folder)
-        case _Bernoulli():
-            return Bernoulli(model.proportion)
-        case _Mixture():
-            return _mixture(model.parts)
-        case _Frequencies():
-            labels = domain.labels if isinstance(domain, CategoryDomain) else ()
-            _same_names("frequencies", set(model.frequencies) - set(labels), "the task has no such label")
-            return Frequencies(labels, tuple(model.frequencies.get(label, 0.0) for label in labels))
-        case _Independent():
-            names = [coordinate.name for coordinate in domain.coordinates] if isinstance(domain, VectorDomain) else []
-            _same_names("coordinates", set(model.coordinates) ^ set(names), "name each coordinate of the task once")
-            return Independent(tuple(_mixture(model.coordinates[name]) for name in names))
-
-
-def _in_words_of_a_file(error: OptionError) -> OptionError:
-    """The same with the fields of a scenario file in place of options."""
-    field = {"--csv": "population.file"}.get(error.option, error.option.replace("--", "population.", 1))
-    return OptionError(field, _OPTION.sub(r'\1 = "\2"', error.message))
-
-
-def _observed(domain: Domain, model: _Csv, folder: Path) -> Observed:
-    if isinstance(domain, VectorDomain) and model.column is not None:
-        raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
-    rules = CsvRules(**model.model_dump(exclude={"kind", "file", "column"}))
-    return observed_in_csv(folder / model.file, domain, model.column, rules=rules)
-
-
-def _mixture(parts: list[_Part]) -> Mixture:
-    return Mixture(tuple(Normal(part.weight, part.mean, part.sd) for part in parts))
-
-
-def _same_names(field: str, wrong: set[str], remedy: str) -> None:
-    if wrong:
-        raise TaskError(f"population.{field}", f"{min(wrong)[:40]!r} does not fit: {remedy}")
-
-
 def _complaint(path: Path, error: ValidationError) -> TaskError:
     first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
+    field = ".".join(_fields(first["loc"]))
     match first["type"]:
         case "missing":
             message = f"is missing in {path}; a scenario has a [task] and a [population]"
         case "extra_forbidden":
             message = f"unknown field; check its spelling in {path}"
         case "union_tag_not_found" | "union_tag_invalid":
-            *others, last = (f'"{kind}"' for kind in _KINDS)
+            *others, last = (f'"{kind}"' for kind in KINDS if kind != "groups" or "people" not in first["loc"])
             message = f"in {path} needs kind = {', '.join(others)} or {last}"
         case _:
             message = f"{str(first.get('input'))[:60]!r} in {path}: {first['msg'][0].lower()}{first['msg'][1:]}"
     return TaskError(field or "scenario", message)
+
+
+def _fields(places: tuple[int | str, ...]) -> Iterator[str]:
+    """The names of a file on the way to an error; pydantic puts the kind that it took in between."""
+    kind = False
+    for place in places:
+        kind = place in TAGS and not kind
+        if not kind:
+            yield str(place)

@@ -9,6 +9,7 @@ from pathlib import Path
 from hush_common.errors import HushError, OptionError
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.engines.limits import CLIENTS as CLIENTS_LIMITS
+from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.population import Observed
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import scenario_of_document
@@ -147,7 +148,7 @@ def _scenario(
             raise OptionError("clients", f"{str(clients)[:40]!r} is not a whole number; write how many devices report")
         CLIENTS_LIMITS.check(clients, "clients", "write how many devices report")
     people = document.get("population")
-    if isinstance(people, Mapping) and people.get("kind") == "csv":
+    if isinstance(people, Mapping) and people.get("kind") in {"csv", "parquet"}:
         task = document.get("task")
         key = canonical([base.name, people, task.get("domain") if isinstance(task, Mapping) else None])
         if key not in read:
@@ -164,6 +165,6 @@ def _scenario(
 def _digest(scenario: Scenario) -> str | None:
     """Of somebody's values: the same ones give the same cell."""
     people = scenario.population
-    if not isinstance(people, Observed):
-        return None
-    return hashlib.sha256(repr(people.values).encode()).hexdigest()
+    every = [group.people for group in people.groups] if isinstance(people, Grouped) else [people]
+    rows = [one.values for one in every if isinstance(one, Observed)]
+    return hashlib.sha256(repr(rows if isinstance(people, Grouped) else rows[0]).encode()).hexdigest() if rows else None

@@ -2,7 +2,8 @@
 
 A grid point of a number is a cell, which holds the values that a device rounds to it. Beyond the bounds there are cells
 as well, for a device moves their values to the bound while the truth is about the values as they are: as many as
-`_BEYOND` on each side, each with the mean of what lies in it. Values somebody has are a cell each.
+`BEYOND` on each side, each with the mean of what lies in it. Values somebody has are a cell each, and so are those of
+each group of people.
 
 A mechanism whose law is linear between two levels makes of people in a few neighbouring cells what it makes of as many
 at their mean position: so such cells are one (`merged`), as wide as sqrt(n)/8 steps for n people. No tally changes its
@@ -18,29 +19,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
-from hush_simulations.engines.bulk.normal_cells import moments_between, reach
+from hush_simulations.engines.bulk.number_cells import BEYOND, number_cells, on_grid
 from hush_simulations.engines.bulk.scatter import Counts, scatter
+from hush_simulations.scenarios.grouped import Grouped
+from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import (
     Bernoulli,
     Frequencies,
     Independent,
     Mixture,
+    Numbers,
     Observed,
     Population,
     Value,
 )
+from hush_simulations.scenarios.shapes import Lognormal, Points
 
-__all__ = ["MISSING", "Cells", "Places", "cells_of", "coordinates_of", "filled"]
+__all__ = ["MISSING", "Cells", "Places", "cells_of", "coordinates_of"]
 
 MISSING = -1
 """The index of no usable value: a device draws one uniformly."""
 
 Places = NDArray[np.int64] | NDArray[np.float64]
 
-_BEYOND = 1 << 14
 _WIDEST, _WORTH = 256, 32
 _MOST_APART = 1 << 22
-_FINEST = 1e-9  # of the range: cells beyond a bound need not be narrower
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Cells:
         shares: how much of the people each has, shape (cells,).
         moved: whether a device moves the value into the domain.
         fixed: whether every cell is one person, none more or less.
+        refusing: how likely a person there never answers, shape (cells,); None where everybody does.
+        groups: the group of the people there; None where there are none.
     """
 
     indices: Places
@@ -61,6 +66,8 @@ class Cells:
     shares: NDArray[np.float64]
     moved: NDArray[np.bool_]
     fixed: bool = False
+    refusing: NDArray[np.float64] | None = None
+    groups: NDArray[np.int64] | None = None
 
     def drawn(self, people: Counts, rng: np.random.Generator) -> tuple[Self, Counts]:
         """The cells in which somebody may be, and how many people are in each.
@@ -84,12 +91,33 @@ class Cells:
         places = np.searchsorted(below, rng.random(every) * below[-1], side="right")
         used, where = np.unique(np.minimum(places, cells - 1), return_inverse=True)
         flat = np.bincount(np.repeat(np.arange(trials), people) * len(used) + where, minlength=trials * len(used))
-        some = replace(
-            self, indices=self.indices[used], values=self.values[used], shares=self.shares[used], moved=self.moved[used]
-        )
-        return some, flat.reshape(trials, len(used)).astype(np.int64)
+        return self[used], flat.reshape(trials, len(used)).astype(np.int64)
 
-    def merged(self, steps: int, levels: Sequence[int], people: int) -> Self:
+    def __getitem__(self, used: NDArray[np.int64]) -> Self:
+        """Some of them."""
+        return replace(
+            self,
+            indices=self.indices[used],
+            values=self.values[used],
+            shares=self.shares[used],
+            moved=self.moved[used],
+            refusing=None if self.refusing is None else self.refusing[used],
+            groups=None if self.groups is None else self.groups[used],
+        )
+
+    def at(self, domain: Domain, by: Sequence[float]) -> Self:
+        """The same people with other values: higher by so much, of a vector in each coordinate."""
+        if not any(by):
+            return self
+        coordinates = domain.coordinates if isinstance(domain, VectorDomain) else (domain,)
+        columns = (self.values + np.array(by)).reshape(len(self.values), -1)
+        read = [on_grid(one, columns[:, c]) for c, one in enumerate(coordinates) if isinstance(one, NumberDomain)]
+        indices = np.stack([index for index, _ in read], axis=1).reshape(self.indices.shape)
+        moved = np.any([beyond for _, beyond in read], axis=0)
+        indices[self.indices == MISSING] = MISSING
+        return replace(self, indices=indices, values=columns.reshape(self.values.shape), moved=moved)
+
+    def merged(self, steps: int, levels: Sequence[int], people: int) -> "Cells":
         """The same for a mechanism whose law is linear in the index between levels, with fewer cells.
 
         Args:
@@ -98,16 +126,20 @@ class Cells:
             people: of one trial.
         """
         width = min(1 << max(isqrt(people) // 8, 1).bit_length() - 1, _WIDEST)
-        if self.fixed or self.indices.ndim > 1 or width < _WORTH or len(self.indices) < _BEYOND:
+        if self.fixed or self.indices.ndim > 1 or width < _WORTH or len(self.indices) < BEYOND:
             return self
+        if self.groups is not None:
+            return _beside([some.merged(steps, levels, people) for some in self._by_group()])
         if not self._is_ordered:
             return self.ordered().merged(steps, levels, people)
         first, last = np.searchsorted(self.indices, (1, steps))
+        if not first < last or self.indices[last - 1] - self.indices[first] > 2 * (last - first):
+            return self  # points that lie apart
         edges = [np.searchsorted(self.indices, -(-np.arange(1, some) * steps // some)) for some in levels]
         ends = np.arange(first), np.arange(last, len(self.indices))
         return self._joined(np.unique(np.concatenate((*ends, np.arange(first, last, width), *edges))))
 
-    def coarse(self, groups: int) -> Self:
+    def coarse(self, groups: int) -> "Cells":
         """A population of at most `groups` different values that is close to this one: for sweeps, which ask often.
 
         Neighbours become one cell at a grid point near their mean. It is another population, with a truth of its own,
@@ -115,6 +147,9 @@ class Cells:
         """
         if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups or (self.indices == MISSING).any():
             return self
+        if self.groups is not None:
+            some = self._by_group()
+            return _beside([one.coarse(max(groups // len(some), 1)) for one in some])
         if not self._is_ordered:
             return self.ordered().coarse(groups)
         joined = self._joined(np.arange(0, len(self.indices), -(-len(self.indices) // groups)))
@@ -127,27 +162,61 @@ class Cells:
     def ordered(self) -> Self:
         """The same with neighbours beside each other: rows of somebody's table come in any order."""
         order = np.argsort(self.indices, kind="stable")
-        columns = {name: getattr(self, name)[order] for name in ("indices", "values", "shares", "moved")}
-        return replace(self, **columns)
+        return self[order]
 
     def _joined(self, starts: NDArray[np.int64]) -> Self:
-        """Neighbours as one cell each, from each of `starts` to the next; indices are means."""
+        """Neighbours as one cell each, from each of `starts` to the next; indices are means.
+
+        Cells are of one group; those that answer with another probability stay apart.
+        """
+        if self.refusing is not None:
+            starts = np.union1d(starts, np.nonzero(np.diff(self.refusing))[0] + 1)
         shares = np.add.reduceat(self.shares, starts)
         indices, values = (np.add.reduceat(self.shares * some, starts) / shares for some in (self.indices, self.values))
-        return replace(
-            self, indices=indices, values=values, shares=shares, moved=np.maximum.reduceat(self.moved, starts)
-        )
+        moved = np.maximum.reduceat(self.moved, starts)
+        return replace(self[starts], indices=indices, values=values, shares=shares, moved=moved)
+
+    def _by_group(self) -> "list[Self]":
+        groups = np.zeros(len(self.shares), dtype=np.int64) if self.groups is None else self.groups
+        return [self[np.nonzero(groups == group)[0]] for group in np.unique(groups).tolist()]
 
 
-def cells_of(domain: Domain, population: Population) -> Cells:
+def cells_of(domain: Domain, population: Population, panel: Panel = STEADY, rounds: int = 1) -> Cells:
     """The cells of the people of a task about a number, a bit or a category, or of vectors that somebody has.
+
+    Args:
+        domain: of the task.
+        population: where values come from.
+        panel: how people behave from round to round.
+        rounds: how many there are: so far values drift.
 
     Raises:
         TypeError: a population that the bulk engine does not know.
     """
+    cells = _cells(domain, population, panel, rounds)
+    if not panel.nonresponse:
+        return cells
+    numbers = cells.values if cells.values.ndim == 1 else np.zeros(len(cells.values))
+    names = population.names if isinstance(population, Grouped) else ()
+    return replace(cells, refusing=panel.refusing(domain, numbers, cells.groups, names))
+
+
+def _cells(domain: Domain, population: Population, panel: Panel, rounds: int) -> Cells:
     match domain, population:
-        case NumberDomain(), Mixture():
-            return _of_mixture(domain, population)
+        case _, Grouped(groups=groups):
+            parts = [_cells(domain, group.people, panel, rounds) for group in groups]
+            return _beside(
+                [
+                    replace(
+                        part, shares=part.shares * (share / part.shares.sum()), groups=np.full(len(part.shares), place)
+                    )
+                    for place, (part, share) in enumerate(zip(parts, population.shares, strict=True))
+                    if share > 0
+                ]
+            )
+        case NumberDomain(), Mixture() | Lognormal() | Points():
+            (steps,) = panel.steps(domain)
+            return _of_numbers(domain, population, panel.cuts, [steps * round_ for round_ in range(rounds)])
         case BitDomain(), Bernoulli(proportion=yes):
             return _plain((1 - yes, yes))
         case CategoryDomain(), Frequencies():
@@ -157,48 +226,18 @@ def cells_of(domain: Domain, population: Population) -> Cells:
     raise TypeError(f"no cells of {type(population).__name__}")
 
 
+def _beside(parts: Sequence[Cells]) -> Cells:
+    """The cells of several groups."""
+    columns = [[getattr(part, name) for part in parts] for name in ("indices", "values", "shares", "moved", "groups")]
+    indices, values, shares, moved, groups = map(np.concatenate, columns)
+    refusing = None if parts[0].refusing is None else np.concatenate([part.refusing for part in parts])
+    return Cells(indices, values, shares, moved, refusing=refusing, groups=groups)
+
+
 def coordinates_of(domain: VectorDomain, population: Independent) -> tuple[Cells, ...]:
     """The cells of each coordinate, of people whose coordinates know nothing of each other."""
     pairs = zip(domain.coordinates, population.coordinates, strict=True)
-    return tuple(_of_mixture(coordinate, mixture) for coordinate, mixture in pairs)
-
-
-def filled(cells: Cells, counts: Counts, sizes: Sequence[int], rng: np.random.Generator) -> tuple[Places, Counts]:
-    """Indices and counts with one drawn uniformly for every person without a value.
-
-    Args:
-        cells: where the people are.
-        counts: shape (trials, cells).
-        sizes: of the domain: how many indices each coordinate has.
-        rng: the randomness of the devices.
-    """
-    missing = cells.indices == MISSING
-    if not missing.any():
-        return cells.indices, counts
-    if cells.indices.ndim > 1:  # somebody's vectors: each is a person, or as many as were drawn of the row
-        return _filled_vectors(cells.indices, missing, counts, sizes, rng)
-    lost = counts[:, missing].sum(axis=1)
-    drawn = scatter(lost, np.ones(sizes[0]), rng)
-    kept = ~missing
-    indices = np.concatenate((cells.indices[kept], np.arange(sizes[0])))
-    return indices, np.concatenate((counts[:, kept], drawn), axis=1)
-
-
-def _filled_vectors(
-    indices: Places,
-    missing: NDArray[np.bool_],
-    counts: Counts,
-    sizes: Sequence[int],
-    rng: np.random.Generator,
-) -> tuple[Places, Counts]:
-    partial = missing.any(axis=1)
-    copies = counts[:, partial].max(axis=0)
-    rows = np.repeat(indices[partial], copies, axis=0)
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
-    drawn = rng.integers(0, np.array(sizes), size=rows.shape)
-    there = (number < np.repeat(counts[:, partial], copies, axis=1)).astype(np.int64)
-    every = np.concatenate((indices[~partial], np.where(rows == MISSING, drawn, rows)))
-    return every, np.concatenate((counts[:, ~partial], there), axis=1)
+    return tuple(_of_numbers(coordinate, numbers) for coordinate, numbers in pairs)
 
 
 def _plain(shares: Sequence[float]) -> Cells:
@@ -206,22 +245,12 @@ def _plain(shares: Sequence[float]) -> Cells:
     return Cells(places, places.astype(np.float64), np.array(shares), np.zeros(len(shares), dtype=bool))
 
 
-def _of_mixture(domain: NumberDomain, mixture: Mixture) -> Cells:
-    step, steps = float(domain.step), domain.steps
-    points = domain.lower + step * np.arange(steps + 1)
-    inner = np.concatenate(((domain.lower,), (points[:-1] + points[1:]) / 2, (domain.upper,)))
-    low, high = reach(mixture)
-    least = _FINEST * (domain.upper - domain.lower)
-    below = np.linspace(min(low, domain.lower - least), domain.lower, _BEYOND + 1)
-    above = np.linspace(domain.upper, max(high, domain.upper + least), _BEYOND + 1)
-    parts = [moments_between(mixture, edges) for edges in (below, inner, above)]
-    ends = np.zeros(_BEYOND, dtype=np.int64), np.full(_BEYOND, steps, dtype=np.int64)
-    indices = np.concatenate((ends[0], np.arange(steps + 1), ends[1]))
-    moved = np.ones(len(indices), dtype=bool)
-    moved[_BEYOND : _BEYOND + steps + 1] = False
-    shares, values = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
-    used = shares > 0
-    return Cells(indices[used], values[used], shares[used], moved[used])
+def _of_numbers(
+    domain: NumberDomain, population: Numbers, cuts: Sequence[float] = (), shifts: Sequence[int] = (0,)
+) -> Cells:
+    shares, values = number_cells(domain, population, cuts, shifts)
+    indices, moved = on_grid(domain, values)
+    return Cells(indices, values, shares, moved)
 
 
 def _of_values(domain: Domain, values: Sequence[Value], *, fixed: bool) -> Cells:

@@ -1,14 +1,16 @@
 """Composed: who answers in bulk, by kind: those who tell the truth, those whose report is forgotten, and liars.
 
 Each kind is drawn by itself, from a seed of its own, and their tallies add up. Publications that are lost, cut off,
-late or doubled change nothing: a device sends the same bytes until they are acknowledged, and an aggregator counts them
-once. What the broker forgets is gone, whatever is in it: a binomial number of reports. Liars have good connections.
+late, doubled or out of order change nothing: a device sends the same bytes until they are acknowledged, and an
+aggregator counts them once. What the broker forgets is gone, whatever is in it: a binomial number of reports. Liars
+have good connections.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
@@ -18,7 +20,9 @@ from hush_common.task import Task
 from hush_simulations.engines.bulk.drawn import Drawn, merged
 from hush_simulations.engines.bulk.groups import parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.bulk.streams import people_of
+from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.scenarios.grouped import Grouped
+from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.troubles import Liars, told_by, truthful_count
@@ -39,6 +43,9 @@ class Kind:
         honest: whether they choose among several epsilons as they are asked to; else they take the dearest.
         counted: whether the aggregator gets their reports.
         true: whether these values are the truth.
+        panel: how they behave from round to round.
+        present: how likely a device of each group answers, shape (rounds, 1, groups): the same for all kinds; None
+            where all do.
     """
 
     population: Population
@@ -47,6 +54,8 @@ class Kind:
     honest: bool = True
     counted: bool = True
     true: bool = True
+    panel: Panel = STEADY
+    present: NDArray[np.float64] | None = None
 
     def seed(self, entropy: int) -> int:
         """Of the first kind that of the run."""
@@ -75,8 +84,10 @@ def composed(scenario: Scenario, task: Task, entropy: int, draw: Callable[[Kind]
         if not kind.counted:
             drawn = replace(drawn, tallies=(Tally(),) * task.rounds)
         if not kind.true:
-            drawn = replace(drawn, sums=(0.0,) * len(drawn.sums), known=(0,) * len(drawn.known))
-        parts.append(drawn if kind.number == 0 else replace(drawn, moved=drawn.moved if kind.honest else 0))
+            drawn = replace(drawn, truths=tuple(truth.nobody() for truth in drawn.truths))
+        if not kind.honest:
+            drawn = replace(drawn, truths=tuple(replace(truth, moved=0) for truth in drawn.truths))
+        parts.append(drawn)
     every = merged(parts)
     edges = [_edges(task, some.among(scenario.clients) * some.reports) for some in scenario.liars if some.lie == "edge"]
     for tally in edges:
@@ -85,8 +96,8 @@ def composed(scenario: Scenario, task: Task, entropy: int, draw: Callable[[Kind]
 
 
 def is_plain(scenario: Scenario) -> bool:
-    """Whether there is one kind of people, who all tell the truth and are counted: the first of `_kinds` alone."""
-    return not scenario.liars and not scenario.faults.forgotten
+    """Whether all people tell the truth and are counted, the same in every round: the first of `_kinds` alone."""
+    return not scenario.liars and not scenario.faults.forgotten and not scenario.panel
 
 
 def duplicates_of(scenario: Scenario, rounds: int) -> int:
@@ -103,15 +114,25 @@ def _kinds(scenario: Scenario, task: Task, entropy: int) -> Iterator[Kind]:
         rng = people_of(entropy, _SEEDS, 0)
         kept = int(rng.binomial(truthful, 1 - scenario.faults.forgotten))
         people = _shuffled(people, truthful, rng)
-    yield Kind(_some(people, 0, kept), kept, 0)
-    yield Kind(_some(people, kept, truthful), truthful - kept, 1, counted=False)
-    first = truthful
+    panel, present = scenario.panel, _present(scenario, task, entropy)
+    yield Kind(_some(people, 0, kept), kept, 0, panel=panel, present=present)
+    yield Kind(_some(people, kept, truthful), truthful - kept, 1, counted=False, panel=panel, present=present)
+    first, moving = truthful, Panel(drift=panel.drift)
     for place, some in enumerate(scenario.liars):
         liars = some.among(scenario.clients)
         who = _some(people, first, first + liars)
         first += liars
-        yield Kind(who, liars, 2 + 2 * place, honest=False, counted=some.lie == "replay")
+        yield Kind(who, liars, 2 + 2 * place, honest=False, counted=some.lie == "replay", panel=moving)
         yield from _telling(task, some, liars, 3 + 2 * place)
+
+
+def _present(scenario: Scenario, task: Task, entropy: int) -> NDArray[np.float64] | None:
+    """Who is away together is drawn once, whatever becomes of the reports of the others."""
+    people, dropout = scenario.population, scenario.panel.dropout
+    if not dropout.share:
+        return None
+    groups = len(people.names) if isinstance(people, Grouped) else 1
+    return dropout.present(task.rounds, 1, groups, noise_of(entropy, _SEEDS, 0, 0))
 
 
 def _telling(task: Task, some: Liars, liars: int, number: int) -> Iterator[Kind]:

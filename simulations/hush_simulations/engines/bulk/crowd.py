@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of
-from hush_simulations.scenarios.population import Bernoulli, Frequencies, Independent, Mixture, Population
+from hush_simulations.engines.bulk.drawn import Truth
+from hush_simulations.scenarios.population import Bernoulli, Frequencies, Independent, Mixture, Numbers, Population
+from hush_simulations.scenarios.shapes import Lognormal, Points
 
 __all__ = ["Crowd", "Source", "source_of"]
 
@@ -26,12 +28,19 @@ class Crowd:
         sums: of the true values, one for each coordinate; of a category how many have each label.
         known: how many values are in each sum.
         moved: how many devices move a value into the domain.
+        groups: what is true of each group; empty where there are none.
     """
 
     indices: NDArray[np.int64]
     sums: tuple[float, ...]
     known: tuple[int, ...]
     moved: int
+    groups: tuple[Truth, ...] = ()
+
+    @property
+    def truth(self) -> Truth:
+        """What is true of them."""
+        return Truth(self.sums, self.known, len(self.indices), self.moved, self.groups)
 
 
 class Source(Protocol):
@@ -49,10 +58,10 @@ def source_of(domain: Domain, population: Population) -> Source:
         TypeError: a population that the bulk engine does not know.
     """
     match domain, population:
-        case NumberDomain(), Mixture():
+        case NumberDomain(), Mixture() | Lognormal() | Points():
             return _Numbers((domain,), (population,), vector=False)
-        case VectorDomain(coordinates=coordinates), Independent(coordinates=mixtures):
-            return _Numbers(coordinates, mixtures, vector=True)
+        case VectorDomain(coordinates=coordinates), Independent(coordinates=numbers):
+            return _Numbers(coordinates, numbers, vector=True)
         case BitDomain(), Bernoulli(proportion=yes):
             return _Shares((yes,), bit=True)
         case CategoryDomain(), Frequencies():
@@ -63,15 +72,15 @@ def source_of(domain: Domain, population: Population) -> Source:
 @dataclass(frozen=True, slots=True)
 class _Numbers:
     domains: tuple[NumberDomain, ...]
-    mixtures: tuple[Mixture, ...]
+    people: tuple[Numbers, ...]
     vector: bool
 
     def draw(self, first: int, count: int, rng: np.random.Generator) -> Crowd:  # noqa: ARG002 - all are alike
         indices = np.empty((count, len(self.domains)), dtype=np.int64)
         sums, moved = [], np.zeros(count if self.vector else 0, dtype=bool)
         clamped = 0
-        for place, (domain, mixture) in enumerate(zip(self.domains, self.mixtures, strict=True)):
-            values = _of_mixture(mixture, count, rng)
+        for place, (domain, people) in enumerate(zip(self.domains, self.people, strict=True)):
+            values = _of_mixture(people, count, rng) if isinstance(people, Mixture) else people.numbers(count, rng)
             if self.vector:
                 rng.shuffle(values)  # groups come one after the other, and coordinates know nothing of each other
                 moved |= (values < domain.lower) | (values > domain.upper)

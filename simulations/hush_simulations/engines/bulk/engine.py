@@ -19,6 +19,7 @@ from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.estimate.tallies import parts_of
 from hush_aggregator.result import Counted, result_of
 from hush_aggregator.tally import Tally
+from hush_common.domain import VectorDomain
 from hush_common.errors import OptionError
 from hush_common.refusal import Refusal
 from hush_common.task import Task
@@ -30,8 +31,9 @@ from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.bulk.streams import noise_of, people_of
 from hush_simulations.engines.cluster import Cluster
-from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome
+from hush_simulations.engines.experiment import ABSENT, Drawing, Experiment, Outcome, RoundOutcome
 from hush_simulations.engines.reports import Received
+from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.population import Independent
 
 __all__ = ["MOST_ONE_BY_ONE", "at_once", "draw_rounds", "drawing_of", "shares_of", "simulate", "simulate_now"]
@@ -73,16 +75,18 @@ def simulate_now(
                 experiment.confidence,
                 task.round_opens(number) or datetime.now(UTC),
             ),
-            range(experiment.clients),
-            drawn.moved,
-            {},
+            range(truth.people),
+            truth.moved,
+            {ABSENT: experiment.clients - truth.people} if truth.people < experiment.clients else {},
             elapsed,
             nothing,
-            truth=drawn.truth,
+            truth=truth.means,
+            known=truth.known,
+            groups=tuple((group.people, group.means) for group in truth.groups),
             tally=tally,
             chosen=tuple(part.n for _, part in parts_of(task.randomizer, tally)) if task.offers else (),
         )
-        for number, (tally, made) in enumerate(zip(drawn.tallies, estimates, strict=True))
+        for number, (tally, truth, made) in enumerate(zip(drawn.tallies, drawn.truths, estimates, strict=True))
     ]
     return Outcome(task, tuple(rounds), drawing=drawing)
 
@@ -111,6 +115,8 @@ def draw_rounds(
             kind.clients,
             shares,
             seed,
+            panel=kind.panel,
+            present=kind.present,
             workers=experiment.workers,
             cluster=cluster,
             on_progress=lambda answers: on_progress(before + answers),
@@ -137,10 +143,13 @@ def drawing_of(experiment: Experiment) -> Drawing:
     """
     task = experiment.task
     laws = [law_of(part) for part in parts_of_offers(task.randomizer)]
-    separate = isinstance(experiment.scenario.population, Independent)
-    again = separate and task.rounds > 1
+    people, panel = experiment.scenario.population, experiment.scenario.panel
+    if task.repeat == "sticky" and panel:
+        raise OptionError("engine", "sticky answers of devices that drift or drop out are for mqtt or memory")
+    grouped = isinstance(people, Grouped) and isinstance(task.domain, VectorDomain)
+    again = grouped or (isinstance(people, Independent) and (task.rounds > 1 or bool(panel.nonresponse)))
     if experiment.drawing == "tally" and again:
-        raise OptionError("draw", "vectors in several rounds have no law of their tallies; draw devices")
+        raise OptionError("draw", "vectors in several rounds, or of groups, have no law of their tallies; draw devices")
     if experiment.drawing != "auto":
         return experiment.drawing
     few = experiment.clients * task.rounds <= MOST_ONE_BY_ONE
@@ -164,16 +173,17 @@ def at_once(
     cells: Cells | tuple[Cells, ...] | None = None,
 ) -> Drawn:
     """The rounds of people of one kind as tallies; `cells` of their population where they were made before."""
-    groups = groups_of(task, kind.population, kind.clients, shares, people_of(entropy, 0, 0), cells=cells)
-    rounds = 1 if task.repeat == "sticky" else task.rounds
-    tallies = [groups.tallies(noise_of(entropy, 0, 0, round_))[0] for round_ in range(rounds)]
-    truths = groups.truths()
-    return Drawn(
-        tuple(tallies) * (task.rounds // rounds),  # values stay as they are: a memory gives the same report again
-        tuple(truths.sums[0].tolist()),
-        tuple(truths.known[0].tolist()),
-        int(truths.moved[0]),
+    people, panel = people_of(entropy, 0, 0), kind.panel
+    groups = groups_of(
+        task, kind.population, kind.clients, shares, people, cells=cells, panel=panel, present=kind.present
     )
+    rounds = 1 if task.repeat == "sticky" else task.rounds
+    tallies, truths = [], []
+    for round_ in range(rounds):
+        tallies += groups.tallies(noise_of(entropy, 0, 0, round_), round_)
+        truths.append(groups.truths().of(0))
+    again = task.rounds // rounds  # values stay as they are: a memory gives the same report again
+    return Drawn(tuple(tallies) * again, tuple(truths) * again)
 
 
 def _estimate(task: Task, tally: Tally, confidence: float, drawing: Drawing) -> Estimate:

@@ -1,11 +1,12 @@
 """Groups: the people of many trials at once, as counts; the truth of each trial, and what its reports add up to.
 
-They stay the same in every round, as their choice of an epsilon does. Vectors of independent coordinates have too many
+They stay the same in every round, as their choice of an epsilon does; who is away in a round, and by how much values
+have moved, is applied to their counts. Vectors of independent coordinates have too many
 cells: there each coordinate has counts of those who drew it and of those who did not. Given who drew what, coordinates
 know nothing of each other, so that this is exact; but a second round would draw among the same people again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +16,21 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
-from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, coordinates_of, filled
+from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, coordinates_of
+from hush_simulations.engines.bulk.drawn import Truth
+from hush_simulations.engines.bulk.filling import filled
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.scatter import Counts, scatter
+from hush_simulations.scenarios.grouped import Grouped
+from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Independent, Population
 
 if TYPE_CHECKING:
     from hush_simulations.engines.bulk.laws.law import Held
 
-__all__ = ["Groups", "Sums", "Truths", "groups_of", "parts_of_offers"]
+__all__ = ["Groups", "Sums", "Together", "Truths", "groups_of", "parts_of_offers"]
+
+Floats = NDArray[np.float64]
 
 Sums = tuple[Counts, ...]
 """For each epsilon offered, the sums of its reports in each trial: shape (trials, sums), as `Law.sums` has them."""
@@ -37,11 +44,21 @@ class Truths:
         sums: of the values, one column for each coordinate, or how many have each label; shape (trials, parts).
         known: how many values are in each sum.
         moved: how many devices move a value into the domain; shape (trials,).
+        people: how many answer; shape (trials,).
+        groups: the same of each group; empty where there are none.
     """
 
     sums: NDArray[np.float64]
     known: Counts
     moved: Counts
+    people: Counts
+    groups: "tuple[Truths, ...]" = ()
+
+    def of(self, trial: int) -> Truth:
+        """Those of one trial."""
+        sums, known = tuple(self.sums[trial].tolist()), tuple(self.known[trial].tolist())
+        groups = tuple(group.of(trial) for group in self.groups)
+        return Truth(sums, known, int(self.people[trial]), int(self.moved[trial]), groups)
 
 
 class Groups:
@@ -56,15 +73,16 @@ class Groups:
         self.task = task
         self.takers = takers
 
-    def reports(self, rng: np.random.Generator) -> Sums:
-        """The sums of one round."""
+    def reports(self, rng: np.random.Generator, round_: int = 0) -> Sums:
+        """The sums of one round; `takers` are then those who answer in it."""
+        self.gather(rng, round_)
         parts = enumerate(parts_of_offers(self.task.randomizer))
         return tuple(self._sums(part, offer, rng) for offer, part in parts)
 
-    def tallies(self, rng: np.random.Generator) -> list[Tally]:
+    def tallies(self, rng: np.random.Generator, round_: int = 0) -> list[Tally]:
         """One round as a tally for each trial; sums that no law gives are possible ones (`Law.completed`)."""
         parts = parts_of_offers(self.task.randomizer)
-        columns = [sums.tolist() for sums in self.reports(rng)]
+        columns = [sums.tolist() for sums in self.reports(rng, round_)]
         found = []
         for trial, takers in enumerate(self.takers.T.tolist()):
             moments: list[int] = []
@@ -74,11 +92,15 @@ class Groups:
             found.append(Tally(sum(takers), tuple(moments)))
         return found
 
+    def gather(self, rng: np.random.Generator, round_: int) -> None:
+        """Let those come who answer in a round, with the values that they have then."""
+        raise NotImplementedError
+
     def _sums(self, part: Mechanism, offer: int, rng: np.random.Generator) -> Counts:
         raise NotImplementedError
 
     def truths(self) -> Truths:
-        """What is true of them, after a round at least."""
+        """What is true of those who answered in the last round drawn."""
         raise NotImplementedError
 
 
@@ -96,6 +118,8 @@ def groups_of(
     *,
     trials: int = 1,
     cells: Cells | tuple[Cells, ...] | None = None,
+    panel: Panel = STEADY,
+    present: Floats | None = None,
 ) -> Groups:
     """Draw the people of some trials.
 
@@ -108,18 +132,26 @@ def groups_of(
         trials: how many times.
         cells: what `cells_of` made of this population before, or `coordinates_of`. A sweep makes them once, and
             `coarse` ones, for trials times cells have to be held in memory.
+        panel: how they behave from round to round.
+        present: how likely a device of each group answers, shape (rounds, trials, groups); None draws it.
     """
     weights = np.array(shares or (1.0,))
+    groups = len(population.names) if isinstance(population, Grouped) else 1
+    if present is None and panel.dropout.share:
+        present = panel.dropout.present(task.rounds, trials, groups, rng)
     if isinstance(population, Independent) and isinstance(task.domain, VectorDomain):
         takers = scatter(np.full(trials, clients), weights, rng).T
         if not isinstance(cells, tuple):
             cells = tuple(_merged(task, one, clients) for one in coordinates_of(task.domain, population))
-        return _Separate(task, takers, cells)
+        return _Separate(task, takers, cells, present)
     if not isinstance(cells, Cells):
-        cells = _merged(task, cells_of(task.domain, population), clients)
+        cells = cells_of(task.domain, population, panel, task.rounds)
+        cells = cells if any(panel.drift) else _merged(task, cells, clients)
     cells, people = cells.drawn(np.full(trials, clients), rng)
+    if cells.refusing is not None:
+        people = rng.binomial(people, 1 - cells.refusing)
     by_offer = scatter(people.reshape(-1), weights, rng).T.reshape(len(weights), *people.shape)
-    return _Together(task, by_offer.sum(axis=2), cells, by_offer)
+    return Together(task, by_offer, cells, panel=panel, present=present, groups=groups)
 
 
 def _merged(task: Task, cells: Cells, clients: int) -> Cells:
@@ -129,41 +161,68 @@ def _merged(task: Task, cells: Cells, clients: int) -> Cells:
     return cells.merged(task.domain.sizes[0] - 1, levels, clients) if len(levels) == len(found) else cells
 
 
-class _Together(Groups):
-    """All that is known of a value is known of its cell."""
+class Together(Groups):
+    """All that is known of a value is known of its cell.
 
-    def __init__(self, task: Task, takers: Counts, cells: Cells, counts: Counts) -> None:
-        super().__init__(task, takers)
-        self._cells, self._counts = cells, counts
+    Attributes:
+        cells: with the values of the last round drawn.
+        counts: who answered in it, shape (offers, trials, cells).
+    """
+
+    def __init__(
+        self, task: Task, counts: Counts, cells: Cells, *, panel: Panel, present: Floats | None, groups: int
+    ) -> None:
+        super().__init__(task, counts.sum(axis=2))
+        self._groups = groups
+        self._everybody, self.counts = counts, counts
+        self._first, self.cells = cells, cells
+        self._panel, self._present = panel, present
+
+    def gather(self, rng: np.random.Generator, round_: int) -> None:
+        self.cells = self._first.at(self.task.domain, self._panel.moved(self.task.domain, round_))
+        if self._present is not None:
+            groups = np.zeros(len(self.cells.shares), np.int64) if self.cells.groups is None else self.cells.groups
+            self.counts = rng.binomial(self._everybody, self._present[round_][:, groups])
+            self.takers = self.counts.sum(axis=2)
 
     def _sums(self, part: Mechanism, offer: int, rng: np.random.Generator) -> Counts:
-        return law_of(part).sums(part, *filled(self._cells, self._counts[offer], self.task.domain.sizes, rng), rng)
+        return law_of(part).sums(part, *filled(self.cells, self.counts[offer], self.task.domain.sizes, rng), rng)
 
     def truths(self) -> Truths:
-        counts, cells = self._counts.sum(axis=0), self._cells
+        counts, groups = self.counts.sum(axis=0), self.cells.groups
+        every = self._truths(counts)
+        if groups is None:
+            return every
+        return replace(every, groups=tuple(self._truths(counts * (groups == one)) for one in range(self._groups)))
+
+    def _truths(self, counts: Counts) -> Truths:
+        cells, people = self.cells, counts.sum(axis=1)
         lacking = cells.indices == MISSING
         none = lacking if lacking.ndim == 1 else lacking.any(axis=1)
         moved = counts @ (cells.moved & ~none)
         if isinstance(self.task.domain, CategoryDomain):
             labels = len(self.task.domain.labels)
             held = np.array([np.bincount(cells.indices[~none], row[~none], minlength=labels) for row in counts])
-            return Truths(held, np.repeat(held.sum(axis=1, keepdims=True), labels, axis=1).astype(np.int64), moved)
+            known = np.repeat(held.sum(axis=1, keepdims=True), labels, axis=1).astype(np.int64)
+            return Truths(held, known, moved, people)
         values, there = cells.values.reshape(len(none), -1), ~lacking.reshape(len(none), -1)
         sums = [(counts * np.where(there[:, c], values[:, c], 0.0)).sum(axis=1) for c in range(values.shape[1])]
-        return Truths(np.stack(sums, axis=1), counts @ there, moved)
+        return Truths(np.stack(sums, axis=1), counts @ there, moved, people)
 
 
 class _Separate(Groups):
     """Vectors whose coordinates know nothing of each other: their values are drawn with the reports."""
 
-    def __init__(self, task: Task, takers: Counts, coordinates: tuple[Cells, ...]) -> None:
+    def __init__(self, task: Task, takers: Counts, coordinates: tuple[Cells, ...], present: Floats | None) -> None:
         super().__init__(task, takers)
+        self._everybody, self._present = takers, present
         self._coordinates = coordinates
         self._found: list[Held] = []
 
-    def reports(self, rng: np.random.Generator) -> Sums:
+    def gather(self, rng: np.random.Generator, round_: int) -> None:
         self._found = []
-        return super().reports(rng)
+        if self._present is not None:
+            self.takers = rng.binomial(self._everybody, self._present[round_][:, 0])
 
     def _sums(self, part: Mechanism, offer: int, rng: np.random.Generator) -> Counts:
         sums, held = law_of(part).of_coordinates(part, self._coordinates, self.takers[offer], rng)
@@ -174,4 +233,4 @@ class _Separate(Groups):
         everybody = self.takers.sum(axis=0)
         sums = np.sum([held.sums for held in self._found], axis=0)
         moved = np.sum([held.moved for held in self._found], axis=0)
-        return Truths(sums, np.repeat(everybody[:, None], sums.shape[1], axis=1), moved)
+        return Truths(sums, np.repeat(everybody[:, None], sums.shape[1], axis=1), moved, everybody)

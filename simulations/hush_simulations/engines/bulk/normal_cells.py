@@ -13,18 +13,21 @@ from numpy.typing import NDArray
 
 from hush_simulations.scenarios.population import Mixture, Normal
 
-__all__ = ["moments_between", "reach"]
+__all__ = ["NARROW", "REACH", "between", "densities", "moments_between", "reach"]
 
 Floats = NDArray[np.float64]
 
-_NARROW = 1e-3
-_REACH = 39.0  # deviations: beyond, nothing is left that a float could hold
+NARROW = 1e-3
+"""Deviations: cells that are narrower have a share that is their density times their width."""
+
+REACH = 39.0
+"""Deviations: beyond, nothing is left that a float could hold."""
 
 
 def reach(mixture: Mixture) -> tuple[float, float]:
     """Two numbers that all values lie between, but for a share of 1e-300."""
     parts = [part for part in mixture.parts if part.weight > 0]
-    return min(p.mean - _REACH * p.sd for p in parts), max(p.mean + _REACH * p.sd for p in parts)
+    return min(p.mean - REACH * p.sd for p in parts), max(p.mean + REACH * p.sd for p in parts)
 
 
 def moments_between(mixture: Mixture, edges: Floats) -> tuple[Floats, Floats]:
@@ -51,23 +54,30 @@ def _of_one(part: Normal, edges: Floats) -> tuple[Floats, Floats]:
             share[place], mean[place] = 1.0, part.mean
         return share, mean
     z = (edges - part.mean) / part.sd
-    first, last = np.searchsorted(z, (-_REACH, _REACH))
+    first, last = np.searchsorted(z, (-REACH, REACH))
     some = slice(max(int(first) - 1, 0), min(int(last) + 1, len(share)))
     left, right = z[:-1][some], z[1:][some]
-    if float((right - left).max(initial=0.0)) < _NARROW:
+    if float((right - left).max(initial=0.0)) < NARROW:
         middle, width = (left + right) / 2, right - left
-        density = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
-        share[some] = density * width * (1 + width**2 * (middle**2 - 1) / 24)
+        share[some] = densities(middle, width)
         mean[some] = part.mean + part.sd * (middle - middle * width**2 / 12)
         return share, mean
-    share[some] = _between(left.tolist(), right.tolist())
-    densities = [np.exp(-(side**2) / 2) / math.sqrt(2 * math.pi) for side in (left, right)]
-    inner = np.divide(densities[0] - densities[1], share[some], out=(left + right) / 2, where=share[some] > 0)
+    share[some] = between(left.tolist(), right.tolist())
+    ends = [np.exp(-(side**2) / 2) / math.sqrt(2 * math.pi) for side in (left, right)]
+    inner = np.divide(ends[0] - ends[1], share[some], out=(left + right) / 2, where=share[some] > 0)
     mean[some] = part.mean + part.sd * inner
     return share, mean
 
 
-def _between(left: Sequence[float], right: Sequence[float]) -> list[float]:
+def densities(middle: Floats, width: Floats) -> Floats:
+    """How much of a standard normal distribution lies in narrow cells."""
+    density = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
+    share: Floats = density * width * (1 + width**2 * (middle**2 - 1) / 24)
+    return share
+
+
+def between(left: Sequence[float], right: Sequence[float]) -> list[float]:
+    """How much of it lies between two numbers each."""
     root = math.sqrt(2)
     return [
         (math.erfc(a / root) - math.erfc(b / root)) / 2 if a > 0 else (math.erfc(-b / root) - math.erfc(-a / root)) / 2

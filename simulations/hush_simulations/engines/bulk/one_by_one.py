@@ -17,8 +17,11 @@ from hush_simulations.engines.bulk.cells import MISSING
 from hush_simulations.engines.bulk.crowd import Crowd, Source, source_of
 from hush_simulations.engines.bulk.drawn import Drawn, merged
 from hush_simulations.engines.bulk.laws import law_of
+from hush_simulations.engines.bulk.members import MemberSource
 from hush_simulations.engines.bulk.streams import noise_of, people_of
 from hush_simulations.engines.cluster import Cluster
+from hush_simulations.scenarios.grouped import Grouped
+from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Population
 
 __all__ = ["StoppedError", "draw_devices"]
@@ -37,7 +40,9 @@ class StoppedError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Work:
     task: Task
-    source: Source
+    source: Source | MemberSource
+    panel: Panel
+    present: NDArray[np.float64] | None
     clients: int
     shares: tuple[float, ...]
     entropy: int
@@ -63,12 +68,41 @@ class _Work:
     ) -> Drawn:
         if stopped is not None and stopped.is_set():
             raise StoppedError
+        if isinstance(self.source, MemberSource):
+            return self._panel(self.source, start, stop - start, people, noise)
         crowd = self.source.draw(start, stop - start, people)
-        offers = people.choice(len(self.shares), size=stop - start, p=self.shares) if self.shares else None
+        offers = self._offers(stop - start, people)
         tallies = tuple(self._reports(crowd, offers, rng) for rng in noise)
-        if len(tallies) < self.task.rounds:  # values stay as they are, so that a memory gives the same report again
-            tallies *= self.task.rounds
-        return Drawn(tallies, crowd.sums, crowd.known, crowd.moved)
+        # Where answers are sticky there is one: values stay as they are, so that a memory gives the same report again.
+        again = self.task.rounds // len(noise)
+        return Drawn(tallies * again, (crowd.truth,) * self.task.rounds)
+
+    def _panel(
+        self,
+        source: MemberSource,
+        first: int,
+        count: int,
+        people: np.random.Generator,
+        noise: Sequence[np.random.Generator],
+    ) -> Drawn:
+        """Of people who are of groups, drift or do not all answer: in each round those who do."""
+        domain = self.task.domain
+        members, answering = source.draw(first, count, people)
+        offers, drawn = self._offers(count, people), []
+        for round_, rng in enumerate(noise):
+            here = answering
+            if self.present is not None:
+                here = answering & (rng.random(count) < self.present[round_, 0][members.groups])
+            crowd = members[here].at(self.panel.moved(domain, round_)).crowd()
+            tally = self._reports(crowd, None if offers is None else offers[here], rng)
+            drawn.append((tally if len(crowd.indices) else Tally(), crowd.truth))
+        tallies, truths = zip(*drawn, strict=True)
+        again = self.task.rounds // len(noise)
+        return Drawn(tallies * again, truths * again)
+
+    def _offers(self, count: int, people: np.random.Generator) -> NDArray[np.int64] | None:
+        """Which epsilon each takes."""
+        return people.choice(len(self.shares), size=count, p=self.shares) if self.shares else None
 
     def _reports(self, crowd: Crowd, offers: NDArray[np.int64] | None, rng: np.random.Generator) -> Tally:
         indices = crowd.indices
@@ -86,6 +120,8 @@ def draw_devices(
     entropy: int,
     *,
     cell: int = 0,
+    panel: Panel = STEADY,
+    present: NDArray[np.float64] | None = None,
     workers: int = 1,
     cluster: Cluster | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
@@ -100,6 +136,8 @@ def draw_devices(
         shares: of the devices that take each epsilon offered, adding up to 1; empty where there is one.
         entropy: the seed.
         cell: of a sweep.
+        panel: how people behave from round to round.
+        present: how likely a device of each group answers, shape (rounds, 1, groups); None where all do.
         workers: threads; numpy draws without holding the others up.
         cluster: whose workers draw instead, entered already.
         on_progress: called with the number of answers so far.
@@ -108,7 +146,9 @@ def draw_devices(
     Raises:
         StoppedError: `stopped` was set.
     """
-    work = _Work(task, source_of(task.domain, population), clients, shares, entropy, cell)
+    steady = not panel and not isinstance(population, Grouped)
+    source = source_of(task.domain, population) if steady else MemberSource(task.domain, population, panel)
+    work = _Work(task, source, panel, present, clients, shares, entropy, cell)
     stopped = stopped or Event()
     numbers = range(-(-clients // CHUNK))
     done: list[Drawn] = []

@@ -9,10 +9,21 @@ const SAID_MS = 30000; // and whoever is read to hears of it that often at most
 
 let due = false, busy = false, last = 0, said = 0;
 
-function tell(text, name) {
-  if (state.textContent !== text) state.textContent = text;
-  state.className = name;
-  still.hidden = name === "on";
+function trouble(text) {
+  said = 0;
+  state.textContent = text;
+  state.className = "off";
+  still.hidden = false;
+}
+
+function announce() {
+  state.className = "on";
+  still.hidden = true;
+  if (Date.now() - said < SAID_MS) return;
+  said = Date.now();
+  const reports = document.querySelector(".hero [data-figure='n']");
+  const words = reports ? `Live: ${reports.textContent} reports` : "Live";
+  if (state.textContent !== words) state.textContent = words;
 }
 
 function alike(a, b) {
@@ -47,23 +58,13 @@ function children(old, fresh) {
     }
     const later = wanted[place].id && [...old.childNodes].slice(place).find((one) => alike(one, wanted[place]));
     if (later) {
-      old.insertBefore(later, old.childNodes[place]);
+      while (old.childNodes[place] !== later) old.childNodes[place].remove(); // moving it would take the focus from it
       patch(later, wanted[place]);
     } else {
       old.insertBefore(document.importNode(wanted[place], true), there || null);
     }
   }
   while (old.childNodes.length > wanted.length) old.lastChild.remove();
-}
-
-function announce() {
-  const now = Date.now();
-  const reports = document.querySelector(".hero [data-figure='n']");
-  const words = reports ? `Live: ${reports.textContent} reports` : "Live";
-  if (now - said >= SAID_MS) {
-    said = now;
-    tell(words, "on");
-  }
 }
 
 async function refresh() {
@@ -78,19 +79,25 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     patch(document.getElementById("main"), fresh.getElementById("main"));
     const again = fresh.getElementById("still");
-    if (again) patch(still, again);
+    if (again) children(still, again);
     document.title = fresh.title;
     document.documentElement.dataset.seen = String(Number(document.documentElement.dataset.seen || 0) + 1);
     announce();
   } catch {
-    tell("Figures may be old: the service does not answer.", "off");
+    trouble("Figures may be old: the service does not answer.");
   } finally {
     busy = false;
     if (due) refresh();
   }
 }
 
-function changed() {
+function shows(task) {
+  const here = document.querySelector("[data-task]");
+  return here ? here.dataset.task === task : true;
+}
+
+function changed(task) {
+  if (task && !shows(task)) return;
   due = true;
   if (!document.hidden) refresh();
 }
@@ -100,9 +107,9 @@ document.addEventListener("visibilitychange", () => {
 });
 
 const stream = new EventSource(document.body.dataset.events);
-stream.onopen = () => {
-  said = 0;
-  announce();
-};
-stream.onerror = () => tell("Figures may be old: the connection is lost, and tried again.", "off");
-for (const name of ["message", "state", "result", "task", "removed"]) stream.addEventListener(name, changed);
+stream.onopen = announce;
+stream.onerror = () => trouble("Figures may be old: the connection is lost, and tried again.");
+stream.addEventListener("state", () => changed());
+for (const name of ["result", "removed"]) {
+  stream.addEventListener(name, (event) => changed(JSON.parse(event.data).task));
+}

@@ -1,0 +1,229 @@
+"""Panels: how the people of a scenario behave from round to round. Values drift, and some devices do not answer.
+
+**Dropout** has nothing to do with values. In each round, and each group, a share of the devices drawn anew stays away:
+beta, of mean `share` and with a correlation of `correlation` between any two devices (the law of beta-binomial counts;
+0 lets them drop out without regard to each other, near 1 all or none of a group are away).
+
+**Non-response** has: whoever has such a value, or is of such a group, refuses with a certain probability, for all
+rounds. The estimate is then about those who answer, and no interval says how far that is from everybody: hush never
+sees who is silent, nor why.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.errors import OptionError
+from hush_simulations.scenarios.population import Value
+
+__all__ = ["STEADY", "Dropout", "Nonresponse", "Panel", "as_numbers"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """Devices that are away for a round.
+
+    Args:
+        share: of the devices, on average; from 0, below 1.
+        correlation: of two devices of one group in one round; from 0, below 1.
+    """
+
+    share: float = 0.0
+    correlation: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("share", self.share), ("correlation", self.correlation)):
+            if not 0 <= value < 1:
+                raise OptionError(f"dropout.{name}", f"{value} is not from 0 to below 1; write a share such as 0.1")
+
+    def present(self, rounds: int, trials: int, groups: int, rng: np.random.Generator) -> Floats:
+        """How likely a device of each group answers, shape (rounds, trials, groups)."""
+        shape = (rounds, trials, groups)
+        if not self.correlation or not self.share:
+            return np.full(shape, 1 - self.share)
+        both = (1 - self.correlation) / self.correlation
+        return rng.beta((1 - self.share) * both, self.share * both, size=shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Nonresponse:
+    """Devices that never answer, because of what they would say or who they are. All that is given must hold.
+
+    Args:
+        share: of those devices, from 0 to 1.
+        above: of a number: values above it.
+        below: of a number: values below it.
+        values: of a category or a bit: one of these.
+        group: of that name.
+    """
+
+    share: float
+    above: float | None = None
+    below: float | None = None
+    values: tuple[Value, ...] = ()
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise OptionError("nonresponse.share", f"{self.share} is not a share; write a number from 0 to 1")
+        if (self.above, self.below, self.values, self.group) == (None, None, (), None):
+            raise OptionError("nonresponse", "says of nobody that they refuse; write above, below, values or group")
+        if not all(math.isfinite(end) for end in self.cuts):
+            raise OptionError("nonresponse.above", "or below is not finite; write a number")
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Numbers between which all are alike."""
+        return tuple(end for end in (self.above, self.below) if end is not None)
+
+    def check(self, domain: Domain, names: Sequence[str]) -> None:
+        """Refuse what says nothing about values of this domain, or names a group that is not there."""
+        if self.cuts and not isinstance(domain, NumberDomain):
+            raise OptionError("nonresponse.above", "and below are for numbers; write values = [...], or group")
+        if self.values and isinstance(domain, NumberDomain | VectorDomain):
+            raise OptionError("nonresponse.values", "are for categories and bits; write above or below, or group")
+        for value in self.values:
+            if None in domain.read(value, strict=False).parts:
+                raise OptionError("nonresponse.values", f"{str(value)[:40]!r} is no value of this task's domain")
+        if self.group is not None and self.group not in names:
+            there = f"there are {', '.join(names)}" if names else 'which kind = "groups" has'
+            raise OptionError("nonresponse.group", f"{self.group[:40]!r} is no group of the population; {there}")
+
+    def of(self, domain: Domain, numbers: Floats, groups: NDArray[np.int64] | None, names: Sequence[str]) -> Floats:
+        """How likely each person refuses for this reason, shape (people,).
+
+        Args:
+            domain: of the task.
+            numbers: the values as in `as_numbers`, shape (people,); of vectors anything of that length.
+            groups: the group of each.
+            names: of the groups.
+        """
+        concerned = np.ones(len(numbers), dtype=bool)
+        if self.above is not None:
+            concerned &= numbers > self.above
+        if self.below is not None:
+            concerned &= numbers < self.below
+        if self.values:
+            concerned &= np.isin(numbers, as_numbers(domain, self.values))
+        if self.group is not None and groups is not None:
+            concerned &= groups == names.index(self.group)
+        return np.where(concerned, self.share, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """How people behave from round to round.
+
+    Args:
+        drift: by how much the value of everybody moves from one round to the next, in the unit of the task, as whole
+            steps of its grid; of vectors one number for each coordinate; empty where values stay.
+        dropout: devices that are away for a round.
+        nonresponse: devices that never answer.
+    """
+
+    drift: tuple[float, ...] = ()
+    dropout: Dropout = Dropout()
+    nonresponse: tuple[Nonresponse, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(self.drift) or bool(self.dropout.share or self.nonresponse)
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Of a number: between which values all answer alike."""
+        return tuple(end for one in self.nonresponse for end in one.cuts)
+
+    def check(self, domain: Domain, rounds: int, names: Sequence[str]) -> None:
+        """Refuse what does not fit the task.
+
+        Raises:
+            OptionError: naming the field.
+        """
+        for some in self.nonresponse:
+            some.check(domain, names)
+        if not self.drift:
+            return
+        coordinates = _coordinates(domain)
+        if len(coordinates) != len(self.drift):
+            raise OptionError("drift", "is for numbers, and for vectors by coordinate; leave it out")
+        if not all(math.isfinite(by) for by in self.drift):
+            raise OptionError("drift", "is not finite; write by how much values move from one round to the next")
+        for by, one in zip(self.drift, coordinates, strict=True):
+            if abs(by) * (rounds - 1) > one.upper - one.lower:
+                raise OptionError(
+                    "drift", f"{by:g} in {rounds} rounds moves values farther than the bounds are apart; write less"
+                )
+
+    def steps(self, domain: Domain) -> tuple[int, ...]:
+        """By how many steps of the grid values move from one round to the next; zeros where there is no drift."""
+        coordinates = _coordinates(domain)
+        drift = self.drift or (0.0,) * len(coordinates)
+        return tuple(round(by / float(one.step)) for by, one in zip(drift, coordinates, strict=True))
+
+    def moved(self, domain: Domain, round_: int) -> tuple[float, ...]:
+        """By how much values are above those of the first round (0), for each coordinate; empty without a drift."""
+        if not any(self.drift):
+            return ()
+        pairs = zip(self.steps(domain), _coordinates(domain), strict=True)
+        return tuple(float(round_ * steps * one.step) for steps, one in pairs)
+
+    def value(self, domain: Domain, value: Value, round_: int) -> Value:
+        """A value of the first round as it is in another."""
+        by = self.moved(domain, round_) if round_ else ()
+        if not by or value is None or isinstance(value, str):
+            return value
+        if isinstance(value, tuple):
+            return tuple(None if x is None else x + far for x, far in zip(value, by, strict=True))
+        return value + by[0]
+
+    def mean(
+        self, domain: Domain, mean: float | tuple[float, ...] | None, round_: int
+    ) -> float | tuple[float, ...] | None:
+        """The mean of a population in a round, of that in the first."""
+        by = self.moved(domain, round_)
+        if mean is None or not by:
+            return mean
+        if isinstance(mean, tuple):
+            return tuple(x + far for x, far in zip(mean, by, strict=True))
+        return mean + by[0]
+
+    def refusing(
+        self, domain: Domain, numbers: Floats, groups: NDArray[np.int64] | None, names: Sequence[str]
+    ) -> Floats:
+        """How likely each person never answers, shape (people,); arguments as of `Nonresponse.of`."""
+        answering = np.ones(len(numbers))
+        for one in self.nonresponse:
+            answering *= 1 - one.of(domain, numbers, groups, names)
+        refusing: Floats = 1 - answering
+        return refusing
+
+
+STEADY = Panel()
+"""People who all answer, and whose values stay as they are."""
+
+
+def as_numbers(domain: Domain, values: Sequence[Value]) -> Floats:
+    """Values as numbers: of a category the place of its label, of a vector 0; NaN where there is none."""
+    match domain:
+        case VectorDomain():
+            return np.zeros(len(values))
+        case CategoryDomain(labels=labels):
+            places: dict[Value, int] = {label: place for place, label in enumerate(labels)}
+            return np.array([places.get(value, math.nan) for value in values], dtype=np.float64)
+        case _:
+            return np.array(values, dtype=np.float64)
+
+
+def _coordinates(domain: Domain) -> tuple[NumberDomain, ...]:
+    match domain:
+        case NumberDomain():
+            return (domain,)
+        case VectorDomain(coordinates=coordinates):
+            return coordinates
+    return ()
