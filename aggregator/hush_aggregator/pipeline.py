@@ -19,6 +19,7 @@ from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.intake import Intake
 from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.log_fields import fields
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
 from hush_aggregator.recalls import Recalls
@@ -177,7 +178,7 @@ class Aggregator:
         """Serve one connection until it is lost."""
         async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as connection:
             self._session = session = self._aside.guard(connection)
-            _LOG.info("%s: connected to %s", self._name, self._bus.name)
+            _LOG.info("%s: connected to %s", self._name, self._bus.name, extra=fields("connected"))
             self._staying.connected()
             try:
                 async with asyncio.TaskGroup() as group:
@@ -235,7 +236,8 @@ class Aggregator:
                 self._tasks.tell_refused(message.task_id, str(error))
             else:
                 self._ownership.look_at({task.id})
-                _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
+                said = fields("learned", task=task.id)
+                _LOG.info("learned task %s, digest %s", task.id, task.digest.hex(), extra=said)
         message.ack()
 
     async def _count(self, reports: list[ReportMessage], taken: float) -> None:

@@ -46,6 +46,7 @@ PUBLIC = {
     *("--quota", "--gateway", "--keep", "--login-timeout"),
     *("--http", "--http-host", "--http-token-file", "--bind", "--token-file"),  # where, and names of files
     *("--draw", "--workers", "--rerun", "--like", "--trials", "--theme", "--plot"),  # of the laboratory
+    "--log-format",
     "--inputs",  # of a function under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it

@@ -13,8 +13,11 @@ import typer
 from hush_aggregator.bus import Bus
 from hush_aggregator.clock import CheckedClock
 from hush_aggregator.commands.http_beside import HttpBeside
+from hush_aggregator.commands.log_option import LogFormatOption
 from hush_aggregator.commands.serve_settings import Settings
 from hush_aggregator.known_tasks import check_files
+from hush_aggregator.log_fields import fields
+from hush_aggregator.logs import Log, LogFormat, logging_to
 from hush_aggregator.moving import MovingBus
 from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
@@ -69,6 +72,7 @@ def serve(
     accept_clock: Annotated[
         bool, typer.Option("--accept-clock", help="Trust the clock, even if this store has seen a later day.")
     ] = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
     http: Annotated[str, typer.Option(envvar="HUSH_HTTP", help="HOST:PORT to serve HTTP on, as 127.0.0.1:8080.")] = "",
     http_write: Annotated[
         bool, typer.Option("--http-write", help="Let whoever has the token give, withdraw and close tasks over HTTP.")
@@ -97,7 +101,6 @@ def serve(
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
     tasks = {path: read_task(path, legacy=True) for path in settings.tasks}
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     beside = HttpBeside(
         http,
@@ -108,13 +111,14 @@ def serve(
         store=store,
         confidence=confidence,
     )
-    with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
-        check_files(opened, tasks)
-        clock = CheckedClock(opened, accept=accept_clock)
-        bus = _bus(settings, opened)
-        asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), (estimator, beside)))
-        clock.note()
-    _LOG.info("stopped")
+    with logging_to(sys.stderr, log_format) as log:
+        with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
+            check_files(opened, tasks)
+            clock = CheckedClock(opened, accept=accept_clock)
+            bus = _bus(settings, opened)
+            asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), (estimator, beside, log)))
+            clock.note()
+        _LOG.info("stopped", extra=fields("stopped"))
 
 
 def _bus(settings: Settings, store: SqliteStore) -> Bus:
@@ -148,11 +152,11 @@ async def _serve(
     bus: Bus,
     tasks: list[Task],
     kept: tuple[SqliteStore, CheckedClock],
-    helpers: tuple[InProcesses, HttpBeside],
+    helpers: tuple[InProcesses, HttpBeside, Log],
 ) -> None:
     progress = Progress()
     store, clock = kept
-    estimator, http = helpers
+    estimator, http, log = helpers
     http.begin(store)
 
     def committed(outcome: CommitOutcome) -> None:
@@ -177,7 +181,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, running.cancel)
-    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator))
+    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator), log.run())
     beside = [asyncio.create_task(work, name="hush-beside") for work in others]
     try:
         with suppress(asyncio.CancelledError):

@@ -27,9 +27,16 @@ from hush_simulations.sweeps.tables import check_parquet, write_csv, write_parqu
 
 __all__ = ["app"]
 
+_TERMINATED = 128 + signal.SIGTERM
+"""How it ends by SIGTERM."""
+
 _CSV, _PARQUET = "sweep.csv", "sweep.parquet"
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+class _TerminatedError(Exception):
+    """SIGTERM came."""
 
 
 @app.command()
@@ -87,11 +94,11 @@ def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable
 
     try:
         return run_sweep(sweep, Directory(out), workers=workers, dask=dask, progress=progress)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _TerminatedError) as stopped:
         _say(
             f"stopped: {whole(made)} of {whole(cells)} cells are kept in {out}; the same command goes on with the rest"
         )
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
 
 
 def _size(asked: Asked, sweep: Sweep) -> str:
@@ -118,10 +125,10 @@ def _tell(sweep: Sweep, directory: Directory, *, as_json: bool) -> None:
 
 @contextmanager
 def _terminated() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does, with a status of its own."""
+    """SIGTERM ends it as Ctrl-C does."""
 
-    def end(number: int, _: object) -> NoReturn:
-        raise typer.Exit(128 + number)
+    def end(_: int, __: object) -> NoReturn:
+        raise _TerminatedError
 
     before = signal.signal(signal.SIGTERM, end)
     try:

@@ -17,7 +17,7 @@ from hush_simulations.sweeps.directory import Directory, versions_here
 from hush_simulations.sweeps.judging import make_rows
 from hush_simulations.sweeps.plan import CellWork, Sweep
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.trials import drawing_of_cell
+from hush_simulations.sweeps.trials import experiment_of
 
 __all__ = ["Progress", "run_sweep"]
 
@@ -55,7 +55,8 @@ def run_sweep(
     """
     works, cluster = sweep.works(), None if dask is None else Cluster(dask)
     for work in works:
-        drawing_of_cell(work)  # whose complaint comes before anything is made
+        if work.scenario.rounds > 1:
+            experiment_of(work)  # whose complaint comes before anything is made
     with directory.opened(sweep, resume=resume):
         found = {work.number: directory.made(work) for work in works}
         missing = [work for work in works if found[work.number] is None]
