@@ -15,6 +15,9 @@ from hush_common.figures import whole
 from hush_common.terminal.screen import show
 from hush_simulations.commands.interrupt import INTERRUPTED
 from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
+from hush_simulations.commands.pictures import ThemeOption
+from hush_simulations.display.pictures import Theme, write
+from hush_simulations.display.sweep_figures import pictures_of_sweep
 from hush_simulations.display.sweep_progress import sweeping
 from hush_simulations.display.sweep_table import sweep_blocks
 from hush_simulations.sweeps.arranging import arranged
@@ -60,6 +63,7 @@ def run(
         typer.Option(metavar="ADDRESS", help="Scheduler of a Dask cluster that makes them, tcp://host:8786."),
     ] = None,
     status: Annotated[bool, typer.Option("--status", help="Say what is made there and what is not, and stop.")] = False,
+    theme: ThemeOption = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write sweep.parquet beside sweep.csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -81,6 +85,7 @@ def run(
     else:
         show(sweep_blocks(done))
     written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
+    written += _drawn(done, out, theme or "light")
     _say("wrote " + ", ".join(map(str, written)))
 
 
@@ -99,6 +104,13 @@ def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable
             f"stopped: {whole(made)} of {whole(cells)} cells are kept in {out}; the same command goes on with the rest"
         )
         raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
+
+
+def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
+    try:
+        return [path for name, picture in pictures_of_sweep(done).items() for path in write(picture, out, name, theme)]
+    except OSError as error:
+        raise OptionError("--out", f"{out} cannot be written ({error.strerror}); make room there") from error
 
 
 def _size(asked: Asked, sweep: Sweep) -> str:
