@@ -42,7 +42,7 @@ def assert_complete(done_run: Run, count: int) -> None:
     assert done_run.lost == 0
     for done in done_run.rounds:
         assert (done.result.n, done.result.refused) == (count, {})
-        assert done.reporters == tuple(range(count))
+        assert tuple(done.reporters) == tuple(range(count))
         assert len(set(done.received.ids)) == count
 
 

@@ -95,7 +95,7 @@ def test_what_is_read_ahead_is_what_paho_reads_piece_by_piece(
     stream = b""
     for kind, number, size in packets:
         if kind == "message":
-            stream += published(b"hush/v1/x", bytes(k % 251 for k in range(size)), number, five=five)
+            stream += published(b"hush/v1/x", (bytes(range(251)) * (size // 251 + 1))[:size], number, five=five)
         elif kind == "ack":
             stream += header(0x40, 3 if five else 2) + struct.pack(">H", number) + (bytes((size,)) if five else b"")
         else:
