@@ -35,8 +35,7 @@ class MemoryBroker:
     """
 
     def __init__(self, name: str = "memory", *, window: int | None = None) -> None:
-        self.name = name
-        self.window = window
+        self.name, self.window = name, window
         self.reachable = True
         self.retained: dict[str, bytes] = {}
         self.forbidden: set[str] = set()
@@ -216,10 +215,8 @@ class _Session:
     def __init__(self, broker: MemoryBroker, kept: PersistentSession, *, resumed: bool) -> None:
         self.resumed = resumed
         self.listen: Callable[[str, bytes], object] = lambda *_: None
-        self._broker = broker
-        self._kept = kept
-        self._something = asyncio.Event()
-        self._number, self._lost = 0, False
+        self._broker, self._kept = broker, kept
+        self._something, self._number, self._lost = asyncio.Event(), 0, False
         self.looks: dict[str, Callable[[str, bytes], object]] = {}
 
     @property
@@ -253,6 +250,9 @@ class _Session:
         self.looks.update(dict.fromkeys(topics, listen))
         for topic in filter(self._broker.retained.__contains__, topics):
             listen(topic, self._broker.retained[topic])
+
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        self.looks[topic] = listen
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         self.listen = listen

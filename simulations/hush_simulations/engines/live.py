@@ -93,6 +93,7 @@ class _Run:
         self._stop = asyncio.Event()
         scenario = experiment.scenario
         self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
+        self._patience = _STALL_SECONDS * (8 if scenario.faults.lost + scenario.faults.cut else 1)  # links back off
         self._truthful = truthful_count(len(experiment.values), scenario.liars)
         self._attendance = Attendance.of(experiment, self._truthful)
 
@@ -172,8 +173,7 @@ class _Run:
         return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
 
     async def _answer_all(self, round_: int, gateways: Sequence[Gateway], answers: Answers) -> None:
-        away = self._attendance.away(round_)
-        if away:
+        if away := self._attendance.away(round_):
             answers.declined[ABSENT] += len(away)
             self._moved_on(len(away))
         truthful = self._truthful
@@ -242,7 +242,7 @@ class _Run:
         """Whether anything is settled before patience ends."""
         before = self._settled
         with suppress(TimeoutError):
-            async with asyncio.timeout(_STALL_SECONDS):
+            async with asyncio.timeout(self._patience):
                 while self._settled == before:
                     await self._moved.wait()
                     self._moved.clear()
@@ -254,7 +254,7 @@ class _Run:
             pass
         raise BrokerError(
             self._network.bus.name,
-            f"no report came through for {_STALL_SECONDS:.0f} s, {self._counted} were counted; see its log",
+            f"no report came through for {self._patience:.0f} s, {self._counted} were counted; see its log",
         )
 
     async def _watch_connection(self) -> None:

@@ -150,7 +150,7 @@ def _sound(view: View) -> Html | None:
     verdict = element("data", word, value=estimate.monitor or "", data_figure="monitor") if estimate.monitor else word
     kind = {"ok": "good", None: "early"}.get(estimate.monitor, "bad")
     lies = estimate.worst_case_bias
-    scale = view.scale
+    scale = view.scale.differences
     return element(
         "section",
         element("h2", "Can it be trusted?"),
@@ -202,7 +202,7 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
     """Second views of the estimate, and how its intervals are made."""
     estimate, scale = result.estimate, view.scale
     rows: list[tuple[str, Part]] = [
-        (f"Standard error ({target})", scale.figure(value, f"stderr.{target}"))
+        (f"Standard error ({target})", scale.differences.figure(value, f"stderr.{target}"))
         for target, value in estimate.stderr.items()
     ]
     rows += [(f"Method ({target})", method) for target, method in estimate.methods.items()]
@@ -222,11 +222,11 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
         rows.append(
             (
                 "If 1 in 100 had no value",
-                fragment("± ", scale.figure(estimate.replacement_bias["1%"], "replacement_bias.1%")),
+                fragment("± ", scale.differences.figure(estimate.replacement_bias["1%"], "replacement_bias.1%")),
             )
         )
     return rows
 
 
-_REST: tuple[Callable[[View], Html | None], ...] = (_sure, course, series, _counts, _sound, _experts)
+_REST: tuple[Callable[[View], Html | None], ...] = (course, series, _sure, _counts, _sound, _experts)
 """What stands below the estimate and the label, in its order."""

@@ -15,7 +15,6 @@ from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.index import index
 from hush_aggregator.http.page.markup import element
 from hush_aggregator.http.page.reading_views import Views
-from hush_aggregator.http.service import Opened
 from hush_common.task import ROUND_LIMIT, is_task_id
 
 __all__ = ["router"]
@@ -26,12 +25,8 @@ _VERSION = version("hush-ldp")
 router: APIRouter = APIRouter(include_in_schema=False)
 
 
-def _views(request: Request, store: Opened) -> Views:
-    """One for the application: it remembers how estimates came about."""
-    state = request.app.state
-    if not hasattr(state, "views"):
-        state.views = Views(store)
-    return cast("Views", state.views)
+def _views(request: Request) -> Views:
+    return cast("Views", request.app.state.views)
 
 
 Shown = Annotated[Views, Depends(_views)]
@@ -41,9 +36,9 @@ Shown = Annotated[Views, Depends(_views)]
 async def show_all(request: Request, views: Shown, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1) -> Response:
     """All tasks."""
     now = datetime.now(UTC)
-    shown, total, pages = await views.some(page, now)
+    shown, total, pages, dropped = await views.some(page, now)
     at = min(page, pages)
-    return _html(index(shown, _around(request, now), total=total, page=at, pages=pages))
+    return _html(index(shown, _around(request, now), total=total, page=at, pages=pages, dropped=dropped))
 
 
 @router.get("/tasks/{task_id}")
