@@ -43,7 +43,7 @@ PUBLIC = {
     *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
-    *("--quota", "--gateway", "--keep", "--login-timeout"),
+    *("--quota", "--gateway", "--keep", "--login-timeout", "--home-assistant-prefix"),
     *("--http", "--http-host", "--http-token-file", "--bind", "--token-file"),  # where, and names of files
     *("--draw", "--workers", "--rerun", "--like", "--trials", "--theme", "--plot"),  # of the laboratory
     "--log-format",
