@@ -1,7 +1,7 @@
 """`hush.sweep`: a scenario at every point of a grid, from a program or a notebook."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from hush_common.errors import OptionError
@@ -84,12 +84,12 @@ def _asked(grid: str | Path | Mapping[str, object], scenario: str | Path | Mappi
     if isinstance(grid, Mapping):
         made = read_grid(grid)
         bases = bases_of("heights" if scenario is None else scenario, made)
-        return Asked(about="", bases=bases, grid=made, trials=None, seed=None, confidence=None, draw=None)
+        return Asked(bases=bases, grid=made)
     if isinstance(grid, str | Path):
         found = find_sweep(str(grid), "grid")
         if scenario is None:
             return found
-        return found.model_copy(update={"bases": bases_of(scenario, found.grid)})
+        return replace(found, bases=bases_of(scenario, found.grid))
     raise OptionError("grid", f"is of type {type(grid).__name__[:40]}; pass a mapping, or the path of a sweep file")
 
 

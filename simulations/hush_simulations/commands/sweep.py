@@ -90,19 +90,13 @@ def run(
 
 
 def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable[[int, int], None]) -> SweepResult:
-    made = cells = 0
-
-    def progress(so_far: int, every: int) -> None:
-        nonlocal made, cells
-        made, cells = so_far, every
-        tick(so_far, every)
-
+    directory = Directory(out)
     try:
-        return run_sweep(sweep, Directory(out), workers=workers, dask=dask, progress=progress)
+        return run_sweep(sweep, directory, workers=workers, dask=dask, progress=tick)
     except (KeyboardInterrupt, _TerminatedError) as stopped:
-        _say(
-            f"stopped: {whole(made)} of {whole(cells)} cells are kept in {out}; the same command goes on with the rest"
-        )
+        states = directory.states(sweep.works())
+        kept = f"{whole(states.counts().get('made', 0))} of {whole(len(states.by_cell))} cells are kept in {out}"
+        _say(f"stopped: {kept}; the same command goes on with the rest")
         raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
 
 

@@ -228,5 +228,5 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
     return rows
 
 
-_REST: tuple[Callable[[View], Html | None], ...] = (_sure, course, series, _counts, _sound, _experts)
+_REST: tuple[Callable[[View], Html | None], ...] = (course, series, _sure, _counts, _sound, _experts)
 """What stands below the estimate and the label, in its order."""
