@@ -22,6 +22,7 @@ import aiomqtt
 from servers import Mosquitto
 
 from hush_common.codec import encode_frame
+from hush_common.mechanisms import Offers
 from hush_common.report import Report
 from hush_common.rng import SystemRng
 from hush_common.task import Task
@@ -56,7 +57,8 @@ def loads() -> list[Load]:
 
 async def fill(broker: Mosquitto, load: Load) -> None:
     """Leave it all waiting."""
-    topic, draw, rng = report_topic(load.task.id, "bench"), load.task.randomizer.perturb, SystemRng()
+    topic, randomizer, rng = report_topic(load.task.id, "bench"), load.task.randomizer, SystemRng()
+    assert not isinstance(randomizer, Offers)
     async with aiomqtt.Client("127.0.0.1", broker.port, max_inflight_messages=_UNDER_WAY) as client:
         limit = asyncio.Semaphore(_UNDER_WAY)
 
@@ -134,10 +136,8 @@ def processor(process: int) -> float:
 def resident(process: int) -> float:
     """With its helpers, the most that the process itself has had."""
     peak = 0
-    for one in (
-        process,
-        *map(int, Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii").split()),
-    ):
+    helpers = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii").split()
+    for one in (process, *map(int, helpers)):
         lines = Path(f"/proc/{one}/status").read_text(encoding="ascii").splitlines()
         peak += next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     return peak / 1024
