@@ -14,7 +14,7 @@ from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_common.task_file import make_task
 
-__all__ = ["HOSTILE", "TASKS", "count", "fill", "values_of"]
+__all__ = ["COUNTS", "HOSTILE", "TASKS", "count", "fill", "values_of"]
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onclick='alert(3)' &amp; ]]> à̴̵̶̷̸̡̢̧̨̛̖̗̘̙̜̝̞̟̠̣̤̥̦̩̪̫̬̭̮̯̰̱̲̳̹̺̻̼͇͈͉͍͎́̂̃̄̅̆̇̈̉̊̋̌̍̎̏̐̑̒̓̔ שלום عربي"
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -86,14 +86,19 @@ _DRAFTS: Sequence[Mapping[str, object]] = (
         "domain": {"kind": "bit"},
         "enrolled": 2500,
     },
-    {"id": "broken", "title": "Steps of a day", "purpose": "Health", "epsilon": "1", "domain": _NUMBER},
-    {"id": "old", "title": "Weight", "epsilon": "1", "domain": _NUMBER | {"unit": "kg", "outside": "refuse"}},
+    {"id": "broken", "title": "Steps of a day", "purpose": "Health", "epsilon": "1", "domain": {**_NUMBER, "unit": ""}},
+    {
+        "id": "old",
+        "title": "Weight",
+        "epsilon": "1",
+        "domain": _NUMBER | {"lower": 30, "upper": 200, "unit": "kg", "outside": "refuse"},
+    },
 )
 
 TASKS: tuple[Task, ...] = tuple(make_task(dict(draft), legacy=True) for draft in _DRAFTS)
 """One of every kind; `broken` is one whose estimate fails where a test makes it."""
 
-_COUNTS = {"heights": 3127, "remote-work": 1800, "way-to-work": 2400, "air": 1200, "sleep": 0, "offers": 900} | {
+COUNTS = {"heights": 3127, "remote-work": 1800, "way-to-work": 2400, "air": 1200, "sleep": 400, "offers": 900} | {
     "hostile": 150,
     "closed": 2210,
     "broken": 120,
@@ -130,19 +135,13 @@ def count(store: SqliteStore, task: Task, values: Iterable[object], round_: int 
         store.commit([Accepted(task, round_, ids, np.array(bodies, dtype=np.int64))], {})
 
 
-def fill(path: Path, counts: Mapping[str, int] = _COUNTS) -> None:
+def fill(path: Path, counts: Mapping[str, int] = COUNTS) -> None:
     """Write a store with all the tasks, and so many reports of each."""
     with SqliteStore(path) as store:
         for task in TASKS:
             store.add_task(task)
-            count(store, task, values_of(task, counts.get(task.id, 0)))
-        sleep = next(task for task in TASKS if task.id == "sleep")
-        for round_ in range(9 if counts.get("heights") else 0):
-            count(store, sleep, values_of(sleep, 400, seed=round_), round_)
-        refused = {
-            ("heights", Refusal.DUPLICATE): 41,
-            ("heights", Refusal.WRONG_DIGEST): 3,
-            ("heights", Refusal.QUOTA): 12,
-        }
-        store.commit([], refused if counts.get("heights") else {})
+            for round_ in range(min(task.rounds, 9)):
+                count(store, task, values_of(task, counts.get(task.id, 0), seed=round_), round_)
+        refused = {Refusal.DUPLICATE: 41, Refusal.WRONG_DIGEST: 3, Refusal.QUOTA: 12}
+        store.commit([], {("heights", reason): n for reason, n in refused.items()})
         store.close_task("closed")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hush_aggregator.learned_limits import LearnedLimits, columns_of
+from hush_aggregator.log_fields import fields
 from hush_aggregator.store.base import Origin, Store, TaskRow
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import Task, digest_of
@@ -168,7 +169,8 @@ class KnownTasks(Mapping[str, Task]):
         self._refused += 1
         if self._refused <= _FEW:
             rest = " (others are not told any more)" if self._refused == _FEW else ""
-            _LOG.warning("refused the task published as %.80r: %s%s", task_id, why, rest)
+            said = fields("task_refused", task=task_id[:80])
+            _LOG.warning("refused the task published as %.80r: %s%s", task_id, why, rest, extra=said)
 
     def full(self, task_id: str, payload: bytes) -> str:
         """Why a task that is not known has no room any more; empty if it has. It takes no time, in any thread."""

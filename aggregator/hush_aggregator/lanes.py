@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimating import CRASHED, TOO_SLOW, Estimator, Failure
+from hush_aggregator.log_fields import fields
 from hush_aggregator.result import Counted
 
 __all__ = ["LONGEST_S", "QUICK_S", "Lanes", "Made"]
@@ -165,7 +166,8 @@ class Lanes:
         task_id = counted.task.id
         if task_id not in self._told:
             self._told.add(task_id)
-            _LOG.warning("task %s, round %d: %s (told once)", task_id, counted.round, what)
+            said = fields("estimate_trouble", held=True, task=task_id, round=counted.round)
+            _LOG.warning("task %s, round %d: %s (told once)", task_id, counted.round, what, extra=said)
 
 
 def _left_out(result: Estimate | Failure) -> str:

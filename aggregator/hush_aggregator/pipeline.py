@@ -17,8 +17,10 @@ from hush_aggregator.claims import Claim
 from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.intake import Intake
 from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.log_fields import fields
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
 from hush_aggregator.recalls import Recalls
@@ -65,6 +67,7 @@ class Aggregator:
         any_task: whether to count every task that appears at the broker, and not only those of the store.
         on_estimate: called with each retained estimate that this aggregator did not publish.
         login_s: seconds after which a login that the broker refuses all the time is an error; None for never.
+        announcing: tells Home Assistant of the tasks; None where there is none.
     """
 
     def __init__(
@@ -83,16 +86,13 @@ class Aggregator:
         any_task: bool = False,
         on_estimate: Callable[[bytes], object] = len,
         login_s: float | None = None,
+        announcing: Announcing | None = None,
     ) -> None:
-        self._bus, self._store = bus, store
+        self._bus, self._store, self._announcing = bus, store, announcing
         self._tasks = KnownTasks(store, tasks)
-        self._name = name
-        self._clock = clock
-        self._on_commit = on_commit
-        self._settle_s = settle_s
-        self._ready = ready
-        self._any_task = any_task
-        self._patient = any_task
+        self._name, self._clock, self._settle_s = name, clock, settle_s
+        self._on_commit, self._ready = on_commit, ready
+        self._any_task = self._patient = any_task
         self._session: Session | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
@@ -127,9 +127,8 @@ class Aggregator:
         self._aside = SetAside(self._unsent, self._again)
         self._staying = Staying(self._connect, login_s=login_s, open_ends=lambda: self._ownership.unconfirmed)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
-        self._watch.tell(self._refresh)
-        self._watch.tell(self._recalls.refresh)
-        self._watch.tell(self._closings.refresh)
+        for refresh in (self._refresh, self._recalls.refresh, self._closings.refresh):
+            self._watch.tell(refresh)
 
     @property
     def connected(self) -> bool:
@@ -177,12 +176,14 @@ class Aggregator:
         """Serve one connection until it is lost."""
         async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as connection:
             self._session = session = self._aside.guard(connection)
-            _LOG.info("%s: connected to %s", self._name, self._bus.name)
+            _LOG.info("%s: connected to %s", self._name, self._bus.name, extra=fields("connected"))
             self._staying.connected()
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
                     group.create_task(self._ownership.serve(session), name="hush-ownership")
+                    if self._announcing is not None:
+                        group.create_task(self._announcing.serve(session, self._tasks, self._ownership.owns))
                     group.create_task(self._releases.serve(session), name="hush-release")
                     group.create_task(self._recalls.serve(session), name="hush-recalls")
                     group.create_task(self._closings.serve(), name="hush-closings")
@@ -235,7 +236,8 @@ class Aggregator:
                 self._tasks.tell_refused(message.task_id, str(error))
             else:
                 self._ownership.look_at({task.id})
-                _LOG.info("learned task %s, digest %s", task.id, task.digest.hex())
+                said = fields("learned", task=task.id)
+                _LOG.info("learned task %s, digest %s", task.id, task.digest.hex(), extra=said)
         message.ack()
 
     async def _count(self, reports: list[ReportMessage], taken: float) -> None:

@@ -19,6 +19,7 @@ from typing import IO, Self
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimating import CRASHED, Failure, attempted
+from hush_aggregator.log_fields import fields
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 from hush_common.task_file import decode_task
@@ -60,7 +61,10 @@ class InProcesses:
         except (OSError, TimeoutError) as error:
             if not self._told:
                 self._told = True
-                _LOG.warning("no process for estimates could be started (%s): a slow one will delay others", error)
+                said = fields("no_process", held=True)
+                _LOG.warning(
+                    "no process for estimates could be started (%s): a slow one will delay others", error, extra=said
+                )
 
     async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
         await self.prepare()

@@ -20,6 +20,7 @@ from hush_aggregator.bus import Publisher, Session
 from hush_aggregator.claims import Claim
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.lasting import Lasting
+from hush_aggregator.log_fields import fields
 from hush_aggregator.recall_terms import drawn_up, has_ended, is_kept, is_recallable
 from hush_aggregator.store.base import BrokerMemory, RecallRow, Store, Worker
 from hush_common.recall import encode_recall
@@ -222,7 +223,10 @@ class Recalls:
             self._due.pop(task_id, None)
         for cause, count in Counter(ready.values()).items():
             which = f"task {next(iter(ready))}" if count == 1 else f"{count} tasks"
-            _LOG.warning("%s: %s recalled: devices send again what they have kept, and it counts once", cause, which)
+            said = fields("recalled", reason=cause.name.lower(), count=count)
+            _LOG.warning(
+                "%s: %s recalled: devices send again what they have kept, and it counts once", cause, which, extra=said
+            )
 
     def _is_mine(self, task_id: str, now: datetime) -> bool:
         """Whether a task may be recalled, or may turn out so: whose it is may not be decided yet."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NoReturn
 
+from hush_aggregator.log_fields import fields
 from hush_aggregator.standing import shown
 from hush_common.backoff import Backoff
 from hush_common.cancellation import cancellable
@@ -87,5 +88,5 @@ class Staying:
         """One line for an outage, and one for each attempt once those are rare."""
         told = f"{error}{hint if self._there else ''}"
         if again or told != self._told:
-            _LOG.warning("%s; trying again until it works", told)
+            _LOG.warning("%s; trying again until it works", told, extra=fields("disconnected"))
         self._told = told

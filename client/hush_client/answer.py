@@ -46,6 +46,7 @@ class Question:
         not_before: when the report may be sent, in milliseconds since 1970.
         delay: how far that is from `now`, in milliseconds; chosen before any value is asked for.
         capacity: most payloads that the outbox may hold, those aside that nobody counts any more; None sets no bound.
+        frame: most reports of one payload, 1 to `FRAME_REPORTS`.
     """
 
     device: str
@@ -57,6 +58,22 @@ class Question:
     not_before: int = 0
     delay: int = 0
     capacity: int | None = None
+    frame: int = FRAME_REPORTS
+
+    def of(self, device: str) -> "Question":
+        """The same of another device."""
+        return Question(
+            device,
+            self.task,
+            self.topic,
+            self.policy,
+            self.now,
+            self.epsilon,
+            self.not_before,
+            self.delay,
+            self.capacity,
+            self.frame,
+        )
 
 
 def answer(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
@@ -103,14 +120,14 @@ def answer_all(
         answers.append((receipt, _earlier(connection, question.device, receipt) if receipt.waiting else None))
         if decision is not None:
             drawn.append((place, decision, draw(decision, value, rng)))
-    frames = _frames([made.report for _, _, made in drawn])
+    frames = _frames([made.report for _, _, made in drawn], first.frame)
     numbered = enumerate(frames, start=outbox.next_sequence(connection))
     sequences = {report.id: sequence for sequence, frame in numbered for report in frame}
     for place, decision, made in drawn:
         (question, value), (receipt, _) = asked[place], answers[place]
         sequence = sequences[made.report.id]
         spent = _keep(connection, question, decision, made, sequence)
-        answers[place] = replace(receipt, spent=spent, report_id=made.report.id.hex(), value=value.became), sequence
+        answers[place] = receipt.charged(spent, made.report.id, value.became), sequence
     closes = None if first.task.closes is None else milliseconds(first.task.closes)
     for frame in frames:
         outbox.put(
@@ -139,7 +156,7 @@ def admit(connection: sqlite3.Connection, question: Question) -> Receipt:
 
 
 def _has_room(connection: sqlite3.Connection, question: Question, reports: int) -> bool:
-    frames = -(-reports // FRAME_REPORTS)
+    frames = -(-reports // question.frame)
     if question.capacity is None or outbox.count(connection) + frames <= question.capacity:
         return True
     return outbox.count_in_time(connection, milliseconds(question.now)) + frames <= question.capacity
@@ -161,8 +178,9 @@ def _decided(connection: sqlite3.Connection, question: Question, *, room: bool) 
             refused_at=question.now,
         )
         ledger.refuse(connection, entry)
-    waiting = _earlier(connection, question.device, receipt) is not None
-    return replace(receipt, waiting=waiting), decision
+    if _earlier(connection, question.device, receipt) is not None:
+        receipt = replace(receipt, waiting=True)
+    return receipt, decision
 
 
 def _earlier(connection: sqlite3.Connection, device: str, receipt: Receipt) -> int | None:
@@ -195,7 +213,7 @@ def _keep(
     return ledger.charge(connection, charge)
 
 
-def _frames(reports: list[Report]) -> list[list[Report]]:
+def _frames(reports: list[Report], most: int) -> list[list[Report]]:
     """Which reports are sent together."""
     reports.sort(key=lambda report: report.id)
-    return [reports[start : start + FRAME_REPORTS] for start in range(0, len(reports), FRAME_REPORTS)]
+    return [reports[start : start + most] for start in range(0, len(reports), most)]

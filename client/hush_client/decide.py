@@ -21,6 +21,9 @@ from hush_common.task import Task
 __all__ = ["Answered", "Ledger", "Moment", "decide"]
 
 
+_NOTHING = Fraction(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The time of a decision, and what it fixes of the time of sending.
@@ -94,16 +97,16 @@ def decide(
     round_ = task.current_round(clock.now)
     spent, pinned = ledger.spent(task.purpose), ledger.pinned(task.id)
     repeats = task.repeat == "sticky" and ledger.paid(task.id)
-    in_all = Fraction(0) if policy.total is None else ledger.spent_in_all()
-    place, reason = _choose(task, policy, offer, (spent, in_all), repeats=repeats)
-    cost = _cost(task, _totals(task)[place], repeats=repeats)
-    receipt = Receipt("refused", None, task.id, round_, cost, spent, policy.lifetime)
+    in_all = _NOTHING if policy.total is None else ledger.spent_in_all()
+    place, cost, reason = _choose(task, policy, offer, (spent, in_all), repeats=repeats)
+    receipt = Receipt("queued", None, task.id, round_, cost, spent, policy.lifetime)
     if pinned not in (None, task.digest):
         return receipt.refused(Reason.TASK_CHANGED), None
     if round_ is None:
         early = task.opens is not None and clock.now < task.opens
         return receipt.refused(*((Reason.NOT_OPEN, task.opens) if early else (Reason.CLOSED, task.closes))), None
-    if (first := ledger.answered(task.id, round_)) is not None:
+    first = None if pinned is None else ledger.answered(task.id, round_)  # whoever answered is bound to the task
+    if first is not None:
         return receipt.repeated(first.epsilon, first.report_id), None
     if reason is None and not room:
         reason = Reason.OUTBOX_FULL
@@ -111,9 +114,7 @@ def decide(
         return receipt.refused(reason), None
     mechanism = task.levelled
     memory = None if mechanism is None else ledger.memory(task.id, mechanism)
-    return receipt.queued(), Decision(
-        task, round_, place, cost, repeats, memory, not_before=clock.not_before, delay=clock.delay
-    )
+    return receipt, Decision(task, round_, place, cost, repeats, memory, not_before=clock.not_before, delay=clock.delay)
 
 
 def _totals(task: Task) -> tuple[Fraction, ...]:
@@ -123,14 +124,14 @@ def _totals(task: Task) -> tuple[Fraction, ...]:
 def _cost(task: Task, total: Fraction, *, repeats: bool) -> Fraction:
     """What one answer costs. A sticky task costs all of it at first: later, what was spent would tell of the value."""
     if task.repeat == "sticky":
-        return Fraction(0) if repeats else total
-    return total / task.rounds
+        return _NOTHING if repeats else total
+    return total if task.rounds == 1 else total / task.rounds
 
 
 def _choose(
     task: Task, policy: Policy, asked: Fraction | None, spent: tuple[Fraction, Fraction], *, repeats: bool
-) -> tuple[int, Reason | None]:
-    """The number of the offer, and why even that one is too dear.
+) -> tuple[int, Fraction, Reason | None]:
+    """The number of the offer, what one answer costs under it, and why even that one is too dear.
 
     Args:
         task: what is asked.
@@ -150,21 +151,21 @@ def _choose(
             raise EpsilonError("epsilon", f"{task.id} does not offer {decimal_text(Fraction(asked))}; choose {texts}")
         candidates = range(totals.index(asked), totals.index(asked) + 1)
     if task.repeat == "sticky" and not policy.sticky:
-        return candidates[0], Reason.CHANGES_SHOW
-    reason = None
-    for place in reversed(candidates):
+        return candidates[0], _cost(task, totals[candidates[0]], repeats=repeats), Reason.CHANGES_SHOW
+    cost, reason = _NOTHING, None
+    for place in reversed(candidates):  # the last one looked at is the first offer, if none will do
         cost = _cost(task, totals[place], repeats=repeats)
-        reason = _over_limit(policy, totals[place], spent[0] + cost, spent[1] + cost)
+        reason = _over_limit(policy, totals[place], spent, cost)
         if reason is None:
-            return place, None
-    return candidates[0], reason
+            return place, cost, None
+    return candidates[0], cost, reason
 
 
-def _over_limit(policy: Policy, total: Fraction, spent: Fraction, in_all: Fraction) -> Reason | None:
+def _over_limit(policy: Policy, total: Fraction, spent: tuple[Fraction, Fraction], cost: Fraction) -> Reason | None:
     if total > policy.max_epsilon:
         return Reason.EPSILON_TOO_LARGE
-    if spent > policy.lifetime:
+    if (spent[0] + cost if spent[0] else cost) > policy.lifetime:
         return Reason.OVER_BUDGET
-    if policy.total is not None and in_all > policy.total:
+    if policy.total is not None and spent[1] + cost > policy.total:
         return Reason.OVER_TOTAL
     return None

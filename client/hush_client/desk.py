@@ -107,7 +107,9 @@ class Desk:
                 self.sender.stored(sequence, due)
 
         answers = await self.state.run(partial(answer_all, asked=asked, rng=self.rng), after=send)
+        if not offline:
+            return answers
         return [
-            (replace(receipt, offline=offline and receipt.status == "queued"), sequence)
+            (replace(receipt, offline=True) if receipt.status == "queued" else receipt, sequence)
             for receipt, sequence in answers
         ]

@@ -4,13 +4,13 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from hush_client.answer import FRAME_REPORTS
 from hush_client.asking import Source, read_all
 from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP
 from hush_client.policy import Policy
@@ -48,6 +48,7 @@ class Gateway:
             can have reports sent again, and see from where. 0 keeps nothing, and loses what a broker forgets.
         kept_bytes: most bytes that are kept so; then the oldest go, which `Statement.dropped` counts.
         recall_every: seconds that pass at least between two recalls of a task that are obeyed.
+        frame: most reports that leave in one message, 1 to 256, of those that are made together (`report_many`).
         rng: where the noise comes from. Anything but the default is for experiments, and not private.
         clock: the current time, aware.
 
@@ -68,11 +69,12 @@ class Gateway:
         keep: float = LONGEST_KEEP,
         kept_bytes: int = GATEWAY_BYTES,
         recall_every: float = HOUR,
+        frame: int = FRAME_REPORTS,
         rng: Rng | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._terms = Terms(
-            name, policy or Policy(), spread, capacity, clock, Keeping(name, keep, kept_bytes, recall_every)
+            name, policy or Policy(), spread, capacity, clock, frame, Keeping(name, keep, kept_bytes, recall_every)
         )
         self._transport = transport
         self._directory = Path(state)
@@ -142,7 +144,7 @@ class Gateway:
     ) -> dict[str, Receipt]:
         """Answer the current round of a task for many devices, each at most once: as `report` in all else.
 
-        All is stored in one transaction and leaves in frames of up to 256 reports, each in a random order.
+        All is stored in one transaction and leaves in frames of up to `frame` reports, each in a random order.
 
         Args:
             task_id: id of a published task.
@@ -160,7 +162,7 @@ class Gateway:
         readings = await read_all(task.domain, values)
         del values
         question = self._terms.question(task, epsilon)
-        asked = [(replace(question, device=device), reading) for device, reading in readings.items()]
+        asked = [(question.of(device), reading) for device, reading in readings.items()]
         answers = await desk.store(asked, desk.due(question))  # counted from before the draw
         stored = dict(zip(readings, answers, strict=True))
         told = {sequence: waiter for _, sequence in answers if (waiter := desk.sender.acknowledgement(sequence))}

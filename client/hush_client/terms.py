@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
 
-from hush_client.answer import Question
+from hush_client.answer import FRAME_REPORTS, Question
 from hush_client.limits import LONGEST_KEEP, check_number, check_type, not_a_sender
 from hush_client.policy import Policy
 from hush_client.sending.keeping import Keeping
@@ -31,6 +31,7 @@ class Terms:
     spread: float
     capacity: int
     clock: Clock
+    frame: int = FRAME_REPORTS
     keeping: Keeping = field(default_factory=Keeping)
 
     def __post_init__(self) -> None:
@@ -38,6 +39,7 @@ class Terms:
         check_type("policy", self.policy, Policy, "a Policy")
         check_number("spread", self.spread)
         check_type("capacity", self.capacity, int, "a whole number")
+        check_type("frame", self.frame, int, "a whole number of reports")
         check_number("keep", self.keeping.keep)
         check_type("kept_bytes", self.keeping.room, int, "a whole number of bytes")
         check_number("recall_every", self.keeping.every)
@@ -49,6 +51,8 @@ class Terms:
             )
         if self.capacity < 1:
             raise OptionError("capacity", f"{self.capacity} holds no report; name a positive number")
+        if not 1 <= self.frame <= FRAME_REPORTS:
+            raise OptionError("frame", f"{self.frame} is outside 1 to {FRAME_REPORTS} reports; name a number inside")
         if not 0 <= self.keeping.keep <= LONGEST_KEEP:
             raise OptionError(
                 "keep", f"{self.keeping.keep} s is outside 0 to {LONGEST_KEEP:.0f} s (a week); name one inside"
@@ -81,6 +85,7 @@ class Terms:
             not_before=milliseconds(now) + delay,
             delay=delay,
             capacity=self.capacity,
+            frame=self.frame,
         )
 
 

@@ -1,7 +1,9 @@
 """Whoever reads the log of an aggregator wants to know when a single report came."""
 
 import asyncio
+import io
 import logging
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
@@ -9,20 +11,34 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fake_bus import FakeBus
 from virtual_time import VirtualLoop
 
 from hush_aggregator.admission import admit
 from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimating import Failure, InThread
+from hush_aggregator.logs import LogFormat, logging_to
+from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.progress import Progress
 from hush_aggregator.receive import receive
 from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush_aggregator.tally import Tally
 from hush_common.codec import encode_frame, encode_json
 from hush_common.refusal import Refusal
 from hush_common.report import Report
+from hush_common.task import Task
 from hush_common.task_file import make_task
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+
+
+class Failing(InThread):
+    """Makes no estimate of reports: what is told of it follows from the first report."""
+
+    async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
+        return Failure("failed", "by itself") if tally.n else await super().__call__(task, tally, confidence)
 
 
 @pytest.fixture
@@ -33,7 +49,7 @@ def run(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[Callable[[], Awa
 
 
 def accepted(count: int) -> CommitOutcome:
-    return CommitOutcome(count, {}, frozenset({"heights"}))
+    return CommitOutcome(count, {}, frozenset({"heights"}), counted={"heights": count})
 
 
 @pytest.mark.parametrize("minute", [0.5, 3.0, 9.9])
@@ -135,3 +151,39 @@ def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_no
         "refused 1 from 'mallory': wrong_digest",
     }
     assert caplog.messages[-1] == "accepted 1 since the start"
+
+
+@pytest.mark.parametrize("how", LogFormat)
+def test_no_line_of_a_whole_aggregator_says_when_in_a_minute_a_report_came(tmp_path: Path, how: LogFormat) -> None:
+    """All that is written, second by second, whether the report comes early or late in a minute."""
+
+    def written(delay: float, name: str) -> list[tuple[int, str]]:
+        with closing(VirtualLoop()) as loop, SqliteStore(tmp_path / f"{how}-{name}") as store:
+            told: list[tuple[int, str]] = []
+
+            class Stream(io.StringIO):
+                def write(self, text: str) -> int:
+                    told.append((round(loop.time()), re.sub(r"20\d\d-[0-9T: Z-]+", "", text)))
+                    return len(text)
+
+            async def story() -> None:
+                bus, progress = FakeBus(), Progress()
+                with logging_to(Stream(), how) as log:
+                    aggregator = Aggregator(bus, store, tasks=[HEIGHTS], on_commit=progress.add, estimator=Failing())
+                    work = [asyncio.create_task(run) for run in (aggregator.run(), progress.run(), log.run())]
+                    await asyncio.sleep(delay)
+                    report = Report(HEIGHTS.digest, 0, bytes(range(16)), (1,))
+                    bus.send("hush/v1/reports/heights/a", encode_frame([report]), b"\x09")
+                    await asyncio.sleep(900 - delay)
+                    for task in work:
+                        task.cancel()
+                    await asyncio.wait(work)
+                    progress.stop()
+
+            loop.run_until_complete(story())
+            return sorted(told)
+
+    early, late = written(5.0, "early"), written(50.0, "late")
+    assert early == late
+    assert any("no estimate" in text for _, text in early)  # it was held back, and is told
+    assert any("unknown_version" in text for _, text in early)

@@ -43,9 +43,10 @@ PUBLIC = {
     *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
-    *("--quota", "--gateway", "--keep", "--login-timeout"),
+    *("--quota", "--gateway", "--keep", "--login-timeout", "--home-assistant-prefix"),
     *("--http", "--http-host", "--http-token-file", "--bind", "--token-file"),  # where, and names of files
-    *("--draw", "--workers", "--rerun", "--like", "--trials"),  # of the laboratory
+    *("--draw", "--workers", "--rerun", "--like", "--trials", "--theme", "--plot"),  # of the laboratory
+    "--log-format",
     "--inputs",  # of a function under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it
@@ -289,7 +290,7 @@ def test_in_nothing_that_a_simulation_keeps(kind: dict[str, str], tmp_path: Path
     shown = call(one, tmp_path)
     assert shown.code == 0
     kept = {path.name for path in (tmp_path / "out").iterdir()}
-    assert kept == {"result.json", "reports.csv", "result.png", "run.json"}
+    assert kept == {"result.json", "reports.csv", "result.png", "result.svg", "run.json"}
     if "--labels" not in kind:  # which a person states, and which the table counts
         assert leaks(shown, tmp_path, one.files, *CELLS) == []
 

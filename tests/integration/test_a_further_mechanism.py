@@ -111,7 +111,7 @@ async def test_it_goes_from_the_device_to_table_picture_and_files(
         shown = rendered(blocks(run))
         assert f"90 devices, {toy.kind.name}, epsilon" in shown
         assert ("%" if toy.kind.is_share else "kg") in shown
-        _, reports, picture = write_files(tmp_path, run)
+        _, reports, picture, _ = write_files(tmp_path, run)
     assert picture.read_bytes().startswith(b"\x89PNG")
     words = {row["decoded"] for row in csv.DictReader(reports.read_text(encoding="utf-8").splitlines())}
     assert words == set(LABELS) if toy.kind.is_share else len(words) == 2 * len(offers or "1")

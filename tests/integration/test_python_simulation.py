@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import io
 import json
 import re
 import signal
@@ -17,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 from servers import need
 
 import hush
 from hush_common.domain import NumberDomain
-from hush_simulations.display.figure import draw
+from hush_simulations.display.figure import picture_of
+from hush_simulations.display.pictures import write
 
 AGES = {"kind": "number", "lower": 0, "upper": 110, "unit": "years"}
 SCENARIO = """
@@ -73,10 +74,10 @@ def test_the_document_is_that_of_the_command_line() -> None:
 
 def test_the_picture_is_the_one_that_the_command_line_keeps(tmp_path: Path) -> None:
     run = simulate(clients=50, seed=1)
-    draw(tmp_path / "kept.png", run)
-    shown = io.BytesIO()
-    run.figure().savefig(shown)
-    assert shown.getvalue() == (tmp_path / "kept.png").read_bytes()
+    write(picture_of(run), tmp_path, "kept", "both")
+    for name, figure in (("kept", run.figure()), ("kept-dark", run.figure(dark=True))):
+        figure.savefig(tmp_path / "own.png")
+        assert np.array_equal(imread(tmp_path / "own.png"), imread(tmp_path / f"{name}.png"))
 
 
 def test_the_asynchronous_twin_takes_the_same_arguments() -> None:

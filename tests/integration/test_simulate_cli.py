@@ -82,6 +82,7 @@ def test_results_are_written_where_asked(tmp_path: Path) -> None:
         "reports.csv",
         "result.json",
         "result.png",
+        "result.svg",
         "run.json",
         "scenario.toml",
     ]

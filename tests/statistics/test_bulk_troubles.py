@@ -54,7 +54,8 @@ TROUBLES: dict[str, tuple[Faults, tuple[Liars, ...]]] = {
     "its own report again": (Faults(), (Liars(0.25, "replay", reports=2),)),
     "two kinds": (Faults(), (Liars(0.1, "edge", reports=2), Liars(0.2, "value", 0))),
     "a broker that forgets": (Faults(forgotten=0.3), ()),
-    "links that double and delay": (Faults(twice=0.2, late=0.1), ()),
+    "links that double, delay and reorder": (Faults(twice=0.2, late=0.1, reordered=0.2), ()),
+    "links that die": (Faults(lost=0.01, cut=0.01), ()),
 }
 
 

@@ -4,10 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 from toy.coarse import Coarse
 
-from hush_aggregator.estimate.mechanisms.bounded import by_output, estimate, in_words, occurrences, possible, said
+from hush_aggregator.estimate.mechanisms.bounded import (
+    by_output,
+    estimate,
+    in_words,
+    occurrences,
+    possible,
+    said,
+    spread,
+)
 from hush_aggregator.estimate.worst_case import Assumed
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 
 def columns(_: Coarse) -> int:

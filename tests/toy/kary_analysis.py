@@ -15,7 +15,7 @@ from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 
 def columns(mechanism: KaryResponse) -> int:
@@ -41,6 +41,13 @@ def worst(mechanism: KaryResponse, people: int, assumed: Assumed, more: int) -> 
 def said(_: KaryResponse, __: CategoryDomain, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
     named: NDArray[np.float64] = (bodies[:, 0] == place).astype(np.float64)
     return named
+
+
+def spread(
+    _: KaryResponse, __: CategoryDomain, tally: Tally, place: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    named = tally.moments[place]
+    return np.array([0.0, 1.0]), np.array([tally.n - named, named])
 
 
 def in_words(_: KaryResponse, domain: CategoryDomain, bodies: NDArray[np.int64]) -> list[str]:

@@ -11,7 +11,10 @@ from typing import Annotated
 import typer
 
 from hush_aggregator.commands.http_extra import http_extra
+from hush_aggregator.commands.log_option import LogFormatOption
 from hush_aggregator.commands.task_end import StoreOption
+from hush_aggregator.log_fields import fields
+from hush_aggregator.logs import LogFormat, logging_to
 from hush_common.errors import OptionError
 
 __all__ = ["app"]
@@ -39,6 +42,7 @@ def http(
     host: Annotated[
         list[str] | None, typer.Option(help="A further name under which it is asked; may be repeated.")
     ] = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
     ] = 0.95,
@@ -57,9 +61,8 @@ def http(
     if not 0 < confidence < 1:
         raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
     options = HttpOptions("--bind", bind, "--", token_file, write, open_, tuple(host or ()))
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     access = Access.open(options)
-    with access.listener, InProcesses() as estimator:
+    with logging_to(sys.stderr, log_format) as log, access.listener, InProcesses() as estimator:
         service = access.service(store, confidence, estimator=estimator)
 
         async def serve() -> None:
@@ -68,9 +71,11 @@ def http(
             for number in (signal.SIGINT, signal.SIGTERM):
                 with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
                     loop.add_signal_handler(number, running.cancel)
-            _LOG.info("HTTP on %s: %s", access.url, access.meaning)
+            _LOG.info("HTTP on %s: %s", access.url, access.meaning, extra=fields("listening"))
+            turning = asyncio.create_task(log.run())
             with suppress(asyncio.CancelledError):
                 await running
+            turning.cancel()
 
         asyncio.run(serve())
-    _LOG.info("stopped")
+        _LOG.info("stopped", extra=fields("stopped"))

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from hush_aggregator.commands.http_extra import http_extra
+from hush_aggregator.log_fields import fields
 from hush_aggregator.metrics.figures import Figures, IntakeFigures
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.store.base import CommitOutcome
@@ -92,13 +93,17 @@ class HttpBeside:
         """Answer until cancelled. What goes wrong is told, and raises nothing."""
         if self._access is None:
             return
-        _LOG.info("HTTP on %s: %s", self._access.url, self._access.meaning)
+        _LOG.info("HTTP on %s: %s", self._access.url, self._access.meaning, extra=fields("listening"))
         try:
             live = _Live(aggregator, self._counting)
             service = self._access.service(self._store, self._confidence, estimator=self._estimator, live=live)
             await self._serve_http(self._create_app(service), self._access.listener)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the intake
-            _LOG.error("HTTP has ended (%s), and reports are counted all the same", type(error).__name__)
+            _LOG.error(
+                "HTTP has ended (%s), and reports are counted all the same",
+                type(error).__name__,
+                extra=fields("http_ended"),
+            )
 
 
 class _Live:

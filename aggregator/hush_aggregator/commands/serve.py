@@ -13,8 +13,12 @@ import typer
 from hush_aggregator.bus import Bus
 from hush_aggregator.clock import CheckedClock
 from hush_aggregator.commands.http_beside import HttpBeside
+from hush_aggregator.commands.log_option import LogFormatOption
 from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.known_tasks import check_files
+from hush_aggregator.log_fields import fields
+from hush_aggregator.logs import Log, LogFormat, logging_to
 from hush_aggregator.moving import MovingBus
 from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
@@ -69,6 +73,7 @@ def serve(
     accept_clock: Annotated[
         bool, typer.Option("--accept-clock", help="Trust the clock, even if this store has seen a later day.")
     ] = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
     http: Annotated[str, typer.Option(envvar="HUSH_HTTP", help="HOST:PORT to serve HTTP on, as 127.0.0.1:8080.")] = "",
     http_write: Annotated[
         bool, typer.Option("--http-write", help="Let whoever has the token give, withdraw and close tasks over HTTP.")
@@ -82,6 +87,12 @@ def serve(
     http_host: Annotated[
         list[str] | None, typer.Option(help="A further name under which HTTP is asked; may be repeated.")
     ] = None,
+    home_assistant: Annotated[
+        bool, typer.Option("--home-assistant", help="Announce each task to Home Assistant, as a device with sensors.")
+    ] = False,
+    home_assistant_prefix: Annotated[
+        str, typer.Option(envvar="HUSH_HOME_ASSISTANT_PREFIX", help="Where Home Assistant looks for announcements.")
+    ] = PREFIX,
 ) -> None:
     """Count the reports of tasks at a broker, and publish estimates with error bars.
 
@@ -93,11 +104,11 @@ def serve(
     settings = Settings.read(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
         | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task, "login_timeout": login_timeout}
+        | {"home_assistant": home_assistant_prefix if home_assistant else None}
     )
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
     tasks = {path: read_task(path, legacy=True) for path in settings.tasks}
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     beside = HttpBeside(
         http,
@@ -108,13 +119,14 @@ def serve(
         store=store,
         confidence=confidence,
     )
-    with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
-        check_files(opened, tasks)
-        clock = CheckedClock(opened, accept=accept_clock)
-        bus = _bus(settings, opened)
-        asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), (estimator, beside)))
-        clock.note()
-    _LOG.info("stopped")
+    with logging_to(sys.stderr, log_format) as log:
+        with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
+            check_files(opened, tasks)
+            clock = CheckedClock(opened, accept=accept_clock)
+            bus = _bus(settings, opened)
+            asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), (estimator, beside, log)))
+            clock.note()
+        _LOG.info("stopped", extra=fields("stopped"))
 
 
 def _bus(settings: Settings, store: SqliteStore) -> Bus:
@@ -148,17 +160,20 @@ async def _serve(
     bus: Bus,
     tasks: list[Task],
     kept: tuple[SqliteStore, CheckedClock],
-    helpers: tuple[InProcesses, HttpBeside],
+    helpers: tuple[InProcesses, HttpBeside, Log],
 ) -> None:
     progress = Progress()
     store, clock = kept
-    estimator, http = helpers
+    estimator, http, log = helpers
     http.begin(store)
 
     def committed(outcome: CommitOutcome) -> None:
         progress.add(outcome)
         http.add(outcome)
 
+    announcing = None
+    if settings.home_assistant is not None:
+        announcing = Announcing(settings.home_assistant, status_topic(settings.name), store.public_identity)
     aggregator = Aggregator(
         bus,
         store,
@@ -171,13 +186,14 @@ async def _serve(
         any_task=settings.any_task,
         on_estimate=clock.look_at,
         login_s=settings.login_timeout or None,
+        announcing=announcing,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, running.cancel)
-    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator))
+    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator), log.run())
     beside = [asyncio.create_task(work, name="hush-beside") for work in others]
     try:
         with suppress(asyncio.CancelledError):

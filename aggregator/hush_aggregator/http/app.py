@@ -14,6 +14,7 @@ from hush_aggregator.http.description import Described
 from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.guard import Guard
 from hush_aggregator.http.page import router as page
+from hush_aggregator.http.page.reading_views import Views
 from hush_aggregator.http.problems import ProblemError, problem
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Service
@@ -65,6 +66,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.reading = reading
     app.state.feed = feed
+    app.state.views = Views(reading)
     app.state.metrics = metrics.Metrics(feed, service.live)
     for router in ROUTERS:
         app.include_router(router)

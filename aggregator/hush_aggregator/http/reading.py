@@ -56,6 +56,7 @@ class Reading:
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes
         self._results: OrderedDict[tuple[bytes, int], tuple[Counted, Result]] = OrderedDict()
+        self.on_result: Callable[[Result], object] = lambda _: None
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._making: dict[tuple[bytes, int], asyncio.Lock] = {}
 
@@ -92,6 +93,7 @@ class Reading:
                     made = await self._estimator(task, counted.tally, self.confidence)
                 result = result_of(counted, made, self.confidence, utc_now())
                 self._results[key] = counted, result
+                self.on_result(result)
                 while len(self._results) > _KEPT:
                     self._results.popitem(last=False)
                 return result

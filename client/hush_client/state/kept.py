@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from hush_client.state import outbox
 from hush_client.state.outbox import Entry
 from hush_common.rng import SystemRng
 from hush_common.task import CLOCK_SKEW
@@ -69,17 +70,13 @@ def keep(connection: sqlite3.Connection, sequences: Iterable[int], place: str, n
         place: broker and sender by which it went, and by which alone it may go again.
         now: milliseconds since 1970.
     """
-    came = 0
-    for sequence in sequences:
-        moved = connection.execute(
-            "INSERT OR REPLACE INTO kept SELECT sequence, topic, payload, ?, ?, closes FROM outbox WHERE sequence = ?",
-            (place, now, sequence),
-        )
-        if moved.rowcount:
-            connection.execute("DELETE FROM outbox WHERE sequence = ?", (sequence,))
-            select = f"SELECT {_SIZE} FROM kept WHERE sequence = ?"  # noqa: S608 - no text of others
-            came += connection.execute(select, (sequence,)).fetchone()[0]
-    return came
+    entries = outbox.fetch(connection, sequences)
+    connection.executemany(
+        "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?)",
+        ((one.sequence, one.topic, one.payload, place, now, one.closes) for one in entries),
+    )
+    outbox.delete(connection, (one.sequence for one in entries))
+    return sum(len(one.payload) + len(one.topic) + len(place) for one in entries)
 
 
 def size(connection: sqlite3.Connection) -> int:

@@ -90,6 +90,7 @@ LOST = (
 DAMAGED = f"it is damaged: {LOST}"
 
 _NO_ROUND = -1
+_NOTHING = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def spent(connection: sqlite3.Connection, device: str, purpose: str) -> Fraction
         StateError: the ledger is damaged.
     """
     row = connection.execute("SELECT spent FROM account WHERE device = ? AND purpose = ?", (device, purpose)).fetchone()
-    return Fraction(0) if row is None else _amount(row[0])
+    return _NOTHING if row is None else _amount(row[0])
 
 
 def spent_in_all(connection: sqlite3.Connection, device: str) -> Fraction:
@@ -191,7 +192,8 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
         _INSERT,
         (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind),
     )
-    total = spent(connection, entry.device, entry.purpose) + entry.epsilon
+    before = spent(connection, entry.device, entry.purpose)
+    total = before + entry.epsilon if before else entry.epsilon
     connection.execute("REPLACE INTO account VALUES (?, ?, ?)", (entry.device, entry.purpose, _text(total)))
     return total
 

@@ -10,15 +10,18 @@ from functools import partial
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import ConnectFlags, DisconnectFlags, MQTTMessage, topic_matches_sub
+from paho.mqtt.client import ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_common.cancellation import cancellable
 from hush_common.delivery import Delivery
+from hush_common.mqtt.ahead import ReadAhead
+from hush_common.mqtt.aside import Aside
 from hush_common.mqtt.inbox import Inbox
-from hush_common.mqtt.incoming import read_incoming
+from hush_common.mqtt.incoming import Message, read_incoming, read_whole
+from hush_common.mqtt.outgoing import Outgoing
 from hush_common.mqtt.packets import limit_packets, longest_packet
 
 __all__ = ["TOO_LARGE", "Client", "NoWelcomeError"]
@@ -40,16 +43,17 @@ class Client(aiomqtt.Client):
     the whole timeout for the welcome of a broker that has hung up, and leaves sockets open.
     """
 
-    def __init__(self, *args: Any, inbox: Inbox, window: int, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
+    def __init__(self, *args: Any, inbox: Inbox, window: int, patience: float, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
         super().__init__(*args, max_inflight_messages=window, **kwargs)
         self._window = window
         self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
         self._client.manual_ack_set(True)
         self.inbox: Inbox = inbox
         self._wake = asyncio.Event()
-        self._aside: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
+        self._aside = Aside()
         self.resumed: bool = False
-        self._unacknowledged: dict[int, asyncio.Future[int]] = {}
+        self._ahead = ReadAhead(self._client)
+        self._outgoing = Outgoing(self._client, self._loop, window=window, patience=patience, write=self._write)
         self._bounded = False
         self._paused = False
         self._largest: int | None = None
@@ -59,10 +63,11 @@ class Client(aiomqtt.Client):
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
         limit_packets(self._client, most, name)
         read_incoming(self._client, longest_packet(most))
+        read_whole(self._client, self._ahead, longest_packet(most))
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
         """Give topic and payload of messages that a filter matches to somebody at once; `copy`: to the inbox too."""
-        self._aside[wanted] = to, copy
+        self._aside.set(wanted, to, copy=copy)
 
     @property
     def lost(self) -> bool:
@@ -113,21 +118,17 @@ class Client(aiomqtt.Client):
 
         Raises:
             aiomqtt.MqttError: it could not be sent, or the connection is lost.
+            TimeoutError: the broker does not acknowledge it in time.
             ValueError: nothing may be published to this topic.
         """
         self.bound(wanted=False)
         if self._largest is not None and _packet_bytes(topic, payload) > self._largest:
             return TOO_LARGE
-        acknowledged = self._loop.create_future()
-        info = self._client.publish(topic, payload, 1, retain)
-        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            raise aiomqtt.MqttCodeError(info.rc)
-        self._unacknowledged[info.mid] = acknowledged
-        try:
-            reason: int = await acknowledged
-        finally:
-            self._unacknowledged.pop(info.mid, None)
-        return reason
+        name = topic.encode()
+        self._client._raise_for_invalid_topic(name)  # noqa: SLF001
+        if self._client.socket() is None:
+            raise aiomqtt.MqttCodeError(MQTTErrorCode.MQTT_ERR_NO_CONN)
+        return await self._outgoing.publish(name, payload, retain=retain)
 
     async def take(self, most: int) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, at most so many; empty once the connection is lost."""
@@ -162,9 +163,7 @@ class Client(aiomqtt.Client):
     def _end(self, _: object) -> None:
         """Let nobody wait for what cannot come any more."""
         self._wake.set()
-        for acknowledged in self._unacknowledged.values():
-            if not acknowledged.done():
-                acknowledged.set_exception(aiomqtt.MqttError("the connection is lost"))
+        self._outgoing.end(aiomqtt.MqttError("the connection is lost"))
 
     def _on_connect(
         self,
@@ -181,8 +180,7 @@ class Client(aiomqtt.Client):
         if not self._connected.done():
             self.resumed = flags.session_present
             self._largest = getattr(properties, "MaximumPacketSize", None)
-            at_once = min(self._window, getattr(properties, "ReceiveMaximum", self._window))
-            self._client._max_inflight_messages = at_once  # noqa: SLF001 - its setter is for before
+            self._outgoing.window = min(self._window, getattr(properties, "ReceiveMaximum", self._window))
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
     def _on_disconnect(
@@ -202,22 +200,18 @@ class Client(aiomqtt.Client):
         self._look_at_loss()
 
     def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:  # noqa: ANN401, ARG002 - paho's
-        if (acknowledged := self._unacknowledged.get(mid)) is not None and not acknowledged.done():
-            acknowledged.set_result(reason_code)  # an integer: see `read_incoming`
+        self._outgoing.acknowledged(mid, reason_code)  # an integer: see `read_incoming`
 
     def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
         if mid in self._pending_subscribes:  # else nobody waits any more, of which aiomqtt would print a traceback
             super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
-    def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
+    def _on_message(self, client: Any, userdata: Any, message: Message | MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
         topic, payload = _topic(message), bytes(message.payload)
-        ack = partial(self._client.ack, message.mid, message.qos)  # which does nothing at QoS 0
-        for wanted, (to, copy) in self._aside.items():
-            if topic and topic_matches_sub(wanted, topic):
-                to(topic, payload)
-                if not copy:
-                    ack()
-                    return
+        ack = partial(self._outgoing.acknowledge, message.mid) if message.qos else _nothing
+        if topic and self._aside.takes(topic, payload):
+            ack()
+            return
         self.inbox.put(Delivery(topic, payload, ack), promised=message.qos > 0)
         self._wake.set()
         if self._bounded and self.inbox.full and not self._paused:
@@ -236,6 +230,7 @@ class Client(aiomqtt.Client):
     def _write(self) -> None:
         try:
             self._client.loop_write()
+            self._outgoing.go_on()
         except Exception as error:  # noqa: BLE001 - as `_read`
             if not self._disconnected.done():
                 self._disconnected.set_exception(error)
@@ -269,6 +264,7 @@ class Client(aiomqtt.Client):
     def _read(self) -> None:
         """Read while messages come, a bounded number: one packet per turn of the event loop costs half the speed."""
         try:
+            self._outgoing.check()
             for _ in range(_READ_AT_ONCE):
                 before = len(self.inbox)
                 self._client.loop_read()
@@ -281,9 +277,9 @@ class Client(aiomqtt.Client):
             if not self._disconnected.done():
                 self._disconnected.set_exception(error)
 
-    def _pending(self) -> int:
+    def _pending(self) -> bool:
         pending = getattr(self._client.socket(), "pending", None)  # TLS has it, and paho's WebSocket
-        return 0 if pending is None else int(pending())
+        return self._ahead.waits or (pending is not None and pending() > 0)
 
 
 def _packet_bytes(topic: str, payload: bytes) -> int:
@@ -291,7 +287,11 @@ def _packet_bytes(topic: str, payload: bytes) -> int:
     return 1 + 4 + 2 + len(topic.encode()) + 2 + 1 + len(payload)
 
 
-def _topic(message: MQTTMessage) -> str:
+def _nothing() -> None:
+    """Acknowledge what needs no acknowledgement."""
+
+
+def _topic(message: Message | MQTTMessage) -> str:
     """The topic, or nothing where it is none."""
     try:
         topic = message.topic

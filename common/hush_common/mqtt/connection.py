@@ -87,12 +87,10 @@ class Connection:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> Acknowledgement:
         """Send at QoS 1, and return when the broker has acknowledged. Calls in order send in order."""
-        patience = self._options.patience
         try:
-            async with asyncio.timeout(patience):
-                reason = await self._client.deliver(topic, payload, retain=retain)
+            reason = await self._client.deliver(topic, payload, retain=retain)
         except TimeoutError:
-            why = f"no acknowledgement within {patience:g} s of a message to {topic}"
+            why = f"no acknowledgement within {self._options.patience:g} s of a message to {topic}"
             raise BrokerError(self._name, why) from None
         except (aiomqtt.MqttError, ValueError) as error:
             if self._client.lost:
@@ -174,6 +172,7 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
         will=None if options.will is None else aiomqtt.Will(*options.will, qos=1, retain=True),
         timeout=_CONNECT_SECONDS,
         window=options.window,
+        patience=options.patience,
         tls_context=await asyncio.to_thread(tls_context, url) if url.tls else None,
         transport="tcp" if url.path is None else "websockets",
         websocket_path=url.path,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from hush_simulations.display.figure import figure_of
+from hush_simulations.display.style import DARK, LIGHT
 from hush_simulations.results import run
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ class Run(run.Run):
 
     __slots__ = ()
 
-    def figure(self) -> "Figure":
-        """The picture that `hush simulate --out` keeps: `run.figure().savefig("heights.png")`."""
-        return figure_of(self)
+    def figure(self, *, dark: bool = False) -> "Figure":
+        """The picture that `hush simulate --out` keeps: `run.figure().savefig("heights.png")`.
+
+        Args:
+            dark: on a dark ground.
+        """
+        return figure_of(self, DARK if dark else LIGHT)

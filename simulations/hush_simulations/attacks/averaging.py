@@ -129,7 +129,7 @@ def _draw(
     naive: dict[int, float], same: Sequence[float], reworded: Sequence[float], palette: Palette = LIGHT
 ) -> "Figure":
     with styled(palette):
-        figure = canvas(8.5, 4.4)
+        figure = canvas(3.7)
         axes = figure.subplots()
         days = np.array(DAYS)
         axes.plot(days, _RANGE * np.sqrt(2 / days), color=palette.noisy, lw=1.4, ls=(0, (4, 3)))

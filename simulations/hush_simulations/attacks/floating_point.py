@@ -109,7 +109,7 @@ def run(seed: int | None = None, count: int = 1000) -> Demonstration:
 
 def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
     with styled(palette):
-        figure = canvas(8.5, 4.4)
+        figure = canvas(3.7)
         axes = figure.subplots()
         x = np.arange(len(EPSILONS))
         for shift, key, name, color in (

@@ -176,7 +176,7 @@ class _Ear(logging.Handler):
 
 def _draw(figures: Mapping[str, float], palette: Palette = LIGHT) -> "Figure":
     with styled(palette):
-        figure = canvas(8.5, 3.8)
+        figure = canvas(3.2)
         axes = figure.subplots()
         rows = np.arange(len(figures))[::-1]
         shares = [100 * share for share in figures.values()]

@@ -184,7 +184,7 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
         ("the mechanism hush picks", f"auto, {extreme}, {{}}: shift", palette.true),
     )
     with styled(palette):
-        figure = canvas(8.5, 4.4)
+        figure = canvas(3.7)
         axes = figure.subplots()
         x = np.arange(len(_LIARS))
         for place, (name, key, color) in enumerate(bars):
@@ -196,6 +196,7 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
                 label=name,
             )
         logarithmic(axes, "y")
+        axes.set_ylim(top=30 * axes.get_ylim()[1])  # the legend stands above the bars
         axes.set_xticks(x, [f"{many} liars" if many > 1 else "1 liar" for many in _LIARS])
         axes.set_ylabel("the mean moves by, cm")
         axes.set_title(f"False reports among {HONEST} honest ones")

@@ -141,7 +141,7 @@ async def _ask(broker: OverheardBroker, client: Client, task: Task) -> None:
 
 def _draw(widths: list[float], moved: list[float], palette: Palette = LIGHT) -> "Figure":
     with styled(palette):
-        figure = canvas(8.5, 4.2)
+        figure = canvas(3.6)
         left, right = figure.subplots(1, 2)
         tasks = np.arange(TASKS + 1)
         left.plot(tasks, widths, "o-", color=palette.noisy, lw=2, ms=4)

@@ -28,6 +28,8 @@ class Fate(Enum):
     """The link dies before it arrives."""
     FORGOTTEN = auto()
     """It is acknowledged, and nobody ever gets it."""
+    REORDERED = auto()
+    """It waits until one that was published later has arrived, or for a moment where there is none."""
     CUT = auto()
     """It arrives; the link dies before the acknowledgement."""
 
@@ -76,9 +78,13 @@ class _FaultyLink:
         self._transport = transport
         self._inner = inner
         self._lost = asyncio.Event()
+        self._begun = 0
+        self._waiting: dict[int, asyncio.Event] = {}  # to be overtaken, by when they were published
 
     def lose(self) -> None:
         self._lost.set()
+        for overtaken in self._waiting.values():
+            overtaken.set()
 
     async def publish(self, topic: str, payload: bytes) -> Acknowledgement:
         fate = self._transport.fate(topic, payload)
@@ -87,7 +93,14 @@ class _FaultyLink:
         self._check()
         if fate is Fate.FORGOTTEN:
             return Acknowledgement()
+        number = self._begun = self._begun + 1
+        if fate is Fate.REORDERED:
+            await self._be_overtaken(number)
+            self._check()
         answer = await self._inner.publish(topic, payload)
+        for earlier, overtaken in self._waiting.items():
+            if earlier < number:
+                overtaken.set()
         match fate:
             case Fate.TWICE:
                 await self._inner.publish(topic, payload)
@@ -116,6 +129,17 @@ class _FaultyLink:
         finally:
             message.cancel()
             lost.cancel()
+
+    async def _be_overtaken(self, number: int) -> None:
+        """Wait until a later one has arrived, as long as a late one takes at most."""
+        self._waiting[number] = overtaken = asyncio.Event()
+        try:
+            async with asyncio.timeout(self._transport.lateness()):
+                await overtaken.wait()
+        except TimeoutError:
+            return
+        finally:
+            del self._waiting[number]
 
     async def _stay(self, seconds: float) -> None:
         """Wait, unless the link is lost meanwhile."""

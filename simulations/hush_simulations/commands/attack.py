@@ -13,6 +13,8 @@ from hush_common.terminal.words import Sentence
 from hush_simulations.attacks.catalogue import ATTACKS, play
 from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.commands.options import parse_seed
+from hush_simulations.commands.pictures import ThemeOption, check_theme
+from hush_simulations.display.pictures import Picture, Theme, write
 
 __all__ = ["app"]
 
@@ -27,12 +29,14 @@ def attack(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the picture, as PNG and SVG, into this directory.")
     ] = None,
+    theme: ThemeOption = None,
     seed: Annotated[
         int | None, typer.Option(parser=parse_seed, help="Repeat what the naive side draws; real devices have no seed.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Play an attack against a naive system and against hush: a table, a picture, and what it means."""
+    check_theme(theme, out)
     if name is None:
         _list(as_json=as_json)
         return
@@ -46,7 +50,7 @@ def attack(
     else:
         show(_blocks(played))
     if out is not None:
-        _draw(played, out)
+        _draw(played, out, theme or "light")
 
 
 def _list(*, as_json: bool) -> None:
@@ -70,13 +74,9 @@ def _writable(folder: Path) -> None:
         raise OptionError("--out", f"the directory cannot be made ({error.strerror}); name another") from error
 
 
-def _draw(played: Demonstration, folder: Path) -> None:
-    figure = played.draw()
-    for kind in ("png", "svg"):
-        path = folder / f"attack-{played.name}.{kind}"
-        try:
-            figure.savefig(path)
-        except OSError as error:
-            raise OptionError(
-                "--out", f"{path.name} cannot be written ({error.strerror}); name another directory"
-            ) from error
+def _draw(played: Demonstration, folder: Path, theme: Theme) -> None:
+    picture = Picture(played.title, played.meaning, lambda palette: played.draw(palette=palette))
+    try:
+        write(picture, folder, f"attack-{played.name}", theme)
+    except OSError as error:
+        raise OptionError("--out", f"the picture cannot be written ({error.strerror}); name another") from error

@@ -15,6 +15,7 @@ from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
+from hush_simulations.commands.pictures import ThemeOption, check_theme
 from hush_simulations.commands.record import Record, read_record, write_record
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.everything import everything
@@ -40,8 +41,9 @@ def run(
     request: Request,
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and result.png to.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and the picture to.")
     ] = None,
+    theme: ThemeOption = None,
     rerun: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Repeat the run that --out DIR kept, and name what differs.")
     ] = None,
@@ -52,6 +54,7 @@ def run(
     record = None if rerun is None else read_record(rerun, request)
     if record is not None:
         request = record.request
+    check_theme(theme, out)
     directory = None if out is None else prepare(out)
     experiment = experiment_of(request)
     _warn(experiment)
@@ -64,7 +67,7 @@ def run(
     else:
         show((*blocks(done), *(everything(done.to_document()) if in_full else ())))
     if directory is not None:
-        written = write_files(directory, done) + write_record(directory, request, experiment)
+        written = write_files(directory, done, theme or "light") + write_record(directory, request, experiment)
         _say("wrote " + ", ".join(map(str, written)))
     _complain_of_losses(done)
     if done.stopped:

@@ -1,4 +1,4 @@
-"""The files that a simulation writes: `result.json`, `reports.csv` and `result.png`.
+"""The files that a simulation writes: `result.json`, `reports.csv`, `result.png` and `result.svg`.
 
 `reports.csv` holds what an aggregator sees, and never the true value beside a report: such a table would undo the
 privacy of every row, and a file that looks like the output of a private system must be one. The reports are in the
@@ -13,7 +13,8 @@ from pathlib import Path
 
 from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
-from hush_simulations.display.figure import draw
+from hush_simulations.display.figure import picture_of
+from hush_simulations.display.pictures import Theme, write
 from hush_simulations.engines.reports import in_words, offers_of
 from hush_simulations.results.run import Run
 
@@ -38,19 +39,18 @@ def prepare(directory: Path) -> Path:
     return directory
 
 
-def write_files(directory: Path, run: Run) -> list[Path]:
-    """Write the files, and return their paths; in bulk, where no report is kept, the result alone.
+def write_files(directory: Path, run: Run, theme: Theme = "light") -> list[Path]:
+    """Write the files, and return their paths; in bulk no report is kept, and none is written.
 
     Raises:
         OptionError: the directory cannot be written any more.
     """
-    paths = [directory / name for name in ("result.json", "reports.csv", "result.png")]
+    paths = [directory / "result.json", *([directory / "reports.csv"] if run.drawing is None else [])]
     try:
         paths[0].write_text(to_json(run) + "\n", encoding="utf-8")
-        if run.drawing is not None:
-            return paths[:1]
-        _write_reports(paths[1], run)
-        draw(paths[2], run)
+        if run.drawing is None:
+            _write_reports(paths[1], run)
+        paths += write(picture_of(run), directory, "result", theme)
     except OSError as error:
         raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); make room there") from error
     return paths

@@ -6,12 +6,13 @@ this process, whatever the cache says, and nothing that we draw asks for another
 """
 
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-__all__ = ["FAMILY", "made_available", "without_remarks"]
+__all__ = ["FAMILY", "made_available", "without_missing_letters", "without_remarks"]
 
 FAMILY = "DejaVu Sans"
 _FILES = ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")
@@ -43,3 +44,11 @@ def without_remarks() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def without_missing_letters() -> Iterator[None]:
+    """No warning of letters that the font does not have: a PNG has a box in their place, an SVG the letters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        yield

@@ -2,27 +2,28 @@
 
 Nothing is shortened: each device charges its ledger and stores its report before the first byte leaves, every report
 is one MQTT message, and the aggregator commits it to SQLite before it is acknowledged. The `memory` engine leaves out
-the sockets alone.
+the sockets, and its gateways send the reports of many devices in one message, as real ones may.
 """
 
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from fractions import Fraction
 from pathlib import Path
 
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
+from hush_client.answer import FRAME_REPORTS
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_common.errors import BrokerError, HushError
 from hush_common.exception_groups import leaves
 from hush_common.rng import SystemRng
 from hush_common.topics import report_topic
+from hush_simulations.engines.answering import Answering
 from hush_simulations.engines.attendance import Answers, Attendance
 from hush_simulations.engines.experiment import ABSENT, Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.network import Network, open_network
@@ -43,7 +44,6 @@ be watched, and no others."""
 
 _FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
 _LOOK_SHARE = 0.2  # of the time, at most, for looking: a look at many categories takes long
-_CONCURRENT = 1000  # answers under way at once, from the first draw to the commit: bounds queues at every station
 _GRACE_SECONDS = 5.0  # a connection may be away that long before the run is given up
 _STALL_SECONDS = 15.0  # no report counted for that long: what is missing is lost
 
@@ -85,10 +85,15 @@ class _Run:
         self._counted = 0  # reports that the aggregator judged, a redelivery not counted again
         self._settled = 0  # those, and answers that their devices declined
         self._moved = asyncio.Event()
-        self._places = asyncio.Semaphore(_CONCURRENT)
+        self._answering = Answering(experiment, network.task, self._settle)
+        # Over a network each report is a message of its own, as devices send that have a connection each; and where
+        # messages meet faults, which are drawn for each.
+        alone = experiment.engine != "memory" or experiment.scenario.faults
+        self._frame = 1 if alone else FRAME_REPORTS
         self._stop = asyncio.Event()
         scenario = experiment.scenario
         self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
+        self._patience = _STALL_SECONDS * (8 if scenario.faults.lost + scenario.faults.cut else 1)  # links back off
         self._truthful = truthful_count(len(experiment.values), scenario.liars)
         self._attendance = Attendance.of(experiment, self._truthful)
 
@@ -137,6 +142,7 @@ class _Run:
             state=self._directory / f"gateway-{number}",
             # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
             policy=Policy(max_epsilon=limit, lifetime=limit, sticky=True),
+            frame=self._frame,
             spread=0,  # nobody watches the time of sending here
             rng=None if seed is None else SeededRng(seed, number),
             clock=self._clock,
@@ -161,26 +167,26 @@ class _Run:
         elapsed = time.perf_counter() - began
         result = await aggregator.estimate(self._network.task.id, number)
         received = await asyncio.to_thread(read_received, store, self._network.task, number)
-        reporters = tuple(sorted(answers.reporters))
+        count = len(answers.reporters)
+        everybody = range(len(self._experiment.values))
+        reporters = everybody if count == len(everybody) else tuple(sorted(answers.reporters))
         return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
 
     async def _answer_all(self, round_: int, gateways: Sequence[Gateway], answers: Answers) -> None:
-        away = self._attendance.away(round_)
-        if away:
+        if away := self._attendance.away(round_):
             answers.declined[ABSENT] += len(away)
             self._moved_on(len(away))
-        async with asyncio.TaskGroup() as group:
-            for position, gateway in enumerate(gateways):
-                devices = [device for device in range(position, self._truthful, len(gateways)) if device not in away]
-                queue = iter(devices)
-                for worker in range(min(len(devices), -(-_CONCURRENT // len(gateways)))):
-                    work = self._answer(gateway, round_, queue, answers)
-                    group.create_task(work, name=f"hush-devices-{position}-{worker}")
+        truthful = self._truthful
+        queues = [
+            (gateway, (device for device in range(position, truthful, len(gateways)) if device not in away))
+            for position, gateway in enumerate(gateways)
+        ]
+        await self._answering.all(round_, queues, answers, self._stop)
 
     async def _lie(self, round_: int, answers: Answers) -> int:
         """Let the liars publish what they like; how many different reports that is beyond one for each."""
         liars = range(self._truthful, len(self._experiment.values))
-        answers.reporters += liars
+        answers.reporters.extend(liars)
         if not liars:
             return 0
         seed, number = self._experiment.noise_seed, self._experiment.gateways
@@ -195,32 +201,6 @@ class _Run:
             values=[self._experiment.value(device, round_) for device in range(len(self._experiment.values))],
             rng=rng,
         )
-
-    async def _answer(self, gateway: Gateway, round_: int, devices: Iterator[int], answers: Answers) -> None:
-        """One device after the other, while others do the same: a gateway commits what waits together."""
-        for device in devices:
-            await self._places.acquire()
-            if self._stop.is_set():
-                return
-            reason, clamped = await self._report(gateway, device, round_)
-            if reason is None:
-                answers.reporters.append(device)
-                answers.clamped += clamped
-            else:
-                answers.declined[reason] += 1
-                self._settle(1)
-
-    async def _report(self, gateway: Gateway, device: int, round_: int) -> tuple[str | None, bool]:
-        """Why the device sent nothing, if so, and whether it clamped its value."""
-        value = self._experiment.value(device, round_)
-        receipt = await gateway.report(
-            f"device-{device}", self._network.task.id, value, timeout=None, epsilon=self._choice(device)
-        )
-        return receipt.reason, receipt.value == "moved"
-
-    def _choice(self, device: int) -> Fraction | None:
-        """Which of the epsilons the device takes, if there is a choice."""
-        return self._network.task.offers[self._experiment.choices[device]] if self._experiment.choices else None
 
     async def _look(self, aggregator: Aggregator, number: int) -> None:
         """Show the estimate again and again, seldom enough to slow nothing down."""
@@ -244,8 +224,7 @@ class _Run:
 
     def _settle(self, answers: int) -> None:
         """So many answers need nothing more: make room for others."""
-        for _ in range(answers):
-            self._places.release()
+        self._answering.release(answers)
         self._moved_on(answers)
 
     def _moved_on(self, answers: int) -> None:
@@ -263,7 +242,7 @@ class _Run:
         """Whether anything is settled before patience ends."""
         before = self._settled
         with suppress(TimeoutError):
-            async with asyncio.timeout(_STALL_SECONDS):
+            async with asyncio.timeout(self._patience):
                 while self._settled == before:
                     await self._moved.wait()
                     self._moved.clear()
@@ -275,7 +254,7 @@ class _Run:
             pass
         raise BrokerError(
             self._network.bus.name,
-            f"no report came through for {_STALL_SECONDS:.0f} s, {self._counted} were counted; see its log",
+            f"no report came through for {self._patience:.0f} s, {self._counted} were counted; see its log",
         )
 
     async def _watch_connection(self) -> None:

@@ -58,6 +58,7 @@ class Trouble:
             (self.faults.cut, Fate.CUT),
             (self.faults.late, Fate.LATE),
             (self.faults.twice, Fate.TWICE),
+            (self.faults.reordered, Fate.REORDERED),
             (self.faults.forgotten, Fate.FORGOTTEN),
         ):
             if draw < share:

@@ -35,6 +35,7 @@ class _Network(FileModel):
     cut: float = 0.0
     late: float = 0.0
     twice: float = 0.0
+    reordered: float = 0.0
     forgotten: float = 0.0
 
 

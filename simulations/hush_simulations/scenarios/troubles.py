@@ -23,6 +23,7 @@ class Faults:
         cut: the broker has it; the connection dies before the device knows.
         late: the acknowledgement takes its time.
         twice: it arrives twice.
+        reordered: one that was published later arrives before it.
         forgotten: the broker acknowledges it, and forgets it.
     """
 
@@ -30,6 +31,7 @@ class Faults:
     cut: float = 0.0
     late: float = 0.0
     twice: float = 0.0
+    reordered: float = 0.0
     forgotten: float = 0.0
 
     def __post_init__(self) -> None:
@@ -40,7 +42,7 @@ class Faults:
         if sum(getattr(self, field.name) for field in fields(self)) > 1:
             raise OptionError("network", "the shares add up to more than 1; one thing happens to a publication")
         if self.forgotten and self.lost + self.cut:
-            raise OptionError("network.forgotten", "goes with late and twice, not with lost or cut; leave these out")
+            raise OptionError("network.forgotten", "goes with late, twice and reordered alone; leave out lost and cut")
         if self.lost + self.cut > _MOST_BROKEN:
             raise OptionError("network.lost", f"with cut more than {_MOST_BROKEN}; a device would try for ever")
 

@@ -5,6 +5,8 @@ import pytest
 from hush_common.errors import BrokerError
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
+from hush_simulations.engines.troubled import Trouble
+from hush_simulations.scenarios.troubles import Faults
 
 
 @pytest.fixture
@@ -65,6 +67,46 @@ async def test_a_link_that_is_cut_raises_from_every_method_and_the_next_is_good(
         await link.subscribe("a/b")
         await link.publish("a/b", b"2")
         assert await link.receive() == ("a/b", b"2")
+
+
+async def test_one_that_is_reordered_arrives_after_one_that_was_published_later(broker: MemoryBroker) -> None:
+    def decide(_topic: str, payload: bytes) -> Fate:
+        return Fate.REORDERED if payload in {b"1", b"2"} else Fate.GOOD
+
+    async with (
+        FaultyTransport(broker.transport(), decide, lambda: 30.0).connect() as link,
+        asyncio.TaskGroup() as group,
+    ):
+        for payload in (b"1", b"2", b"3"):
+            group.create_task(link.publish("a/b", payload))
+    assert broker.session().waiting[0][1] == b"3"
+    assert sorted(payload for _, payload in broker.session().waiting) == [b"1", b"2", b"3"]
+
+
+async def test_where_nothing_is_published_later_it_goes_after_a_moment_and_not_over_a_dead_link(
+    broker: MemoryBroker,
+) -> None:
+    transport = FaultyTransport(broker.transport(), lambda _topic, _payload: Fate.REORDERED, lambda: 0.01)
+    async with transport.connect() as link:
+        await link.publish("a/b", b"1")
+    transport.lateness = lambda: 30.0
+    async with transport.connect() as link:
+        held = asyncio.create_task(link.publish("a/b", b"2"))
+        await asyncio.sleep(0)
+        transport.drop()
+        with pytest.raises(BrokerError, match="lost"):
+            await held
+    assert [payload for _, payload in broker.session().waiting] == [b"1"]
+
+
+async def test_faults_of_a_scenario_put_reports_out_of_order_and_lose_none(broker: MemoryBroker) -> None:
+    trouble = Trouble(Faults(reordered=0.5), "a/", 1)
+    sent = [bytes([number]) for number in range(60)]
+    async with trouble.around(broker.transport()).connect() as link, asyncio.TaskGroup() as group:
+        for payload in sent:
+            group.create_task(link.publish("a/b", payload))
+    arrived = [payload for _, payload in broker.session().waiting]
+    assert sorted(arrived) == sent != arrived
 
 
 async def test_a_broker_out_of_reach_admits_nobody(broker: MemoryBroker) -> None:

@@ -9,7 +9,7 @@ def test_reports_of_an_alphabet_say_how_many_values_there_are() -> None:
     laplace = simulate("heights", clients=40, engine="memory", mechanism="laplace", seed=1)
     labels = [figure_of(run).axes[1].get_xlabel() for run in (table, laplace)]
     assert labels == [
-        "decoded report (cm), one of 13 values; note the different scale",
+        "decoded report (cm), one of 13 values",
         "decoded report (cm); note the different scale",
     ]
 

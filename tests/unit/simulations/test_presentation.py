@@ -53,7 +53,7 @@ def made_up(
     bodies = np.arange(len(values) if mean is not None else 0, dtype=np.int64)
     if name == "survey":
         bodies %= 2
-    received = Received(tuple(f"{number:032x}" for number in range(len(bodies))), bodies[:, None])
+    received = Received(b"".join(number.to_bytes(16) for number in range(len(bodies))), bodies[:, None])
     reporters = tuple(range(len(values))) if mean is not None else ()
     results = [result_of(task, estimate, round_=number, refused=refused) for number in range(rounds)]
     done = [RoundOutcome(result, reporters, clamped, declined or {}, 0.5, received) for result in results]
@@ -187,11 +187,11 @@ def test_files_hold_a_picture_the_reports_and_the_object(
     tmp_path: Path, name: str, values: tuple[Value, ...], options: dict[str, Any]
 ) -> None:
     run = made_up(name, values, **options)
-    result, reports, picture = write_files(tmp_path, run)
+    result, reports, picture, _ = write_files(tmp_path, run)
     assert json.loads(result.read_text(encoding="utf-8"))["clients"] == len(values)
     header = picture.read_bytes()[:24]
     assert header.startswith(b"\x89PNG")
-    assert struct.unpack(">II", header[16:]) == (1440, 1280)
+    assert struct.unpack(">I", header[16:20]) == (1440,)
     rows = list(csv.DictReader(io.StringIO(reports.read_text(encoding="utf-8"))))
     assert len(rows) == sum(len(done.received.ids) for done in run.rounds)
 

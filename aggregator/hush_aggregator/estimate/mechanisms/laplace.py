@@ -21,7 +21,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Laplace
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 _SAFE = 1 << 62
 _FEW = 8
@@ -43,6 +43,10 @@ def estimate(parts: Sequence[tuple[Laplace, Tally]], asked: Asked) -> Estimate:
 
 def said(_: Laplace, domain: NumberDomain, bodies: NDArray[np.int64], __: int) -> NDArray[np.float64]:
     return domain.lower + bodies[:, 0].astype(np.float64) * float(domain.step)
+
+
+def spread(_: Laplace, __: NumberDomain, ___: Tally, ____: int) -> None:
+    """None: of reports without number a tally has sums."""
 
 
 def in_words(mechanism: Laplace, domain: NumberDomain, bodies: NDArray[np.int64]) -> list[str]:

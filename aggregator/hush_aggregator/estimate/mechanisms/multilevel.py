@@ -3,11 +3,19 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.mechanisms.bounded import by_output, estimate, in_words, occurrences, possible, said
+from hush_aggregator.estimate.mechanisms.bounded import (
+    by_output,
+    estimate,
+    in_words,
+    occurrences,
+    possible,
+    said,
+    spread,
+)
 from hush_aggregator.estimate.worst_case import Assumed
 from hush_common.mechanisms import Multilevel
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 
 def columns(mechanism: Multilevel) -> int:

@@ -12,9 +12,10 @@ from hush_aggregator.estimate.mechanisms.analysis import Asked
 from hush_aggregator.estimate.mechanisms.bounded import in_words, said
 from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
+from hush_common.domain import BitDomain
 from hush_common.mechanisms import RandomizedResponse
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 
 def columns(_: RandomizedResponse) -> int:
@@ -31,6 +32,13 @@ def possible(_: RandomizedResponse, tally: Tally) -> bool:
 
 def estimate(parts: Sequence[tuple[RandomizedResponse, Tally]], asked: Asked) -> Estimate:
     return pooled.estimate(parts, asked.confidence, enrolled=asked.enrolled_of(parts))
+
+
+def spread(
+    mechanism: RandomizedResponse, domain: BitDomain, tally: Tally, place: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    (yes,) = tally.moments
+    return said(mechanism, domain, np.array([[0], [1]]), place), np.array([tally.n - yes, yes])
 
 
 def worst(mechanism: RandomizedResponse, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:

@@ -16,7 +16,7 @@ from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import SubsetSelection
 from hush_common.mechanisms.subset_selection import WORD_BITS
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 
 def columns(mechanism: SubsetSelection) -> int:
@@ -50,6 +50,13 @@ def worst(mechanism: SubsetSelection, people: int, assumed: Assumed, more: int) 
 def said(_: SubsetSelection, __: CategoryDomain, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
     word, bit = divmod(place, WORD_BITS)
     return (bodies[:, word] >> bit & 1).astype(np.float64)
+
+
+def spread(
+    _: SubsetSelection, __: CategoryDomain, tally: Tally, place: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    named = tally.moments[place]
+    return np.array([0.0, 1.0]), np.array([tally.n - named, named])
 
 
 def in_words(mechanism: SubsetSelection, domain: CategoryDomain, bodies: NDArray[np.int64]) -> list[str]:

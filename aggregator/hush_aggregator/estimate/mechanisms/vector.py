@@ -16,7 +16,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Vector
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 
 def columns(mechanism: Vector) -> int:
@@ -49,6 +49,14 @@ def worst(mechanism: Vector, people: int, assumed: Assumed, _: int) -> tuple[flo
 def said(mechanism: Vector, _: VectorDomain, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
     levels: NDArray[np.float64] = bodies[:, 1::2][bodies[:, ::2] == place] / mechanism.levels
     return levels
+
+
+def spread(
+    mechanism: Vector, _: VectorDomain, tally: Tally, place: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    levels = np.arange(mechanism.levels + 1)
+    start = place * len(levels)
+    return levels / mechanism.levels, np.array(tally.moments[start : start + len(levels)])
 
 
 def in_words(mechanism: Vector, domain: VectorDomain, bodies: NDArray[np.int64]) -> list[str]:

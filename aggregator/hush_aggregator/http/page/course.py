@@ -21,7 +21,7 @@ _SINCE = "As far as this service has seen it since it started. Neither it nor it
 def course(view: View) -> Html:
     """The interval that may be watched, over the number of reports; nothing where fewer than three are known."""
     points = view.history
-    axis = Axis.around([point.band for point in points], [point.value for point in points])
+    axis = Axis.around([point.band for point in points], [point.value for point in points], view.limits)
     if len(points) < _FEW or axis is None:
         return fragment()
     first, last = points[0], points[-1]
@@ -48,6 +48,7 @@ def course(view: View) -> Html:
             class_="note",
         ),
         class_="course",
+        id="course",
     )
 
 
@@ -60,7 +61,7 @@ def series(view: View) -> Html:
     means = [one for one in shown if one.mean is not None]
     kept = [_interval(one) for one in means]
     values = [one.mean for one in means if one.mean is not None]
-    axis = Axis.around([one for one in kept if one is not None], values)
+    axis = Axis.around([one for one in kept if one is not None], values, view.limits)
     drawn = fragment()
     if len(means) > 1 and axis is not None:
         scale = view.scale.fitting(kept[-1])
@@ -83,6 +84,7 @@ def series(view: View) -> Html:
             element("tbody", *rows),
         ),
         class_="rounds",
+        id="rounds",
     )
 
 

@@ -31,6 +31,7 @@ def detail(view: View, around: Around) -> str:
             element("div", label(view), class_="aside"),
             element("div", *(part(view) for part in _REST), class_="rest"),
             class_="task",
+            data_task=view.task.id,
         ),
     )
 
@@ -90,7 +91,7 @@ def _sure(view: View) -> Html | None:
     shown = intervals(view)
     if not shown:
         return None
-    return element("section", element("h2", "How sure is that?"), shown)
+    return element("section", element("h2", "How sure is that?"), shown, id="sure")
 
 
 def _counts(view: View) -> Html | None:
@@ -101,7 +102,11 @@ def _counts(view: View) -> Html | None:
     asked = view.task.enrolled
     silent = None
     if asked is not None and asked >= result.n:
-        silent = _row("Silent or lost", whole(asked - result.n), "Asked, and no report of theirs is counted.")
+        silent = _row(
+            "Silent or lost",
+            whole(asked - result.n),
+            fragment("Of ", count(asked, "enrolled"), " that were asked: no report of theirs is counted."),
+        )
     head = element("tr", *(element("th", name, scope="col") for name in ("Reports", "How many", "Meaning")))
     return element(
         "section",
@@ -145,7 +150,7 @@ def _sound(view: View) -> Html | None:
     verdict = element("data", word, value=estimate.monitor or "", data_figure="monitor") if estimate.monitor else word
     kind = {"ok": "good", None: "early"}.get(estimate.monitor, "bad")
     lies = estimate.worst_case_bias
-    scale = view.scale
+    scale = view.scale.differences
     return element(
         "section",
         element("h2", "Can it be trusted?"),
@@ -162,6 +167,7 @@ def _sound(view: View) -> Html | None:
         if {"1", "1%"} <= lies.keys()
         else None,
         element("p", "It shows mistakes of programs. It proves nothing about people.", class_="note"),
+        id="sound",
     )
 
 
@@ -196,7 +202,7 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
     """Second views of the estimate, and how its intervals are made."""
     estimate, scale = result.estimate, view.scale
     rows: list[tuple[str, Part]] = [
-        (f"Standard error ({target})", scale.figure(value, f"stderr.{target}"))
+        (f"Standard error ({target})", scale.differences.figure(value, f"stderr.{target}"))
         for target, value in estimate.stderr.items()
     ]
     rows += [(f"Method ({target})", method) for target, method in estimate.methods.items()]
@@ -216,11 +222,11 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
         rows.append(
             (
                 "If 1 in 100 had no value",
-                fragment("± ", scale.figure(estimate.replacement_bias["1%"], "replacement_bias.1%")),
+                fragment("± ", scale.differences.figure(estimate.replacement_bias["1%"], "replacement_bias.1%")),
             )
         )
     return rows
 
 
-_REST: tuple[Callable[[View], Html | None], ...] = (_sure, course, series, _counts, _sound, _experts)
+_REST: tuple[Callable[[View], Html | None], ...] = (course, series, _sure, _counts, _sound, _experts)
 """What stands below the estimate and the label, in its order."""

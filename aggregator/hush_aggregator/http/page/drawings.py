@@ -17,7 +17,7 @@ __all__ = ["Axis", "band", "bar", "chart", "meter", "row"]
 _WIDTH, _HEIGHT = 1000.0, 300.0
 _THIN = 4.0  # a band is drawn so wide at least: one that cannot be seen would look like none
 _ROOM = 0.08
-_DOTTED = 40  # a line of more points has a dot at its end alone
+_DOTTED = 16  # a line of more points has a dot at its end alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,10 @@ class Axis:
     high: float
 
     @staticmethod
-    def around(intervals: Sequence[Interval], values: Sequence[float] = ()) -> "Axis | None":
-        """The axis that shows all of these; None where there is nothing, or no width."""
+    def around(
+        intervals: Sequence[Interval], values: Sequence[float] = (), limits: Interval = (-math.inf, math.inf)
+    ) -> "Axis | None":
+        """The axis that shows all of these, with some room within limits; None where there is nothing, or no width."""
         ends = [end for interval in intervals for end in interval] + list(values)
         if not ends:
             return None
@@ -37,7 +39,7 @@ class Axis:
         room = (high - low) * _ROOM
         if not (0 < room < math.inf and math.isfinite(low - room) and math.isfinite(high + room)):
             return None
-        return Axis(low - room, high + room)
+        return Axis(max(low - room, min(low, limits[0])), min(high + room, max(high, limits[1])))
 
     def place(self, value: float, length: float = _WIDTH) -> float:
         """Where a number stands; what is beyond an end, at that end."""
@@ -89,7 +91,7 @@ def bar(axis: Axis, value: float | None, interval: Interval | None) -> Html:
     """A bar from zero, or from the left end, with its interval across its end: for a row of a table."""
     height = 20.0
     zero = axis.place(min(max(0.0, axis.low), axis.high))
-    parts = [void("rect", x=0, y=4, width=_WIDTH, height=12, rx=2, class_="rail")]
+    parts = []
     if value is not None:
         ends = sorted((zero, axis.place(value)))
         parts.append(void("rect", x=ends[0], y=4, width=max(ends[1] - ends[0], 1), height=12, rx=2, class_="bar"))

@@ -7,10 +7,10 @@ from hush_aggregator.estimate.estimates import Interval, Intervals
 from hush_aggregator.http.page.drawings import Axis, band, bar, row
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
 from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
-from hush_aggregator.http.page.view import ORDER, View, primary
+from hush_aggregator.http.page.view import ORDER, View, band_of, primary
 from hush_aggregator.http.page.words import FAILURES, about, meaning, quantity
 from hush_aggregator.result import Result
-from hush_common.domain import NumberDomain, VectorDomain
+from hush_common.domain import VectorDomain
 from hush_common.figures import exact
 
 __all__ = ["alone", "failures", "headline", "intervals", "parts", "reason", "strip"]
@@ -60,15 +60,13 @@ def strip(view: View, *, legend: bool = True) -> Html:
     result = view.result
     if result is None or result.mean is None:
         return fragment()
-    domain = view.task.domain
-    low, high, unit = (domain.lower, domain.upper, domain.unit) if isinstance(domain, NumberDomain) else (0.0, 1.0, "")
+    (low, high), unit = view.limits, view.task.unit
     targets = _bands(result)
     scale = view.scale
     words = "; ".join(
         f"{about(name, result.estimate.methods.get(name, ''))}: {_said(scale, ends)}" for name, ends in targets
     )
-    kinds = ("anytime", "population")
-    bands = [(kinds[min(place, 1)], interval) for place, (_, interval) in enumerate(targets)]
+    bands = [(band_of(target), interval) for target, interval in targets]
     described = f"{quantity(view.task)}: {scale.plain(result.mean)}", words or "No interval."
     scaled = 100 if scale.percent else 1
     ends = [
@@ -171,7 +169,6 @@ def _named(name: str) -> str:
 
 def _interval_row(result: Result, target: str, scale: Scale, axis: Axis | None) -> Html:
     interval = result.intervals[target]
-    kind = "anytime" if target.startswith("anytime") else "population"
     method = result.estimate.methods.get(target, "")
     return element(
         "tr",
@@ -179,7 +176,7 @@ def _interval_row(result: Result, target: str, scale: Scale, axis: Axis | None) 
             "th",
             about(target, method),
             element("small", meaning(target)),
-            row(axis, interval, result.mean, kind) if axis else None,
+            row(axis, interval, result.mean, band_of(target)) if axis else None,
             scope="row",
         ),
         element("td", scale.interval(interval, f"intervals.{target}")),
@@ -247,7 +244,7 @@ def _part(one: _Row, target: str | None) -> Html:
     scale = one.scale.fitting(interval)
     drawn = None
     if one.axis is not None:
-        drawn = bar(one.axis, one.value, interval) if one.n is None else _on_its_range(one, interval)
+        drawn = bar(one.axis, one.value, interval) if one.n is None else _on_its_range(one, target, interval)
     return element(
         "tr",
         element("th", foreign(one.name), _counted(one), drawn, scope="row"),
@@ -258,10 +255,10 @@ def _part(one: _Row, target: str | None) -> Html:
     )
 
 
-def _on_its_range(one: _Row, interval: Interval | None) -> Html | None:
-    if one.axis is None or interval is None:
+def _on_its_range(one: _Row, target: str | None, interval: Interval | None) -> Html | None:
+    if one.axis is None or interval is None or target is None:
         return None
-    return row(one.axis, interval, one.value, "anytime")
+    return row(one.axis, interval, one.value, band_of(target))
 
 
 def _counted(one: _Row) -> Html | None:

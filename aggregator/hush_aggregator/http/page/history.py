@@ -23,23 +23,25 @@ class History:
     def __init__(self) -> None:
         self._points: OrderedDict[tuple[bytes, int], list[Point]] = OrderedDict()
 
-    def add(self, result: Result) -> Sequence[Point]:
-        """Remember an estimate; return what is known of its round, this one last."""
+    def add(self, result: Result) -> None:
+        """Remember an estimate. Those of a round come one after the other, as they were counted."""
+        band = result.intervals.get(ANYTIME)
+        if result.mean is None or band is None:
+            return
         key = result.task.digest, result.round
         points = self._points.setdefault(key, [])
         self._points.move_to_end(key)
         while len(self._points) > _KEPT:
             self._points.popitem(last=False)
-        band = result.intervals.get(ANYTIME)
-        if result.mean is None or band is None:
-            return ()
         if points and result.n < points[-1].n:
-            points.clear()  # a store that was put back
-        now = Point(result.n, result.mean, band)
+            points.clear()  # the store was put back
         if points and result.n == points[-1].n:
-            points[-1] = now
-        else:
-            if len(points) > 1 and points[-1].n < points[-2].n * _GROWTH:
-                points.pop()  # the last one was kept for being the last
-            points.append(now)
-        return tuple(points)
+            points.pop()
+        elif len(points) > 1 and points[-1].n < points[-2].n * _GROWTH:
+            points.pop()  # it was kept for being the last
+        points.append(Point(result.n, result.mean, band))
+
+    def until(self, result: Result) -> Sequence[Point]:
+        """What is known of a round, up to this estimate of it."""
+        points = self._points.get((result.task.digest, result.round), ())
+        return tuple(point for point in points if point.n <= result.n)

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from hush_aggregator.http.page.detail import standing
+from hush_aggregator.http.page.drawings import Axis, bar
 from hush_aggregator.http.page.figures import headline, strip
 from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.label import promise
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
-from hush_aggregator.http.page.numbers import UNKNOWN, count
+from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
 from hush_aggregator.http.page.odds import dearest
 from hush_aggregator.http.page.view import View, primary
 from hush_common.figures import whole
@@ -17,7 +18,7 @@ __all__ = ["index"]
 _TOP = 3
 
 
-def index(views: Sequence[View], around: Around, *, total: int, page: int, pages: int) -> str:
+def index(views: Sequence[View], around: Around, *, total: int, page: int, pages: int, dropped: int = 0) -> str:
     """The whole document.
 
     Args:
@@ -26,11 +27,12 @@ def index(views: Sequence[View], around: Around, *, total: int, page: int, pages
         total: tasks in all.
         page: from 1.
         pages: how many there are.
+        dropped: messages that the broker says it has dropped since it started.
     """
     cards = element("ul", *(_card(view) for view in views), class_="cards") if views else _empty()
     turn = _turn(page, pages) if pages > 1 else None
     lines = element("p", whole(total), " tasks", f", page {page} of {pages}" if pages > 1 else None, class_="note")
-    return framed(around, "", _about(), lines if total else None, cards, turn)
+    return framed(around, "", _about(), lines if total else None, _lost(dropped), cards, turn)
 
 
 def _about() -> Html:
@@ -45,6 +47,13 @@ def _about() -> Html:
         ),
         class_="about",
     )
+
+
+def _lost(dropped: int) -> Html | None:
+    if not dropped:
+        return None
+    said = f"The broker says that it has dropped {whole(dropped)} messages since it started. Devices are asked to send "
+    return element("p", said, "again what they have kept, and nothing counts twice.", class_="warning")
 
 
 def _empty() -> Html:
@@ -93,21 +102,25 @@ def _parts(view: View) -> Html:
     """The most frequent categories, or the first coordinates."""
     result = view.result
     assert result is not None  # noqa: S101 - called where there is one
-    rows: list[tuple[str, str | Html]] = []
-    if result.categories:
-        order = sorted(range(len(result.categories)), key=lambda place: -result.categories[place].frequency)
-        for place in order[:_TOP]:
-            one = result.categories[place]
-            target = primary(one.joint_intervals, result.estimate.methods, final=result.final)
-            scale = view.scale.fitting(None if target is None else one.joint_intervals[target])
-            rows.append((one.label, scale.figure(one.frequency, f"categories.{place}.frequency")))
+    rows: list[tuple[str, str | Html, Html | None]] = []
+    order = sorted(range(len(result.categories)), key=lambda place: -result.categories[place].frequency)[:_TOP]
+    largest = Axis(0.0, max([0.01, *(result.categories[place].frequency for place in order)]))
+    for place in order:
+        one = result.categories[place]
+        target = primary(one.joint_intervals, result.estimate.methods, final=result.final)
+        scale = view.scale.fitting(None if target is None else one.joint_intervals[target])
+        shown = scale.figure(one.frequency, f"categories.{place}.frequency")
+        rows.append((one.label, shown, bar(largest, one.frequency, None)))
     for place, part in enumerate(result.coordinates[:_TOP]):
         target = primary(part.joint_intervals, part.methods, final=result.final)
-        scale = type(view.scale)(part.unit).fitting(None if target is None else part.joint_intervals[target])
-        shown = UNKNOWN if part.mean is None else scale.figure(part.mean, f"coordinates.{place}.mean")
-        rows.append((part.name, shown))
+        scale = Scale(part.unit).fitting(None if target is None else part.joint_intervals[target])
+        there = UNKNOWN if part.mean is None else scale.figure(part.mean, f"coordinates.{place}.mean")
+        rows.append((part.name, there, None))
     more = len(result.categories or result.coordinates) - len(rows)
-    lines = [element("tr", element("th", foreign(name), scope="row"), element("td", shown)) for name, shown in rows]
+    lines = [
+        element("tr", element("th", foreign(name), drawn, scope="row"), element("td", figure))
+        for name, figure, drawn in rows
+    ]
     return fragment(
         tabular(element("tbody", *lines), class_="top-parts"),
         element("p", f"and {more} more", class_="note") if more else None,

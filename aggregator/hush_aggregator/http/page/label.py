@@ -13,6 +13,10 @@ from hush_common.task import Task
 
 __all__ = ["label", "promise"]
 
+_GUARDED = (
+    "Your own device, before it sends anything. Nobody here has to be trusted with it, not this page either. It holds "
+    "for programs that answer by the rules of hush."
+)
 _CHOSEN = "How much your device chose to give: it stands in the report."
 _OLDER = (
     "Whether your answer lay within the bounds: this task is of an older kind, whose devices stayed silent where it "
@@ -64,6 +68,7 @@ def _rows(view: View, most: Loss) -> list[Html]:
             "Everybody: this service, the network, whoever steals its files. Whatever they know already, and whatever "
             "computers they have.",
         ),
+        _row("Who guards it", _GUARDED),
         _row("For how long", "For ever: nothing that comes later can take the noise off again."),
         _row("How often", *(element("p", one) for one in times(task, view.now))),
         _row("Who counts", _counts(view)),

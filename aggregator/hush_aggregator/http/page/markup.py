@@ -33,12 +33,12 @@ def harmless(text: str, longest: int = _LONGEST) -> str:
     """
     kept: list[str] = []
     marks = 0
-    for one in text[: longest + 1]:
+    for one in text[:longest]:
         marks = marks + 1 if unicodedata.category(one) in {"Mn", "Me"} else 0
         if marks <= _MARKS:
             kept.append(one if one.isprintable() or one == " " else _VISIBLE)
     shown = "".join(kept)
-    return shown if len(text) <= longest else f"{shown[:-1]}…"
+    return shown if len(text) <= longest else f"{shown}…"
 
 
 def element(name: str, /, *parts: Part, **attributes: str | float | bool | None) -> Html:

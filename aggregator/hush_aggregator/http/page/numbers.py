@@ -5,7 +5,7 @@ the result has it, digit for digit, and `data-figure` says where in the document
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment
@@ -30,11 +30,13 @@ class Scale:
         unit: of the numbers, as its author wrote it.
         percent: whether they are shares of one, shown in per cent.
         places: decimals; None for four significant digits.
+        apart: whether they are differences: of shares these are points of per cent.
     """
 
     unit: str = ""
     percent: bool = False
     places: int | None = None
+    apart: bool = False
 
     def fitting(self, interval: Interval | None) -> "Scale":
         """With as many decimals as leave two digits of the half-width of an interval."""
@@ -45,7 +47,12 @@ class Scale:
         if not 0 < half < _LARGEST_FIXED or largest >= _LARGEST_FIXED:
             return self
         places = max(0, 1 - math.floor(math.log10(half)))
-        return self if places > _MOST_PLACES else Scale(self.unit, self.percent, places)
+        return self if places > _MOST_PLACES else replace(self, places=places)
+
+    @property
+    def differences(self) -> "Scale":
+        """The same for differences of such numbers."""
+        return replace(self, apart=True)
 
     def text(self, value: float) -> str:
         """The digits alone."""
@@ -81,7 +88,7 @@ class Scale:
 
     def _unit(self) -> Html | None:
         if self.percent:
-            return fragment("\N{NO-BREAK SPACE}%")
+            return fragment("\N{NO-BREAK SPACE}points" if self.apart else "\N{NO-BREAK SPACE}%")
         return fragment("\N{NO-BREAK SPACE}", foreign(self.unit)) if self.unit else None
 
 

@@ -27,37 +27,38 @@ class Views:
 
     Args:
         reading: the store and its results.
-        history: what was shown before.
+        history: of the estimates that were made, whoever asked for them.
     """
 
     reading: Reading
     history: History = field(default_factory=History)
     _making: set[asyncio.Task[Result]] = field(default_factory=set)
 
-    async def some(self, page: int, now: datetime) -> tuple[list[View], int, int]:
-        """The tasks of a page, counted from 1; how many there are in all, and how many pages.
+    def __post_init__(self) -> None:
+        self.reading.on_result = self.history.add
+
+    async def some(self, page: int, now: datetime) -> tuple[list[View], int, int, int]:
+        """The tasks of a page, counted from 1; how many there are in all, how many pages, and what the broker dropped.
 
         Raises:
             StoreError: the store cannot be read.
         """
 
-        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], int, int]:
+        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], int, int, int]:
             rows = [row for row in store.task_rows() if row.payload]
             rows.sort(key=lambda row: (_CLOSED_LAST[row.state], row.id))
             pages = max(1, -(-len(rows) // PER_PAGE))
             at = min(max(page, 1), pages)
             shown = rows[(at - 1) * PER_PAGE : at * PER_PAGE]
-            return [_facts(store, row) for row in shown], len(rows), pages
+            return [_facts(store, row) for row in shown], len(rows), pages, store.broker().dropped or 0
 
-        facts, total, pages = await self.reading.run(read)
+        facts, total, pages, dropped = await self.reading.run(read)
         tasks = [self.reading.task(row.digest, row.payload) for row, *_ in facts]
         results = await self._within(_PATIENCE_S, [self.reading.result(task) for task in tasks])
         views = []
         for (row, ended, latest, n), task, result in zip(facts, tasks, results, strict=True):
-            if result is not None:
-                self.history.add(result)
             views.append(View(task, row.state, row.origin, ended, now, result, n, latest=latest))
-        return views, total, pages
+        return views, total, pages, dropped
 
     async def one(self, task_id: str, round_: int | None, now: datetime) -> View | None:
         """A task and one of its rounds, by default the latest; None if there is no such task or round.
@@ -80,7 +81,7 @@ class Views:
         wanted = [self.reading.result(task, round_)]
         wanted += [self.reading.result(task, number) for number in _rounds(task, latest)]
         result, *rounds = await self._within(_PATIENCE_OF_ONE_S, wanted)
-        points = () if result is None else self.history.add(result)
+        points = () if result is None else self.history.until(result)
         known = [one for one in rounds if one is not None]
         return View(task, row.state, row.origin, ended, now, result, n, known, latest, points)
 

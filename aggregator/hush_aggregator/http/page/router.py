@@ -1,4 +1,7 @@
-"""Router: the addresses of the page: `/` has all tasks, `/tasks/{id}` one of them; what they load is beside them."""
+"""Router: the addresses of the page: `/` has all tasks, `/tasks/{id}` one of them; what they load is beside them.
+
+The guard around the application says what a browser may do with them: load the files of this service, and nothing else.
+"""
 
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -12,16 +15,9 @@ from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.index import index
 from hush_aggregator.http.page.markup import element
 from hush_aggregator.http.page.reading_views import Views
-from hush_aggregator.http.service import Opened
 from hush_common.task import ROUND_LIMIT, is_task_id
 
-__all__ = ["POLICY", "router"]
-
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
-"""What a browser lets the page do: load its own files and ask its own service. Nothing that stands in it is run."""
+__all__ = ["router"]
 
 _MOST_PAGES = 10**6
 _VERSION = version("hush-ldp")
@@ -29,12 +25,8 @@ _VERSION = version("hush-ldp")
 router: APIRouter = APIRouter(include_in_schema=False)
 
 
-def _views(request: Request, store: Opened) -> Views:
-    """One for the application: it remembers how estimates came about."""
-    state = request.app.state
-    if not hasattr(state, "views"):
-        state.views = Views(store)
-    return cast("Views", state.views)
+def _views(request: Request) -> Views:
+    return cast("Views", request.app.state.views)
 
 
 Shown = Annotated[Views, Depends(_views)]
@@ -44,9 +36,9 @@ Shown = Annotated[Views, Depends(_views)]
 async def show_all(request: Request, views: Shown, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1) -> Response:
     """All tasks."""
     now = datetime.now(UTC)
-    shown, total, pages = await views.some(page, now)
+    shown, total, pages, dropped = await views.some(page, now)
     at = min(page, pages)
-    return _html(index(shown, _around(request, now), total=total, page=at, pages=pages))
+    return _html(index(shown, _around(request, now), total=total, page=at, pages=pages, dropped=dropped))
 
 
 @router.get("/tasks/{task_id}")
@@ -73,7 +65,7 @@ async def show_asset(name: str) -> Response:
     asset = _by_address().get(name)
     if asset is None:
         return Response(status_code=404)
-    headers = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(asset.body, headers=headers, media_type=asset.media_type)
 
 
@@ -87,5 +79,4 @@ def _around(request: Request, now: datetime) -> Around:
 
 
 def _html(text: str, status: int = 200) -> Response:
-    headers = {"content-security-policy": POLICY, "cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return Response(text, status, headers, "text/html; charset=utf-8")
+    return Response(text, status, media_type="text/html; charset=utf-8")

@@ -17,10 +17,10 @@ from hush_aggregator.estimate.estimates import (
 from hush_aggregator.http.page.numbers import Scale
 from hush_aggregator.result import WHOLE, Result
 from hush_aggregator.store.base import Origin, State
-from hush_common.domain import BitDomain, CategoryDomain
+from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.task import Task
 
-__all__ = ["ORDER", "Point", "Standing", "View", "primary"]
+__all__ = ["ORDER", "Point", "Standing", "View", "band_of", "primary"]
 
 ORDER = (ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, ENROLLED)
 """Of intervals, as the page lists them."""
@@ -116,6 +116,12 @@ class View:
         return Scale(self.task.unit, percent=isinstance(self.task.domain, BitDomain | CategoryDomain))
 
     @property
+    def limits(self) -> Interval:
+        """The least and the largest that an estimate can be, but for its noise; of a number or a bit."""
+        domain = self.task.domain
+        return (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
+
+    @property
     def title(self) -> str:
         return self.task.title.strip() or self.task.id
 
@@ -123,6 +129,11 @@ class View:
     def address(self) -> str:
         """Of its own page; ids are letters, digits and hyphens."""
         return f"/tasks/{self.task.id}"
+
+
+def band_of(target: str) -> str:
+    """The class of the style sheet for an interval: pale if it may be watched, else darker."""
+    return "anytime" if target in (ANYTIME, ANYTIME_POPULATION) else "population"
 
 
 def primary(intervals: Intervals, methods: Mapping[str, str], *, final: bool) -> str | None:

@@ -1,8 +1,9 @@
 """Composed: who answers in bulk, by kind: those who tell the truth, those whose report is forgotten, and liars.
 
 Each kind is drawn by itself, from a seed of its own, and their tallies add up. Publications that are lost, cut off,
-late or doubled change nothing: a device sends the same bytes until they are acknowledged, and an aggregator counts them
-once. What the broker forgets is gone, whatever is in it: a binomial number of reports. Liars have good connections.
+late, doubled or out of order change nothing: a device sends the same bytes until they are acknowledged, and an
+aggregator counts them once. What the broker forgets is gone, whatever is in it: a binomial number of reports. Liars
+have good connections.
 """
 
 from collections.abc import Callable, Iterator

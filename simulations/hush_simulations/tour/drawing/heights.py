@@ -22,7 +22,7 @@ _Array = NDArray[np.float64]
 def of_population(palette: Palette = LIGHT) -> "Figure":
     """Women, men, and everybody; μ ± σ shaded."""
     with styled(palette):
-        figure = canvas(8.5, 4.2)
+        figure = canvas(3.6)
         axes = figure.subplots()
         x = np.linspace(130, 210, 801)
         women, men = HEIGHTS.parts[1], HEIGHTS.parts[0]
@@ -52,7 +52,7 @@ def of_differences(drawn: _Array, marks: Sequence[tuple[float, str]], palette: P
         palette: the colours.
     """
     with styled(palette):
-        figure = canvas(8.5, 4.2)
+        figure = canvas(3.6)
         axes = figure.subplots()
         axes.hist(drawn, bins=60, range=(0, 60), density=True, color=palette.true, alpha=0.55)
         x = np.linspace(0, 60, 601)
@@ -69,6 +69,7 @@ def of_differences(drawn: _Array, marks: Sequence[tuple[float, str]], palette: P
                 f"{name}: {at:.4g} cm" + (" →" if right else ""),
                 ha="right" if at > 30 else "left",  # noqa: PLR2004
                 va="top",
+                bbox={"fc": palette.ground, "ec": "none", "pad": 1.5},
             )
         axes.set_xlim(0, 60)
         axes.set_title("How far apart two people are")
@@ -99,7 +100,7 @@ def of_errors(
 ) -> "Figure":
     """Error against epsilon, measured (points) and as the theory has it (lines), for each sensitivity."""
     with styled(palette):
-        figure = canvas(8.5, 4.8)
+        figure = canvas(4.1)
         axes = figure.subplots()
         fine = np.geomspace(float(epsilons[0]), float(epsilons[-1]), 200)
         for (name, sensitivity), points, color in zip(lines, measured, palette.lines, strict=True):

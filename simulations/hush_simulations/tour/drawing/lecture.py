@@ -18,7 +18,7 @@ __all__ = ["of_calibrations", "of_laplace_and_normal", "of_losses", "of_unequal_
 def of_losses(palette: Palette = LIGHT) -> "Figure":
     """The loss of a coin that is answered truly with probability p."""
     with styled(palette):
-        figure = canvas(8.5, 3.8)
+        figure = canvas(3.2)
         axes = figure.subplots()
         p = np.linspace(0.5, 0.98, 300)
         axes.plot(p, np.log(p / (1 - p)), color=palette.noisy, lw=2.2)
@@ -36,7 +36,7 @@ def of_losses(palette: Palette = LIGHT) -> "Figure":
 def of_laplace_and_normal(palette: Palette = LIGHT) -> "Figure":
     """Two distributions of variance 2: peaks on a linear axis, tails on a logarithmic one."""
     with styled(palette):
-        figure = canvas(8.5, 3.8)
+        figure = canvas(3.2)
         left, right = figure.subplots(1, 2)
         x = np.linspace(-8, 8, 801)
         for axes in (left, right):
@@ -56,7 +56,7 @@ def of_laplace_and_normal(palette: Palette = LIGHT) -> "Figure":
 def of_unequal_noise(n: int, epsilon: float, palette: Palette = LIGHT) -> "Figure":
     """The log-ratio where each of two neighbours scales the noise by its own n, and where both use one."""
     with styled(palette):
-        figure = canvas(8.5, 3.8)
+        figure = canvas(3.2)
         axes = figure.subplots()
         z = np.linspace(-3, 3, 1201)
         mean, other = 0.5, (0.5 * n + 1) / (n + 1)
@@ -76,7 +76,7 @@ def of_unequal_noise(n: int, epsilon: float, palette: Palette = LIGHT) -> "Figur
 def of_calibrations(delta: float, palette: Palette = LIGHT) -> "Figure":
     """Standard deviation of Gaussian noise against epsilon, by both calibrations, beside Laplace noise."""
     with styled(palette):
-        figure = canvas(8.5, 4.4)
+        figure = canvas(3.7)
         axes = figure.subplots()
         epsilons = np.geomspace(0.05, 10, 80)
         below = epsilons[epsilons < 1]

@@ -19,7 +19,7 @@ _Array = NDArray[np.float64]
 def of_definitions(palette: Palette = LIGHT) -> "Figure":
     """e^epsilon beside 1 + epsilon."""
     with styled(palette):
-        figure = canvas(8.5, 3.6)
+        figure = canvas(3.1)
         axes = figure.subplots()
         x = np.linspace(0, 2, 201)
         axes.plot(x, np.exp(x), color=palette.noisy, lw=2.2, label="e^ε")
@@ -42,7 +42,7 @@ def of_sides(law: LaplaceLaw, uniform: _Array, drawn: _Array, palette: Palette =
         palette: the colours.
     """
     with styled(palette):
-        figure = canvas(9, 6.4)
+        figure = canvas(5.4)
         axes = figure.subplots(2, 3)
         x, p = np.linspace(-6, 6, 601), np.linspace(0.002, 0.998, 499)
         axes[0, 0].plot(x, law.density(x), color=palette.true, lw=2)
@@ -66,7 +66,7 @@ def of_sides(law: LaplaceLaw, uniform: _Array, drawn: _Array, palette: Palette =
 def of_memory(palette: Palette = LIGHT) -> "Figure":
     """The survivor function of an exponential distribution, from the start and from t on: the same curve."""
     with styled(palette):
-        figure = canvas(8.5, 3.8)
+        figure = canvas(3.2)
         axes = figure.subplots(1, 2)
         x, t = np.linspace(0, 5, 501), 1.5
         later = x[x >= t]
@@ -79,7 +79,8 @@ def of_memory(palette: Palette = LIGHT) -> "Figure":
         axes[1].legend()
         for one in axes:
             one.set_xlabel("x")
-            one.set_ylim(bottom=0)
+            one.set_ylim(0, 1.5)  # the legend stands above the curves
+            one.set_yticks(np.linspace(0, 1, 6))
         figure.draw_without_rendering()
     return figure
 
@@ -87,7 +88,7 @@ def of_memory(palette: Palette = LIGHT) -> "Figure":
 def of_ratio(two: tuple[LaplaceLaw, LaplaceLaw], epsilon: float, at: float, palette: Palette = LIGHT) -> "Figure":
     """Densities of a release from two neighbouring data sets, and their ratio between e^-epsilon and e^epsilon."""
     with styled(palette):
-        figure = canvas(8.5, 6.2)
+        figure = canvas(5.3)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         one, other = two
         far = 5 * one.scale
@@ -99,12 +100,15 @@ def of_ratio(two: tuple[LaplaceLaw, LaplaceLaw], epsilon: float, at: float, pale
         top.axvline(at, color=palette.faint, lw=1, ls=(0, (4, 3)))
         top.set_title("What can be released, and how likely")
         top.set_yticks([])
-        top.set_ylim(bottom=0)
-        top.legend()
+        top.set_ylim(0, 1.45 * top.get_ylim()[1])  # the legend stands above the curves
+        top.legend(loc="upper left")
         bottom.plot(x, one.density(x) / other.density(x), color=palette.ink, lw=2)
-        for bound, name in ((np.exp(epsilon), "e^ε"), (np.exp(-epsilon), "1/e^ε")):
+        for bound, name, end, side in (
+            (np.exp(epsilon), "e^ε", x[-1], "right"),
+            (np.exp(-epsilon), "1/e^ε", x[0], "left"),
+        ):
             bottom.axhline(bound, color=palette.third, lw=1.4, ls=(0, (4, 3)))
-            bottom.text(x[0], bound, f" {name}", color=palette.third, va="bottom" if bound > 1 else "top")
+            bottom.text(end, bound**1.08, name, color=palette.third, ha=side, va="bottom" if bound > 1 else "top")
         logarithmic(bottom, "y")
         bottom.set_ylim(np.exp(-1.6 * epsilon), np.exp(1.6 * epsilon))
         bottom.set_yticks([1.0], ["1"])
@@ -118,7 +122,7 @@ def of_ratio(two: tuple[LaplaceLaw, LaplaceLaw], epsilon: float, at: float, pale
 def of_releases(true: float, releases: dict[str, _Array], palette: Palette = LIGHT) -> "Figure":
     """Histograms of a private mean that is released again and again, at several epsilons."""
     with styled(palette):
-        figure = canvas(8.5, 4.0)
+        figure = canvas(3.4)
         axes = figure.subplots()
         widest = max(float(values.std()) for values in releases.values())
         for (name, values), color in zip(releases.items(), palette.lines, strict=False):

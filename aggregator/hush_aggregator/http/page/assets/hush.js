@@ -5,14 +5,26 @@
 const state = document.getElementById("live");
 const still = document.getElementById("still");
 const EVERY_MS = 1500; // the page is fetched again that often at most
+const AGAIN_MS = 15000; // after which a stream that was refused is asked for again, or twice that
 const SAID_MS = 30000; // and whoever is read to hears of it that often at most
 
 let due = false, busy = false, last = 0, said = 0;
 
-function tell(text, name) {
-  if (state.textContent !== text) state.textContent = text;
-  state.className = name;
-  still.hidden = name === "on";
+function trouble(text) {
+  said = 0;
+  state.textContent = text;
+  state.className = "off";
+  still.hidden = false;
+}
+
+function announce() {
+  state.className = "on";
+  still.hidden = true;
+  if (Date.now() - said < SAID_MS) return;
+  said = Date.now();
+  const reports = document.querySelector(".hero [data-figure='n']");
+  const words = reports ? `Live: ${reports.textContent} reports` : "Live";
+  if (state.textContent !== words) state.textContent = words;
 }
 
 function alike(a, b) {
@@ -47,23 +59,13 @@ function children(old, fresh) {
     }
     const later = wanted[place].id && [...old.childNodes].slice(place).find((one) => alike(one, wanted[place]));
     if (later) {
-      old.insertBefore(later, old.childNodes[place]);
+      while (old.childNodes[place] !== later) old.childNodes[place].remove(); // moving it would take the focus from it
       patch(later, wanted[place]);
     } else {
       old.insertBefore(document.importNode(wanted[place], true), there || null);
     }
   }
   while (old.childNodes.length > wanted.length) old.lastChild.remove();
-}
-
-function announce() {
-  const now = Date.now();
-  const reports = document.querySelector(".hero [data-figure='n']");
-  const words = reports ? `Live: ${reports.textContent} reports` : "Live";
-  if (now - said >= SAID_MS) {
-    said = now;
-    tell(words, "on");
-  }
 }
 
 async function refresh() {
@@ -78,31 +80,48 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     patch(document.getElementById("main"), fresh.getElementById("main"));
     const again = fresh.getElementById("still");
-    if (again) patch(still, again);
+    if (again) children(still, again);
     document.title = fresh.title;
     document.documentElement.dataset.seen = String(Number(document.documentElement.dataset.seen || 0) + 1);
     announce();
   } catch {
-    tell("Figures may be old: the service does not answer.", "off");
+    trouble("Figures may be old: the service does not answer.");
   } finally {
     busy = false;
     if (due) refresh();
   }
 }
 
-function changed() {
-  due = true;
-  if (!document.hidden) refresh();
+function shows(task) {
+  const here = document.querySelector("[data-task]");
+  return here ? here.dataset.task === task : true;
 }
 
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && due) refresh();
-});
+function changed(task) {
+  if (task && !shows(task)) return;
+  due = true;
+  refresh();
+}
 
-const stream = new EventSource(document.body.dataset.events);
-stream.onopen = () => {
-  said = 0;
-  announce();
-};
-stream.onerror = () => tell("Figures may be old: the connection is lost, and tried again.", "off");
-for (const name of ["message", "state", "result", "task", "removed"]) stream.addEventListener(name, changed);
+let stream;
+
+function listen() {
+  stream = new EventSource(document.body.dataset.events);
+  stream.onopen = announce;
+  stream.onerror = () => {
+    trouble("Figures may be old: the connection is lost, and tried again.");
+    if (stream.readyState === EventSource.CLOSED) setTimeout(again, AGAIN_MS * (1 + Math.random()));
+  };
+  stream.addEventListener("state", () => changed());
+  for (const name of ["result", "removed"]) {
+    stream.addEventListener(name, (event) => changed(JSON.parse(event.data).task));
+  }
+}
+
+function again() {
+  if (!document.hidden && stream.readyState === EventSource.CLOSED) listen();
+}
+
+// A page that nobody looks at holds no connection: a browser has six for a service.
+document.addEventListener("visibilitychange", () => (document.hidden ? stream.close() : again()));
+listen();

@@ -1,0 +1,235 @@
+"""The page in a real browser: with and without its script, by eye, by keyboard, and for whoever is read to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import page_states
+import page_tasks
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from page_browser import browsing
+from page_figures import Figure, agree, required
+from page_server import served
+from playwright.sync_api import Browser, Page, expect
+
+from hush_aggregator.store import SqliteStore
+
+PAGES = ["/", *(f"/tasks/{task.id}" for task in page_tasks.TASKS)]
+FIGURES = "all => all.map(one => [one.dataset.figure, one.getAttribute('value'), one.textContent])"
+IN_TIME_MS = 30_000
+
+expect.set_options(timeout=IN_TIME_MS)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "hush.sqlite3"
+    page_tasks.fill(path, dict.fromkeys(page_tasks.COUNTS, 120))
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(store: Path) -> Iterator[str]:
+    with served(store) as address:
+        yield address
+
+
+@contextmanager
+def looking(browser: Browser, address: str, **settings: object) -> Iterator[Page]:
+    """A page whose requests all stay where they belong, and which has nothing to complain of."""
+    context = browser.new_context(**settings)  # type: ignore[arg-type]
+    asked: list[str] = []
+    trouble: list[str] = []
+    context.on("request", lambda request: asked.append(request.url))
+    context.on("dialog", lambda dialog: trouble.append(dialog.message))
+    context.on("weberror", lambda error: trouble.append(str(error.error)))
+    context.on("console", lambda message: trouble.append(message.text))
+    page = context.new_page()
+    page.set_default_timeout(IN_TIME_MS)
+    try:
+        yield page
+    finally:
+        context.close()
+    assert [url for url in asked if not url.startswith(f"{address}/")] == []
+    assert trouble == []
+
+
+def figures(page: Page) -> list[Figure]:
+    return [Figure(*one) for one in page.locator("[data-figure]").evaluate_all(FIGURES)]
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+def test_its_figures_are_those_of_the_api_of_each_kind_in_each_state(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, script: bool
+) -> None:
+    page_states.fill(tmp_path / "hush.sqlite3")
+    page_states.fail_the_failed(monkeypatch)
+    with (
+        served(tmp_path / "hush.sqlite3") as address,
+        httpx.Client(base_url=address) as api,
+        looking(browser, address, java_script_enabled=script) as page,
+    ):
+        for task_id in page_states.ALL if script else [one for one in page_states.ALL if one.endswith("-live")]:
+            page.goto(f"{address}/tasks/{task_id}")
+            latest, every = (api.get(f"/v1/tasks/{task_id}/rounds/{which}").json() for which in ("latest", "all"))
+            scale = 100 if task_id.startswith(("bit", "category")) else 1
+            agree(figures(page), {**latest, "rounds": every["results"]}, scale)
+            assert {figure.place for figure in figures(page)} >= set(required(latest))
+
+
+def test_it_follows_the_reports_and_leaves_focus_place_and_what_is_folded_out(
+    browser: Browser, store: Path, address: str
+) -> None:
+    task = page_tasks.TASKS[0]
+    with looking(browser, address, viewport={"width": 390, "height": 500}) as page:
+        page.goto(f"{address}/tasks/{task.id}")
+        expect(page.locator("#live")).to_contain_text("Live")
+        expect(page.locator("#still")).to_be_hidden()
+        page.locator("#experts summary").click()
+        page.locator("#experts summary").focus()
+        where = "document.activeElement.getBoundingClientRect().top"
+        place = page.evaluate(where)
+        before = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest").json()
+        wanted = before["n"]
+        for more in (20, 30, 40):
+            with SqliteStore(store) as counting:
+                page_tasks.count(counting, task, [170.0] * more)
+            wanted += more
+            expect(page.locator(".hero [data-figure='n']")).to_have_attribute("value", str(wanted))
+        after = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest").json()
+        agree(figures(page), after, 1)
+        assert after["mean"] != before["mean"]
+        expect(page.locator("#experts")).to_have_attribute("open", "")
+        expect(page.locator("#experts summary")).to_be_focused()
+        assert page.evaluate("scrollY") > 0
+        assert page.evaluate(where) == pytest.approx(place, abs=2)  # although a drawing has come to stand above it
+        expect(page.locator(".course svg")).to_have_count(1)  # how the interval shrank, as far as it was seen
+        page.goto(address)
+        expect(page.locator(f"#task-{task.id} [data-figure='n']")).to_have_attribute("value", str(after["n"]))
+
+
+def test_a_page_that_nobody_looks_at_holds_no_stream_and_is_right_when_somebody_looks_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path, task = tmp_path / "hush.sqlite3", page_tasks.TASKS[1]
+    with SqliteStore(path) as counting:
+        counting.add_task(task)
+    with served(path) as address, looking(browser, address) as page:
+        page.goto(f"{address}/tasks/{task.id}")
+        expect(page.locator("#live")).to_have_class("on")
+        for hidden in (True, False):
+            page.evaluate("to => Object.defineProperty(document, 'hidden', {value: to, configurable: true})", hidden)
+            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            with SqliteStore(path) as counting:
+                page_tasks.count(counting, task, [True] * 40)
+        expect(page.locator(".hero [data-figure='n']")).to_have_attribute("value", "80")
+
+
+def test_a_task_that_is_closed_while_somebody_looks_says_so(browser: Browser, tmp_path: Path) -> None:
+    path, task = tmp_path / "hush.sqlite3", page_tasks.TASKS[0]
+    with SqliteStore(path) as counting:
+        counting.add_task(task)
+    with served(path) as address, looking(browser, address) as page:
+        page.goto(f"{address}/tasks/{task.id}")
+        expect(page.get_by_text("No report yet")).to_be_visible()
+        with SqliteStore(path) as counting:
+            page_tasks.count(counting, task, [170.0] * 20)
+            counting.close_task(task.id)
+        expect(page.locator(".badge.final")).to_be_visible()
+        expect(page.get_by_text("No report yet")).to_have_count(0)
+
+
+def test_without_the_script_it_says_how_old_it_is_and_how_to_load_it_again(browser: Browser, address: str) -> None:
+    with looking(browser, address, java_script_enabled=False) as page:
+        page.goto(f"{address}/tasks/heights?round=0")
+        expect(page.locator("#still")).to_contain_text("As of")
+        expect(page.locator("#live")).to_be_empty()
+        page.get_by_role("link", name="Reload").click()
+        expect(page).to_have_url(f"{address}/tasks/heights?round=0")
+
+
+@pytest.mark.parametrize(
+    ("theme", "places"),
+    [
+        ("light", ["/", "/tasks/heights", "/tasks/way-to-work"]),
+        ("dark", ["/", "/tasks/sleep", "/tasks/hostile"]),
+        pytest.param("light", PAGES, marks=pytest.mark.soak),
+        pytest.param("dark", PAGES, marks=pytest.mark.soak),
+    ],
+)
+def test_nobody_is_shut_out_in_either_theme(browser: Browser, address: str, theme: str, places: list[str]) -> None:
+    axe = Axe()
+    with looking(browser, address, color_scheme=theme, viewport={"width": 390, "height": 800}, bypass_csp=True) as page:
+        for where in places:
+            page.goto(f"{address}{where}")
+            page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+            found = axe.run(page)
+            assert found.violations_count == 0, f"{where}: {found.generate_report()}"
+
+
+def test_nothing_is_wider_than_the_screen(browser: Browser, address: str) -> None:
+    with looking(browser, address) as page:
+        for where in PAGES:
+            page.goto(f"{address}{where}")
+            page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+            for width in (320, 390, 768, 1440):
+                page.set_viewport_size({"width": width, "height": 800})
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+
+
+@pytest.mark.parametrize("where", ["/", "/tasks/sleep"])
+def test_the_keyboard_alone_reaches_everything(browser: Browser, address: str, where: str) -> None:
+    with looking(browser, address) as page:
+        page.goto(f"{address}{where}")
+        expect(page.locator("#still")).to_be_hidden()
+        wanted = page.locator("a, summary, button, input").evaluate_all(
+            "all => all.filter(o => o.checkVisibility()).length"
+        )
+        reached = set()
+        for _ in range(wanted):
+            page.keyboard.press("Tab")
+            here = "[...document.querySelectorAll('a, summary, button, input')].indexOf(document.activeElement)"
+            outline = "(s => s.outlineStyle !== 'none' || document.activeElement.closest('.card:has(:focus-visible)'))"
+            assert page.evaluate(f"!!{outline}(getComputedStyle(document.activeElement))"), (
+                "the focus is not to be seen"
+            )
+            reached.add(page.evaluate(here))
+        assert len(reached - {-1}) == wanted
+        page.goto(f"{address}{where}")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")  # past what stands above
+        expect(page.locator("#main")).to_be_focused()
+        if page.locator("#experts").count():
+            page.locator("#experts summary").focus()
+            page.keyboard.press("Enter")
+            expect(page.locator("#experts dl")).to_be_visible()
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+def test_a_title_that_is_a_program_is_only_read(browser: Browser, address: str, *, script: bool) -> None:
+    with looking(browser, address, java_script_enabled=script) as page:
+        for where in ("/", "/tasks/hostile"):
+            page.goto(f"{address}{where}")
+            assert page.locator("script").count() == 1
+            assert page.locator("main img, main b, main [onclick], main [onerror]").count() == 0
+            expect(page.locator("main").get_by_text("<script>alert(1)</script>").first).to_be_visible()
+    # `looking` has seen no dialog, no error of a script, and no complaint of the policy
+
+
+def test_page_and_all_it_loads_are_less_than_a_hundred_kilobytes(browser: Browser, address: str) -> None:
+    for where in ("/", "/tasks/heights", "/tasks/sleep"):
+        sizes: list[int] = []
+        with looking(browser, address) as page:
+            page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))  # noqa: B023
+            page.goto(f"{address}{where}")
+            expect(page.locator("#still")).to_be_hidden()
+        assert len([size for size in sizes if size]) >= 4
+        assert sum(sizes) < 100_000

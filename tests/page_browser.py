@@ -1,0 +1,31 @@
+"""A real browser for tests: Debian's chromium, by playwright."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+__all__ = ["browsing"]
+
+_CHROMIUM = Path("/usr/bin/chromium")
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """Debian's chromium; without it the test skips, or fails where HUSH_NO_SKIP says so."""
+    if not _CHROMIUM.exists():
+        reason = f"{_CHROMIUM} is not installed"
+        if os.environ.get("HUSH_NO_SKIP"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=_CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,76 @@
+"""Tasks of each kind in each state that the page can show: five kinds of answer, and what became of the question."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from page_tasks import count
+
+from hush_aggregator import estimating
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimate import estimate as real_estimate
+from hush_aggregator.store import SqliteStore
+from hush_aggregator.tally import Tally
+from hush_common.refusal import Refusal
+from hush_common.task import Task
+from hush_common.task_file import make_task
+
+__all__ = ["ALL", "fail_the_failed", "fill"]
+
+_NUMBER = {"kind": "number", "lower": -10.0, "upper": 30.0, "unit": "°C"}
+_ROUNDS = {"rounds": 4, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+_VECTOR = [{"name": "x", "lower": 0.0, "upper": 1.0}, {"name": "y", "lower": -5.0, "upper": 5.0, "unit": "m"}]
+_KINDS: Mapping[str, tuple[Mapping[str, object], Mapping[str, object], object]] = {
+    "number": (_NUMBER, {"enrolled": 500}, 17.0),
+    "bit": ({"kind": "bit"}, {}, True),
+    "category": ({"kind": "category", "labels": ["red", "green", "blue"]}, {}, "green"),
+    "vector": ({"kind": "vector", "coordinates": _VECTOR}, {}, [0.25, 2.0]),
+    "rounds": (_NUMBER, _ROUNDS, 12.0),
+}
+_STATES = ("none", "failed", "live", "final", "legacy")
+_REPORTS = 130
+
+
+def _drafts() -> Iterator[tuple[str, Mapping[str, object]]]:
+    for kind, (domain, more, _) in _KINDS.items():
+        for state in _STATES:
+            if state == "legacy" and kind in ("bit", "category"):
+                continue  # what lies outside of these was never a question
+            asked = {**domain}
+            if state == "legacy":
+                asked |= (
+                    {"outside": "refuse"}
+                    if kind != "vector"
+                    else {"coordinates": [{**one, "outside": "refuse"} for one in _VECTOR]}
+                )
+            yield state, {"id": f"{kind}-{state}", "title": f"{kind}, {state}", "epsilon": "2", "domain": asked, **more}
+
+
+ALL: Mapping[str, Task] = {str(draft["id"]): make_task(dict(draft), legacy=True) for _, draft in _drafts()}
+"""By id, `kind-state`."""
+
+
+def fill(path: Path) -> None:
+    """Write a store with all of them."""
+    with SqliteStore(path) as store:
+        for task_id, task in ALL.items():
+            kind, _, state = task_id.partition("-")
+            store.add_task(task)
+            if state == "none":
+                continue
+            for round_ in range(min(task.rounds, 3)):
+                count(store, task, [_KINDS[kind][2]] * _REPORTS, round_)
+            store.commit([], {(task_id, Refusal.DUPLICATE): 7, (task_id, Refusal.OUT_OF_RANGE): 1})
+            if state == "final":
+                store.close_task(task_id)
+
+
+def fail_the_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on no estimate of a task in the state `failed` can be made, in this process."""
+
+    def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
+        if task.id.endswith("-failed"):
+            raise FloatingPointError
+        return real_estimate(task, tally, confidence)
+
+    monkeypatch.setattr(estimating, "estimate", estimate)

@@ -1,0 +1,265 @@
+"""Packets are read and written many at a time: the same messages in the same order, and never more than may be."""
+
+import asyncio
+import struct
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paho.mqtt.client import Client, MQTTv5, MQTTv311, topic_matches_sub
+from paho.mqtt.enums import CallbackAPIVersion
+from scripted_broker import header, message
+
+from hush_common.mqtt.ahead import ReadAhead
+from hush_common.mqtt.aside import Aside
+from hush_common.mqtt.incoming import read_incoming, read_whole
+from hush_common.mqtt.outgoing import Outgoing
+from hush_common.mqtt.packets import limit_packets, longest_packet
+
+MOST = 70_000
+
+
+class Socket:
+    """Gives what has come piece by piece, then nothing for now, and takes so many bytes at each write."""
+
+    def __init__(self, pieces: list[bytes] | None = None, room: int = 1 << 20) -> None:
+        self.pieces = pieces or []
+        self.sent = bytearray()
+        self.writes = 0
+        self.room = room
+
+    def recv(self, size: int) -> bytes:
+        if not self.pieces:
+            raise BlockingIOError
+        piece = self.pieces[0][:size]
+        self.pieces[0] = self.pieces[0][size:]
+        if not self.pieces[0]:
+            self.pieces.pop(0)
+        return piece
+
+    def send(self, data: bytes) -> int:
+        taken = min(len(data), self.room)
+        if not taken:
+            raise BlockingIOError
+        self.room -= taken
+        self.sent += data[:taken]
+        self.writes += 1
+        return taken
+
+    def fileno(self) -> int:
+        return -1
+
+    def close(self) -> None:
+        self.pieces.clear()
+
+
+def reading(pieces: list[bytes], *, five: bool, ahead: bool) -> list[tuple[object, ...]]:
+    """What a client is told of: messages and acknowledgements."""
+    client: Any = Client(CallbackAPIVersion.VERSION2, "x", protocol=MQTTv5 if five else MQTTv311)
+    told: list[tuple[object, ...]] = []
+    client.on_message = lambda _client, _data, came: told.append((came.mid, came.topic, came.payload, came.qos))
+    client.on_publish = lambda _client, _data, number, reason, _properties: told.append((number, reason))
+    kept = ReadAhead(client) if ahead else None
+    limit_packets(client, MOST, "mqtt://broker")
+    read_incoming(client, longest_packet(MOST))
+    if kept is not None:
+        read_whole(client, kept, longest_packet(MOST))
+    client._sock = socket = Socket(list(pieces))
+    for _ in range(10_000):
+        if client.socket() is None or not (socket.pieces or (kept is not None and kept.waits)):
+            return told
+        client.loop_read()
+    pytest.fail("it does not come to an end")
+
+
+def published(topic: bytes, payload: bytes, number: int, *, five: bool) -> bytes:
+    properties = b"\x00" if five else b""
+    body = struct.pack(">H", len(topic)) + topic + struct.pack(">H", number) + properties + payload
+    return header(0x32, len(body)) + body
+
+
+PACKETS = st.one_of(
+    st.tuples(st.just("message"), st.integers(1, 65_535), st.integers(0, 300)),
+    st.tuples(st.just("message"), st.integers(1, 65_535), st.sampled_from([16_376, 16_377, 20_000, 70_000, 140_000])),
+    st.tuples(st.just("ack"), st.integers(1, 65_535), st.sampled_from([0, 16, 135])),
+    st.tuples(st.just("ping"), st.just(0), st.just(0)),
+)
+
+
+@given(st.lists(PACKETS, max_size=8), st.lists(st.integers(1, 5000), max_size=12), st.booleans())
+def test_what_is_read_ahead_is_what_paho_reads_piece_by_piece(
+    packets: list[tuple[str, int, int]], cuts: list[int], five: bool
+) -> None:
+    stream = b""
+    for kind, number, size in packets:
+        if kind == "message":
+            stream += published(b"hush/v1/x", (bytes(range(251)) * (size // 251 + 1))[:size], number, five=five)
+        elif kind == "ack":
+            stream += header(0x40, 3 if five else 2) + struct.pack(">H", number) + (bytes((size,)) if five else b"")
+        else:
+            stream += b"\xd0\x00"
+    pieces = []
+    for cut in cuts:
+        pieces.append(stream[:cut])
+        stream = stream[cut:]
+    pieces = [piece for piece in [*pieces, stream] if piece]
+    assert reading(pieces, five=five, ahead=True) == reading(pieces, five=five, ahead=False)
+
+
+def test_a_message_of_quality_0_and_one_that_nobody_subscribed_to() -> None:
+    assert reading([message("t", b"once")], five=False, ahead=True) == [(0, "t", b"once", 0)]
+    assert reading([header(0x34, 20) + bytes(20)], five=False, ahead=True) == []
+
+
+@given(
+    st.lists(st.sampled_from(["a/b", "a/#", "a/+", "+/b", "#", "b", "a/b/c", "$SYS/#", "a"]), max_size=4, unique=True),
+    st.sampled_from(["a/b", "a", "a/b/c", "b", "c/b", "$SYS/uptime", "ab", "a/"]),
+)
+def test_a_message_is_set_aside_for_all_whose_filter_matches(filters: list[str], topic: str) -> None:
+    got: list[str] = []
+
+    def listen(wanted: str, _topic: str, _payload: bytes) -> None:
+        got.append(wanted)
+
+    aside = Aside()
+    for wanted in filters:
+        aside.set(wanted, partial(listen, wanted), copy=True)
+    assert not aside.takes(topic, b"")
+    assert got == [wanted for wanted in filters if topic_matches_sub(wanted, topic)]
+    if got:
+        aside.set(got[0], lambda _topic, _payload: None, copy=False)
+        assert aside.takes(topic, b"")
+
+
+class Way:
+    """An `Outgoing` over a socket."""
+
+    def __init__(self, *, window: int = 4, room: int = 1 << 20, patience: float = 30.0) -> None:
+        self.paho = cast("Any", Client(CallbackAPIVersion.VERSION2, "x", protocol=MQTTv311))
+        self.paho.on_socket_register_write = lambda *_: None
+        self.socket = Socket(room=room)
+        self.paho._sock = self.socket
+        self.outgoing = Outgoing(
+            self.paho, asyncio.get_running_loop(), window=window, patience=patience, write=self.write
+        )
+
+    def write(self) -> None:
+        self.paho.loop_write()
+        self.outgoing.go_on()
+
+    def publish(self, *payloads: bytes) -> list[asyncio.Future[int]]:
+        return [self.outgoing.publish(b"t", payload, retain=False) for payload in payloads]
+
+
+def sent(*payloads: bytes, first: int = 1) -> bytes:
+    return b"".join(published(b"t", payload, first + place, five=False) for place, payload in enumerate(payloads))
+
+
+async def test_what_is_published_in_one_turn_is_one_write_and_acknowledged_by_its_number() -> None:
+    way = Way()
+    futures = way.publish(b"a", b"b", b"c")
+    way.outgoing.acknowledge(7)
+    assert way.socket.sent == b""
+    await asyncio.sleep(0)
+    assert way.socket.sent == sent(b"a", b"b", b"c") + b"\x40\x02\x00\x07"
+    assert way.socket.writes == 1
+    way.outgoing.acknowledged(2, 16)
+    assert [future.done() for future in futures] == [False, True, False]
+    assert futures[1].result() == 16
+    way.outgoing.acknowledged(2, 0)  # again, and one of nobody
+    way.outgoing.acknowledged(99, 0)
+    assert futures[1].result() == 16
+    way.outgoing.end(ConnectionError("lost"))
+    assert isinstance(futures[0].exception(), ConnectionError)
+    assert isinstance(futures[2].exception(), ConnectionError)
+
+
+async def test_no_more_is_in_flight_than_the_window_even_where_nobody_waits_any_more() -> None:
+    way = Way(window=2)
+    first, second, third, fourth = way.publish(b"a", b"b", b"c", b"d")
+    await asyncio.sleep(0)
+    assert way.socket.sent == sent(b"a", b"b")
+    first.cancel()
+    third.cancel()
+    await asyncio.sleep(0)
+    assert way.socket.sent == sent(b"a", b"b")  # the broker has not answered: it may still work on it
+    way.outgoing.acknowledged(1, 0)
+    await asyncio.sleep(0)
+    assert way.socket.sent == sent(b"a", b"b") + published(b"t", b"d", 3, five=False)
+    way.outgoing.acknowledged(2, 0)
+    way.outgoing.acknowledged(3, 0)
+    assert (second.result(), fourth.result()) == (0, 0)
+
+
+async def test_a_number_in_flight_is_given_to_no_other_when_all_have_gone_round() -> None:
+    """Else the acknowledgement of one would delete the other, which the broker may not have."""
+    way = Way(window=2)
+    (slow,) = way.publish(b"slow")
+    for number in range(2, 65_536):
+        (quick,) = way.publish(b"quick")
+        way.outgoing.acknowledged(number, 0)
+        assert quick.result() == 0
+    waiting = way.publish(b"a", b"b")
+    way.outgoing.acknowledged(2, 0)
+    assert [future.done() for future in (slow, *waiting)] == [False, True, False]
+    way.outgoing.acknowledged(1, 0)
+    assert (slow.result(), waiting[1].done()) == (0, False)
+    way.outgoing.acknowledged(3, 0)
+    assert waiting[1].result() == 0
+
+
+async def test_much_that_is_published_while_the_socket_is_full_is_no_reason_to_leave() -> None:
+    way = Way(window=1000, room=0)
+    way.publish(b"first")
+    await asyncio.sleep(0)
+    way.publish(*[bytes(6160)] * 900)
+    await asyncio.sleep(0)
+    way.outgoing.check()
+
+
+async def test_what_a_full_socket_does_not_take_goes_when_it_does_in_the_same_order() -> None:
+    way = Way(window=9, room=5)
+    way.publish(b"a", b"b")
+    await asyncio.sleep(0)
+    way.publish(b"c")
+    await asyncio.sleep(0)
+    whole = sent(b"a", b"b", b"c")
+    assert way.socket.sent == whole[:5]
+    way.socket.room = 1 << 20
+    way.write()
+    assert way.socket.sent == whole
+
+
+async def test_paho_takes_leave_after_what_was_published() -> None:
+    way = Way()
+    way.publish(b"a")
+    way.paho.disconnect()
+    way.write()
+    assert way.socket.sent == sent(b"a") + b"\xe0\x00"
+
+
+async def test_a_publication_that_nobody_acknowledges_is_late_and_the_others_are_not() -> None:
+    way = Way(patience=0.05)
+    late, good = way.publish(b"a", b"b")
+    way.outgoing.acknowledged(2, 0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(late, 30)
+    assert good.result() == 0
+    (later,) = way.publish(b"c")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(later, 30)
+
+
+async def test_a_broker_that_takes_no_acknowledgement_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_common.mqtt.outgoing._MOST_UNSENT", 25)
+    way = Way(room=0)
+    for number in range(1, 27):
+        way.outgoing.check()
+        way.outgoing.acknowledge(number)
+    await asyncio.sleep(0)
+    for number in range(1, 27):
+        way.outgoing.acknowledge(number)
+    with pytest.raises(ConnectionAbortedError, match="takes none of their acknowledgements"):
+        way.outgoing.check()
