@@ -128,7 +128,7 @@ class Cells:
         width = min(1 << max(isqrt(people) // 8, 1).bit_length() - 1, _WIDEST)
         if self.fixed or self.indices.ndim > 1 or width < _WORTH or len(self.indices) < BEYOND:
             return self
-        if self.groups is not None:
+        if self._are_several:
             return _beside([some.merged(steps, levels, people) for some in self._by_group()])
         if not self._is_ordered:
             return self.ordered().merged(steps, levels, people)
@@ -147,13 +147,18 @@ class Cells:
         """
         if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups or (self.indices == MISSING).any():
             return self
-        if self.groups is not None:
+        if self._are_several:
             some = self._by_group()
             return _beside([one.coarse(max(groups // len(some), 1)) for one in some])
         if not self._is_ordered:
             return self.ordered().coarse(groups)
         joined = self._joined(np.arange(0, len(self.indices), -(-len(self.indices) // groups)))
         return replace(joined, indices=np.rint(joined.indices).astype(np.int64))
+
+    @property
+    def _are_several(self) -> bool:
+        """Whether there are cells of more than one group."""
+        return self.groups is not None and bool((self.groups != self.groups[0]).any())
 
     @property
     def _is_ordered(self) -> bool:
