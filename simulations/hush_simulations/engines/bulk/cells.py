@@ -162,12 +162,12 @@ class Cells:
 
     @property
     def _is_ordered(self) -> bool:
-        return bool((np.diff(self.indices) >= 0).all())
+        return bool((np.diff(self.indices) >= 0).all() and self.shares.all())
 
     def ordered(self) -> Self:
-        """The same with neighbours beside each other: rows of somebody's table come in any order."""
+        """The same with neighbours beside each other, for rows of a table come in any order; without empty cells."""
         order = np.argsort(self.indices, kind="stable")
-        return self[order]
+        return self[order[self.shares[order] > 0]]
 
     def _joined(self, starts: NDArray[np.int64]) -> Self:
         """Neighbours as one cell each, from each of `starts` to the next; indices are means.
