@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,8 +124,9 @@ def measure(load: Load, directory: Path) -> tuple[float, float, float, float]:
 
 def subscribed(store: Path) -> bool:
     """Whether the store knows that it has a session."""
-    with closing(sqlite3.connect(store, timeout=30)) as reader:
+    with closing(sqlite3.connect(store, timeout=30)) as reader, suppress(sqlite3.OperationalError):
         return bool(reader.execute("SELECT session FROM broker").fetchone()[0])
+    return False  # it is being made
 
 
 def processor(process: int) -> float:
