@@ -13,10 +13,13 @@ import typer
 from hush_common.errors import OptionError, printable
 from hush_common.figures import whole
 from hush_common.terminal.screen import show
+from hush_common.terminal.words import Sentence
 from hush_simulations.commands.interrupt import INTERRUPTED
 from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
-from hush_simulations.commands.pictures import ThemeOption
+from hush_simulations.commands.pictures import PlotOption, ThemeOption
+from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.pictures import Theme, write
+from hush_simulations.display.sweep_charts import charts_of_sweep
 from hush_simulations.display.sweep_figures import pictures_of_sweep
 from hush_simulations.display.sweep_progress import sweeping
 from hush_simulations.display.sweep_table import sweep_blocks
@@ -64,6 +67,7 @@ def run(
     ] = None,
     status: Annotated[bool, typer.Option("--status", help="Say what is made there and what is not, and stop.")] = False,
     theme: ThemeOption = None,
+    plot: PlotOption = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write sweep.parquet beside sweep.csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -83,7 +87,8 @@ def run(
     if as_json:
         print(json.dumps(done.to_document(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(sweep_blocks(done))
+        charts = () if plot is None else charts_of_sweep(done, signs=shows_signs())
+        show([*sweep_blocks(done), Sentence(""), *charts])
     written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
     written += _drawn(done, out, theme or "light")
     _say("wrote " + ", ".join(map(str, written)))

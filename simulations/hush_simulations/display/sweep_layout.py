@@ -10,7 +10,7 @@ from hush_common.figures import exact, whole
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.row import LAST, TOGETHER, Parameter, SweepRow
 
-__all__ = ["Layout", "Line", "Panel", "laid_out", "telling"]
+__all__ = ["Layout", "Line", "Panel", "laid_out", "said", "telling"]
 
 _LOG_FROM = 8
 """Ratio of the largest to the smallest value of an axis from which it is logarithmic."""
@@ -53,12 +53,14 @@ class Layout:
     """All of a figure.
 
     Args:
+        along: the name of the axis of the grid.
         axis: what is varied along the axis, in words, with its unit.
         logarithmic: whether that axis is.
         names: of the places 0, 1, … where the axis has no numbers.
         panels: in the order of the grid.
     """
 
+    along: str
     axis: str
     logarithmic: bool
     names: tuple[str, ...]
@@ -79,13 +81,14 @@ def laid_out(result: SweepResult) -> Layout:
     panels: dict[str, dict[str, list[tuple[SweepRow, ...]]]] = {}
     for cell in cells:
         values = cell[0].parameters
-        title = ", ".join(_said(name, values[name], cell[0]) for name in apart)
-        line = "" if lines is None else _said(lines, values[lines], cell[0])
+        title = ", ".join(said(name, values[name], cell[0]) for name in apart)
+        line = "" if lines is None else said(lines, values[lines], cell[0])
         panels.setdefault(title, {}).setdefault(line, []).append(cell)
     return Layout(
+        along,
         _axis_label(along),
         bool(places) and min(places.values()) > 0 and max(places.values()) >= _LOG_FROM * min(places.values()),
-        () if places else tuple(_said(along, value, cells[0][0]) for value in result.axes[along]),
+        () if places else tuple(said(along, value, cells[0][0]) for value in result.axes[along]),
         tuple(
             Panel(title, tuple(_line(name, some, along, result.axes[along], places) for name, some in by_line.items()))
             for title, by_line in panels.items()
@@ -141,7 +144,7 @@ def _axis_label(name: str) -> str:
     return f"{name}, %" if name.startswith("network.") else name.removeprefix("task.").replace("_", " ")
 
 
-def _said(name: str, value: Parameter, row: SweepRow) -> str:
+def said(name: str, value: Parameter, row: SweepRow) -> str:
     """What a value is, in a few letters."""
     last = name.rpartition(".")[2]
     if _is_clients(name):

@@ -55,6 +55,7 @@ def text_of(view: View) -> str:
         (shown(ended=True), Standing.FINAL),
         (shown(draft=DRAFT | {"closes": "2026-05-31T23:59:00Z"}), Standing.CLOSING),
         (shown(draft=DRAFT | {"closes": "2026-06-01T00:01:00Z"}), Standing.LIVE),
+        (shown(draft=DRAFT | {"domain": {**NUMBER, "outside": "refuse"}}), Standing.OLDER),
         (shown(draft=DRAFT | {"opens": "2026-06-01T00:01:00Z"}), Standing.NOT_OPEN),
     ],
 )
@@ -86,6 +87,12 @@ def test_while_reports_arrive_the_interval_to_watch_comes_first_and_of_final_fig
 )
 def test_the_monitor_has_words_for_each_verdict(monitor: str | None, words: str) -> None:
     assert words in text_of(shown(dataclasses.replace(GOOD, monitor=monitor)))
+
+
+def test_an_interval_that_rules_nothing_out_says_so() -> None:
+    text = text_of(shown(dataclasses.replace(GOOD, intervals={"anytime": (0.0, 10.0)})))
+    assert "as yet anything from 0.0 to 10.0 kg" in text
+    assert "probably" not in text
 
 
 def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> None:
