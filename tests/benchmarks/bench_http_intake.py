@@ -137,8 +137,8 @@ def main() -> None:
                 found[attacked] = measure(Path(directory), attacked=attacked)
         ratios.append(found[True][0] / found[False][0])
         costs.append(found[True][1] / found[False][1])
-        quiet, attacked = (f"{rate:.0f} reports/s, {cost:.0f} us each" for rate, cost in (found[False], found[True]))
-        sys.stdout.write(f"quiet {quiet}; attacked {attacked}; ratio {ratios[-1]:.2f}\n")
+        quiet, hostile = (f"{rate:.0f} reports/s, {cost:.0f} us each" for rate, cost in (found[False], found[True]))
+        sys.stdout.write(f"quiet {quiet}; attacked {hostile}; ratio {ratios[-1]:.2f}\n")
         sys.stdout.flush()
     middle = f"{statistics.median(ratios):.2f}, of processor time {statistics.median(costs):.2f}"
     sys.stdout.write(f"median ratio of intake {middle}\n")
