@@ -16,6 +16,7 @@ from hush_aggregator.http.page.frame import Around
 from hush_aggregator.http.page.index import index
 from hush_aggregator.http.page.view import Standing, View
 from hush_aggregator.store.base import Origin, State
+from hush_common.refusal import Refusal
 from hush_common.task_file import make_task
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -55,6 +56,7 @@ def text_of(view: View) -> str:
         (shown(ended=True), Standing.FINAL),
         (shown(draft=DRAFT | {"closes": "2026-05-31T23:59:00Z"}), Standing.CLOSING),
         (shown(draft=DRAFT | {"closes": "2026-06-01T00:01:00Z"}), Standing.LIVE),
+        (shown(draft=DRAFT | {"domain": {**NUMBER, "outside": "refuse"}}), Standing.OLDER),
         (shown(draft=DRAFT | {"opens": "2026-06-01T00:01:00Z"}), Standing.NOT_OPEN),
     ],
 )
@@ -86,6 +88,12 @@ def test_while_reports_arrive_the_interval_to_watch_comes_first_and_of_final_fig
 )
 def test_the_monitor_has_words_for_each_verdict(monitor: str | None, words: str) -> None:
     assert words in text_of(shown(dataclasses.replace(GOOD, monitor=monitor)))
+
+
+def test_an_interval_that_rules_nothing_out_says_so() -> None:
+    text = text_of(shown(dataclasses.replace(GOOD, intervals={"anytime": (0.0, 10.0)})))
+    assert "as yet anything from 0.0 to 10.0 kg" in text
+    assert "probably" not in text
 
 
 def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> None:
@@ -159,3 +167,24 @@ def test_a_long_list_is_folded_and_complete() -> None:
     )
     assert all(f">{label}<" in page for label in labels)
     assert "276 more" in page
+
+
+def test_every_reason_for_a_refusal_has_its_meaning_beside_its_number() -> None:
+    view = shown()
+    assert view.result is not None
+    refused = {reason: 100 + place for place, reason in enumerate(Refusal)}
+    text = text_of(dataclasses.replace(view, result=dataclasses.replace(view.result, refused=refused)))
+    for reason, number in refused.items():
+        assert (
+            f"Refused: {reason.value.replace('_', ' ')} {number} {reason.meaning[0].upper()}{reason.meaning[1:]}."
+            in text
+        )
+    assert "None was refused" in text_of(view)
+
+
+def test_what_the_broker_has_dropped_is_told() -> None:
+    def page(dropped: int) -> str:
+        return index([shown()], AROUND, total=1, page=1, pages=1, dropped=dropped)
+
+    assert "it has dropped 1 200 messages" in page(1200)
+    assert "dropped" not in page(0)

@@ -43,9 +43,8 @@ def standing(view: View) -> Html:
 
 def _head(view: View) -> Html:
     purpose = view.task.purpose
-    older = element("span", "Older kind", class_="badge legacy") if view.task.legacy else None
     return fragment(
-        element("p", standing(view), older, class_="badges"),
+        element("p", standing(view), class_="badges"),
         element("h1", foreign(view.title)),
         element("p", foreign(purpose), class_="purpose") if purpose else None,
         element("p", view.standing.sentence, class_="note"),

@@ -76,7 +76,7 @@ async function refresh() {
     due = false;
     last = Date.now();
     const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin" });
-    if (!answer.ok) throw new Error(answer.status);
+    if (!answer.ok && answer.status !== 404) throw new Error(answer.status); // 404: the task is gone, and its page says so
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     patch(document.getElementById("main"), fresh.getElementById("main"));
     const again = fresh.getElementById("still");
