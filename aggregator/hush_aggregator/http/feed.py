@@ -33,6 +33,7 @@ _LOG = logging.getLogger("hush.aggregator")
 _LOOK_EVERY_S = 1.0  # and never more often, whoever asks: as estimates are released, so that no moment is told better
 _TELL_EVERY_S = 0.1
 _UNWATCHED_S = 30.0  # between two looks while nobody follows
+_AT_ONCE = 2  # documents: whoever asks for a single one does not wait for a thousand
 _KNOWN = 4096  # places that are remembered by name
 _FIRST_S = 2.0
 
@@ -93,6 +94,7 @@ class Feed:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # in the order of their last change
         self._made_of: dict[str, tuple[TaskCount, bool]] = {}
         self._making: dict[str, asyncio.Task[None]] = {}
+        self._few = asyncio.Semaphore(_AT_ONCE)
         self._at = 0  # the last change
         self._sum = 0  # of all hashes: exclusive or, so that the order does not matter
         self._places: OrderedDict[str, int] = OrderedDict()
@@ -208,7 +210,8 @@ class Feed:
 
     async def _make(self, task: Task) -> None:
         try:
-            result = await self._reading.result(task)
+            async with self._few:
+                result = await self._reading.result(task)
         except StoreError:
             self._made_of.pop(task.id, None)  # the next look tries again
             return

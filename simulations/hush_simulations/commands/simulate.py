@@ -16,13 +16,15 @@ from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end, stopped_in_words
-from hush_simulations.commands.pictures import ThemeOption, check_theme
+from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_theme
 from hush_simulations.commands.record import Record, read_record, record_of
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.pictures import Theme
 from hush_simulations.display.progress import following
+from hush_simulations.display.run_charts import charts_of
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.bulk.drawn import StoppedError
@@ -47,6 +49,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and the picture to.")
     ] = None,
     theme: ThemeOption = None,
+    plot: PlotOption = None,
     rerun: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Repeat the run that --out DIR kept, and name what differs.")
     ] = None,
@@ -55,7 +58,7 @@ def run(
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
     with stopped_in_words():
-        _run(request, _Shown(out, theme, as_json=as_json, in_full=in_full), rerun)
+        _run(request, _Shown(out, theme, plot, as_json=as_json, in_full=in_full), rerun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class _Shown:
 
     out: Path | None
     theme: Theme | None
+    plot: str | None
     as_json: bool
     in_full: bool
 
@@ -83,7 +87,8 @@ def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
     if shown.as_json:
         print(to_json(done))
     else:
-        show((*blocks(done), *(everything(done.to_document()) if shown.in_full else ())))
+        charts = () if shown.plot is None else charts_of(done, signs=shows_signs())
+        show((*blocks(done), *charts, *(everything(done.to_document()) if shown.in_full else ())))
     if directory is not None:
         written = write_files(directory, done, shown.theme or "light", record_of(request, experiment))
         _say("wrote " + ", ".join(map(str, written)))

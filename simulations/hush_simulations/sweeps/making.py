@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from dataclasses import asdict
 from multiprocessing.synchronize import Event
 
 from hush_common.errors import HushError
@@ -136,8 +137,6 @@ def _end_with(parent: "multiprocessing.process.BaseProcess") -> None:
 
 def _remarks(every: Sequence[MadeCell]) -> tuple[str, ...]:
     """Which versions made cells that are not those of this process."""
-    now = versions_here().model_dump()
-    found = {
-        (name, was): None for made in every for name, was in made.versions.model_dump().items() if was != now[name]
-    }
+    now = asdict(versions_here())
+    found = {(name, was): None for made in every for name, was in asdict(made.versions).items() if was != now[name]}
     return tuple(f"some cells were made with {name} {was}, this is {now[name]}" for name, was in found)
