@@ -12,6 +12,7 @@ from typing import Any
 
 from virtual_time import VirtualLoop
 
+from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_common.codec import encode_frame
@@ -81,8 +82,10 @@ class World:
     def now(self) -> datetime:
         return START + timedelta(seconds=self.loop.time()) + self.offset
 
-    def serve(self, *, for_s: float = 20) -> None:
-        self.aggregator = Aggregator(self.broker.bus(), self.store, tasks=(self.task,), clock=self.now, settle_s=0.1)
+    def serve(self, *, for_s: float = 20, announcing: Announcing | None = None) -> None:
+        self.aggregator = Aggregator(
+            self.broker.bus(), self.store, tasks=(self.task,), clock=self.now, settle_s=0.1, announcing=announcing
+        )
         self._running = self.loop.create_task(self.aggregator.run())
         self.wait(for_s)
 

@@ -295,6 +295,9 @@ class _Parcel:
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         pass
 
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        pass
+
 
 class _Near(InThread):
     def __enter__(self) -> Self:

@@ -58,6 +58,16 @@ class Session(Publisher, Protocol):
         """
         ...
 
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        """Give what is published on one more topic, of two levels the second of which is `status`, to `listen`.
+
+        At once, while it is connected, and if this user may read it.
+
+        Raises:
+            BrokerError: the connection is lost.
+        """
+        ...
+
     async def batch(self) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, in order (a bounded number).
 
@@ -92,6 +102,9 @@ class SessionAround:
 
     async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         await self._session.look(topics, listen)
+
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        await self._session.hear(topic, listen)
 
     async def batch(self) -> list[Delivery]:
         return await self._session.batch()

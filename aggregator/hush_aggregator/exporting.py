@@ -11,7 +11,7 @@ from pathlib import Path
 from hush_aggregator.known_tasks import stored_task
 from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
-from hush_aggregator.task_changes import NoRoundError, row_of
+from hush_aggregator.task_changes import check_round, row_of
 from hush_common.errors import OptionError, StoreError
 from hush_common.private_file import make_private_file
 from hush_common.report import Report
@@ -60,8 +60,8 @@ def reports_of(store: StoreReader, task_id: str, round_: int | None) -> tuple[Ta
     """
     row = row_of(store, task_id)
     task = stored_task(row.payload)
-    if round_ is not None and not 0 <= round_ < task.rounds:
-        raise NoRoundError("round", f"{round_} is not one of the {task.rounds} rounds of {task.id!r}")
+    if round_ is not None:
+        check_round(task, round_)
     rounds = range(store.latest_round(task.digest) + 1) if round_ is None else [round_]
     return task, chain.from_iterable(store.reports(task.digest, number) for number in rounds)
 

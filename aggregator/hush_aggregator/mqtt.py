@@ -21,6 +21,7 @@ _LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _WINDOW = 20
 _PATIENCE_SECONDS = 10.0
 _WATCHED = (BROKER_UPTIME, BROKER_DROPPED, ALL_RECALLS)
+_STATUS_OF_OTHERS = "+/status"
 _TOPICS_AT_ONCE = 100
 _HANG_UPS = 2  # in a row, after which a broker is not asked about itself any more
 
@@ -104,7 +105,7 @@ class _MqttSession:
         self._connection = connection
         self._bus = bus
         # What is left of an earlier connection's subscriptions comes before anybody listens.
-        for topic in (ALL_ESTIMATES, *_WATCHED):
+        for topic in (ALL_ESTIMATES, _STATUS_OF_OTHERS, *_WATCHED):
             connection.set_aside(topic, _ignore)
 
     @property
@@ -125,6 +126,10 @@ class _MqttSession:
         self._connection.set_aside(ALL_TASKS, listen, copy=True)
         await self._bus.ask(self._connection, topics)
         await self._bus.ask(self._connection, topics[-1:])  # answered after what is retained under the first
+
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        self._connection.set_aside(_STATUS_OF_OTHERS, listen)
+        await self._bus.ask(self._connection, [topic])
 
     async def subscribe(self, filters: Sequence[str]) -> None:
         if ALL_TASKS in filters:

@@ -17,6 +17,7 @@ from hush_aggregator.claims import Claim
 from hush_aggregator.closings import Closings
 from hush_aggregator.decode import decode
 from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.intake import Intake
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.log_fields import fields
@@ -66,6 +67,7 @@ class Aggregator:
         any_task: whether to count every task that appears at the broker, and not only those of the store.
         on_estimate: called with each retained estimate that this aggregator did not publish.
         login_s: seconds after which a login that the broker refuses all the time is an error; None for never.
+        announcing: tells Home Assistant of the tasks; None where there is none.
     """
 
     def __init__(
@@ -84,16 +86,13 @@ class Aggregator:
         any_task: bool = False,
         on_estimate: Callable[[bytes], object] = len,
         login_s: float | None = None,
+        announcing: Announcing | None = None,
     ) -> None:
-        self._bus, self._store = bus, store
+        self._bus, self._store, self._announcing = bus, store, announcing
         self._tasks = KnownTasks(store, tasks)
-        self._name = name
-        self._clock = clock
-        self._on_commit = on_commit
-        self._settle_s = settle_s
-        self._ready = ready
-        self._any_task = any_task
-        self._patient = any_task
+        self._name, self._clock, self._settle_s = name, clock, settle_s
+        self._on_commit, self._ready = on_commit, ready
+        self._any_task = self._patient = any_task
         self._session: Session | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
@@ -128,9 +127,8 @@ class Aggregator:
         self._aside = SetAside(self._unsent, self._again)
         self._staying = Staying(self._connect, login_s=login_s, open_ends=lambda: self._ownership.unconfirmed)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
-        self._watch.tell(self._refresh)
-        self._watch.tell(self._recalls.refresh)
-        self._watch.tell(self._closings.refresh)
+        for refresh in (self._refresh, self._recalls.refresh, self._closings.refresh):
+            self._watch.tell(refresh)
 
     @property
     def connected(self) -> bool:
@@ -184,6 +182,8 @@ class Aggregator:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._receive(session), name="hush-receive")
                     group.create_task(self._ownership.serve(session), name="hush-ownership")
+                    if self._announcing is not None:
+                        group.create_task(self._announcing.serve(session, self._tasks, self._ownership.owns))
                     group.create_task(self._releases.serve(session), name="hush-release")
                     group.create_task(self._recalls.serve(session), name="hush-recalls")
                     group.create_task(self._closings.serve(), name="hush-closings")

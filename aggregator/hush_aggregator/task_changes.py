@@ -16,6 +16,7 @@ __all__ = [
     "NoRoundError",
     "TakenError",
     "UnknownError",
+    "check_round",
     "close",
     "give",
     "row_of",
@@ -70,6 +71,16 @@ def row_of(store: StoreReader, task_id: str, *, forgotten: bool = False) -> Task
     if row is None or not (row.payload or forgotten):
         raise UnknownError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
     return row
+
+
+def check_round(task: Task, round_: int) -> None:
+    """See that a task has a round.
+
+    Raises:
+        NoRoundError: it does not.
+    """
+    if not 0 <= round_ < task.rounds:
+        raise NoRoundError("round", f"{round_} is not one of the {task.rounds} rounds of {task.id!r}")
 
 
 def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
@@ -128,8 +139,7 @@ def close(store: SqliteEditor, task_id: str, round_: int | None = None) -> TaskR
         NoRoundError: it has no such round.
     """
     row = row_of(store, task_id)
-    known = stored_task(row.payload)
-    if round_ is not None and not 0 <= round_ < known.rounds:
-        raise NoRoundError("round", f"{round_} is not one of the {known.rounds} rounds of {row.id!r}")
+    if round_ is not None:
+        check_round(stored_task(row.payload), round_)
     store.close_task(row.id, round_)
     return row

@@ -105,7 +105,8 @@ def decide(
     if round_ is None:
         early = task.opens is not None and clock.now < task.opens
         return receipt.refused(*((Reason.NOT_OPEN, task.opens) if early else (Reason.CLOSED, task.closes))), None
-    if (first := ledger.answered(task.id, round_)) is not None:
+    first = None if pinned is None else ledger.answered(task.id, round_)  # whoever answered is bound to the task
+    if first is not None:
         return receipt.repeated(first.epsilon, first.report_id), None
     if reason is None and not room:
         reason = Reason.OUTBOX_FULL
@@ -163,7 +164,7 @@ def _choose(
 def _over_limit(policy: Policy, total: Fraction, spent: tuple[Fraction, Fraction], cost: Fraction) -> Reason | None:
     if total > policy.max_epsilon:
         return Reason.EPSILON_TOO_LARGE
-    if spent[0] + cost > policy.lifetime:
+    if (spent[0] + cost if spent[0] else cost) > policy.lifetime:
         return Reason.OVER_BUDGET
     if policy.total is not None and spent[1] + cost > policy.total:
         return Reason.OVER_TOTAL

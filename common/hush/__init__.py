@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from hush_simulations.api.run import Run
     from hush_simulations.api.simulate import simulate, simulate_async
     from hush_simulations.api.sweep import sweep
+    from hush_simulations.api.sweep_result import SweepResult
     from hush_simulations.scenarios.library import SCENARIOS
     from hush_simulations.scenarios.scenario import Scenario
-    from hush_simulations.sweeps.result import SweepResult
     from hush_simulations.sweeps.row import SweepRow
 
 __all__ = [
@@ -53,7 +53,7 @@ _HOMES = {
     "Result": "hush_aggregator.result",
     "Run": "hush_simulations.api.run",
     "Scenario": "hush_simulations.scenarios.scenario",
-    "SweepResult": "hush_simulations.sweeps.result",
+    "SweepResult": "hush_simulations.api.sweep_result",
     "SweepRow": "hush_simulations.sweeps.row",
     "SyncClient": "hush_client.sync",
     "__version__": "hush.version",

@@ -19,7 +19,9 @@ from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import Scenario, scenario_of_column
 
 SCENARIOS: Mapping[str, Scenario] = {
-    name: one for name, one in hush.SCENARIOS.items() if not one.faults and not one.liars and one.rounds == 1
+    name: one
+    for name, one in hush.SCENARIOS.items()
+    if not one.faults and not one.liars and not one.panel and one.rounds == 1
 }
 
 

@@ -20,6 +20,8 @@ PAGES = ["/", *(f"/tasks/{task.id}" for task in page_tasks.TASKS)]
 FIGURES = "all => all.map(one => [one.dataset.figure, one.getAttribute('value'), one.textContent])"
 IN_TIME_MS = 30_000
 
+pytestmark = pytest.mark.slow
+
 expect.set_options(timeout=IN_TIME_MS)
 
 
@@ -114,6 +116,23 @@ def test_it_follows_the_reports_and_leaves_focus_place_and_what_is_folded_out(
         expect(page.locator(".course svg")).to_have_count(1)  # how the interval shrank, as far as it was seen
         page.goto(address)
         expect(page.locator(f"#task-{task.id} [data-figure='n']")).to_have_attribute("value", str(after["n"]))
+
+
+def test_a_page_that_nobody_looks_at_holds_no_stream_and_is_right_when_somebody_looks_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path, task = tmp_path / "hush.sqlite3", page_tasks.TASKS[1]
+    with SqliteStore(path) as counting:
+        counting.add_task(task)
+    with served(path) as address, looking(browser, address) as page:
+        page.goto(f"{address}/tasks/{task.id}")
+        expect(page.locator("#live")).to_have_class("on")
+        for hidden in (True, False):
+            page.evaluate("to => Object.defineProperty(document, 'hidden', {value: to, configurable: true})", hidden)
+            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            with SqliteStore(path) as counting:
+                page_tasks.count(counting, task, [True] * 40)
+        expect(page.locator(".hero [data-figure='n']")).to_have_attribute("value", "80")
 
 
 def test_a_task_that_is_closed_while_somebody_looks_says_so(browser: Browser, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from counting import shell
 from servers import Mosquitto, free_port
 from serving import serving
 
+from hush_aggregator.store import SqliteEditor, SqliteStore, State
 from hush_common.task_file import make_task
 
 HUSH = [sys.executable, "-m", "hush"]
@@ -83,7 +84,8 @@ class Watching:
 @contextmanager
 def watching(mosquitto: Mosquitto, *options: str, columns: int = 0, **environment: str) -> Iterator[Watching]:
     """It runs until the block ends; on a terminal with so many columns, or in a pipe."""
-    command = [*HUSH, "watch", "heights", "--broker", mosquitto.url, *options]
+    source = () if "--http" in options else ("--broker", mosquitto.url)
+    command = [*HUSH, "watch", "heights", *source, *options]
     if columns:
         ear, theirs = pty.openpty()
         resize(ear, columns)
@@ -170,7 +172,7 @@ def test_in_a_pipe_there_is_a_line_for_each_change_and_nothing_that_moves_a_curs
         published(mosquitto, 6, 121.0, 220.0, unit=wild, mechanism=wild)
         it.until("heights: 6 counted")
         put(mosquitto, "tasks", "")
-        it.until("heights: withdrawn: nobody is asked any more")
+        it.until("heights: withdrawn or closed: nobody is asked any more")
         mosquitto.stop()
         it.until("trying again")
         mosquitto.start()
@@ -183,7 +185,7 @@ def test_in_a_pipe_there_is_a_line_for_each_change_and_nothing_that_moves_a_curs
     assert "final" in shown
 
 
-@pytest.mark.parametrize("gone", ["never there", "forgotten"])
+@pytest.mark.parametrize("gone", ["never there", pytest.param("forgotten", marks=pytest.mark.soak)])
 def test_a_task_that_is_not_there_is_told_in_one_line(mosquitto: Mosquitto, gone: str) -> None:
     if gone == "forgotten":
         put(mosquitto, "tasks", TASK.payload.decode())
@@ -200,29 +202,45 @@ def test_a_task_that_is_not_there_is_told_in_one_line(mosquitto: Mosquitto, gone
     assert ("forgotten" in last) == (gone == "forgotten")
 
 
+@contextmanager
+def over_http(store: str) -> Iterator[str]:
+    """`hush http` on a store; its address."""
+    port = free_port()
+    with subprocess.Popen(
+        [*HUSH, "http", "--store", store, "--bind", f"127.0.0.1:{port}"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert "HTTP on" in process.stderr.readline()
+        yield f"http://127.0.0.1:{port}"
+        process.kill()
+
+
 @pytest.mark.slow
-def test_what_serve_counts_is_seen_as_json_until_the_task_is_closed(mosquitto: Mosquitto, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", [pytest.param("--broker", marks=pytest.mark.soak), "--http"])
+def test_what_serve_counts_is_seen_as_json_until_the_task_is_closed(
+    mosquitto: Mosquitto, tmp_path: Path, source: str
+) -> None:
     task = 'id = "heights"\nepsilon = "4"\n[domain]\nkind = "number"\nlower = 120.0\nupper = 220.0\n'
     store = str(tmp_path / "hush.sqlite3")
-    with serving(mosquitto.url, tmp_path, task):
+    with serving(mosquitto.url, tmp_path, task), ExitStack() as stack:
         put_when_there(mosquitto)
-        with watching(mosquitto, "--json") as it:
-            for device in range(2):
-                state = str(tmp_path / f"device-{device}")
-                report = [*HUSH, "report", "heights", "170", "--broker", mosquitto.url, "--state", state]
-                subprocess.run([*report, "--spread", "0"], check=True, capture_output=True)
-            it.until('"n":2')
+        options = ("--http", stack.enter_context(over_http(store))) if source == "--http" else ()
+        with watching(mosquitto, "--json", *options) as it:
+            it.until('"n":0')
+            report = [*HUSH, "report", "heights", "170", "--broker", mosquitto.url, "--state", str(tmp_path / "device")]
+            subprocess.run([*report, "--spread", "0"], check=True, capture_output=True)
+            it.until('"n":1')
             subprocess.run([*HUSH, "task", "close", "heights", "--store", store], check=True, capture_output=True)
             code, shown = it.end()
     assert code == 0
-    *_, last = map(json.loads, shown.splitlines())
+    *_, last = (json.loads(line) for line in shown.splitlines() if line.startswith("{"))
     retained = subprocess.run(
         [*HUSH, "results", "heights", "--store", store, "--json"], capture_output=True, text=True, check=True
     )
     (stored,) = json.loads(retained.stdout)["results"]
     same = last.keys() - {"updated_at", "store", "term"}
     assert {name: last[name] for name in same} == {name: stored[name] for name in same}
-    assert (last["n"], last["final"]) == (2, True)
+    assert (last["n"], last["final"]) == (1, True)
 
 
 def put_when_there(mosquitto: Mosquitto) -> None:
@@ -235,3 +253,25 @@ def test_where_nobody_listens_it_ends_in_one_line() -> None:
         command = [*HUSH, "watch", "heights", option, f"{url}://127.0.0.1:{free_port()}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+
+
+@pytest.mark.soak  # a sign of life comes every fifteen seconds
+def test_over_http_a_task_that_is_not_there_a_withdrawal_and_a_service_that_ends_are_told(tmp_path: Path) -> None:
+    store = tmp_path / "hush.sqlite3"
+    with SqliteStore(store) as opened:
+        opened.add_task(TASK)
+    with over_http(str(store)) as url, ExitStack() as stack:
+        done = subprocess.run(
+            [*HUSH, "watch", "weights", "--http", url], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"hush: {url}: has no task and no estimate of this name (weights)")
+        it = stack.enter_context(watching(Mosquitto(tmp_path), "--http", url))
+        it.until("heights: 0 counted, 0 refused, live\n")
+        with SqliteEditor(store) as command:
+            command.set_state("heights", State.WITHDRAWN)
+        it.until("heights: withdrawn")  # with the next sign of life of the stream
+    # what is left of the service is a port that nobody listens on
+    with watching(Mosquitto(tmp_path), "--http", url) as it:
+        code, shown = it.end()
+    assert (code, len(shown.splitlines())) == (1, 1)

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import httpx
-import matplotlib.image
+from PIL import Image
 from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,8 +57,10 @@ def main() -> None:
         with served(store) as address, browsing() as browser:
             watched(store, address, page_tasks.COUNTS[TASK.id])
             if folder is None:
-                shot(browser, f"{address}/tasks/{TASK.id}", 1180, "light", PICTURE, height=1180)
-                print(PICTURE, PICTURE.stat().st_size, matplotlib.image.imread(PICTURE).shape)
+                shot(browser, f"{address}/tasks/{TASK.id}", 1180, "light", PICTURE, height=1060)
+                with Image.open(PICTURE) as drawn:
+                    drawn.quantize(256, Image.Quantize.MAXCOVERAGE).save(PICTURE, optimize=True)
+                print(PICTURE, PICTURE.stat().st_size)
                 return
             folder.mkdir(parents=True, exist_ok=True)
             for theme in THEMES:

@@ -30,6 +30,8 @@ class Role(StrEnum):
 
     DEVICE = "device"
     AGGREGATOR = "aggregator"
+    ANNOUNCER = "announcer"
+    HOME_ASSISTANT = "home-assistant"
     PUBLISHER = "publisher"
 
     @property
@@ -41,18 +43,24 @@ class Role(StrEnum):
 _MEANING = {
     Role.DEVICE: "a device or a gateway",
     Role.AGGREGATOR: "`hush serve`, or one worker of it",
+    Role.ANNOUNCER: "`hush serve --home-assistant`",
+    Role.HOME_ASSISTANT: "Home Assistant",
     Role.PUBLISHER: "`hush task publish`",
 }
+_COUNTING = (
+    f"read {ALL_REPORTS}",
+    f"readwrite {ALL_TASKS}",
+    f"readwrite {ALL_RECALLS}",
+    f"readwrite {ALL_ESTIMATES}",
+    f"readwrite {status_topic('+')}",
+    "read $SYS/broker/#",  # whether the broker was started anew, and what it dropped
+)
+_HOME_ASSISTANT = "homeassistant"  # where it looks, if it was not told otherwise
 _BESIDE = {
     Role.DEVICE: (),
-    Role.AGGREGATOR: (
-        f"read {ALL_REPORTS}",
-        f"readwrite {ALL_TASKS}",
-        f"readwrite {ALL_RECALLS}",
-        f"readwrite {ALL_ESTIMATES}",
-        f"readwrite {status_topic('+')}",
-        "read $SYS/broker/#",  # whether the broker was started anew, and what it dropped
-    ),
+    Role.AGGREGATOR: _COUNTING,
+    Role.ANNOUNCER: (*_COUNTING, f"readwrite {_HOME_ASSISTANT}/device/+/config", f"read {_HOME_ASSISTANT}/status"),
+    Role.HOME_ASSISTANT: (f"readwrite {_HOME_ASSISTANT}/#", f"read {status_topic('+')}"),
     Role.PUBLISHER: (f"readwrite {ALL_TASKS}",),
 }
 

@@ -15,6 +15,7 @@ from hush_aggregator.clock import CheckedClock
 from hush_aggregator.commands.http_beside import HttpBeside
 from hush_aggregator.commands.log_option import LogFormatOption
 from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.known_tasks import check_files
 from hush_aggregator.log_fields import fields
 from hush_aggregator.logs import Log, LogFormat, logging_to
@@ -86,6 +87,12 @@ def serve(
     http_host: Annotated[
         list[str] | None, typer.Option(help="A further name under which HTTP is asked; may be repeated.")
     ] = None,
+    home_assistant: Annotated[
+        bool, typer.Option("--home-assistant", help="Announce each task to Home Assistant, as a device with sensors.")
+    ] = False,
+    home_assistant_prefix: Annotated[
+        str, typer.Option(envvar="HUSH_HOME_ASSISTANT_PREFIX", help="Where Home Assistant looks for announcements.")
+    ] = PREFIX,
 ) -> None:
     """Count the reports of tasks at a broker, and publish estimates with error bars.
 
@@ -97,6 +104,7 @@ def serve(
     settings = Settings.read(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
         | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task, "login_timeout": login_timeout}
+        | {"home_assistant": home_assistant_prefix if home_assistant else None}
     )
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
@@ -163,6 +171,9 @@ async def _serve(
         progress.add(outcome)
         http.add(outcome)
 
+    announcing = None
+    if settings.home_assistant is not None:
+        announcing = Announcing(settings.home_assistant, status_topic(settings.name), store.public_identity)
     aggregator = Aggregator(
         bus,
         store,
@@ -175,6 +186,7 @@ async def _serve(
         any_task=settings.any_task,
         on_estimate=clock.look_at,
         login_s=settings.login_timeout or None,
+        announcing=announcing,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()

@@ -1,6 +1,7 @@
 """The settings of `hush serve`, validated before anything is opened."""
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -15,6 +16,7 @@ from hush_common.topics import is_sender
 __all__ = ["Settings"]
 
 _DIGITS = 12
+_LEVEL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def _broker(value: object) -> object:
@@ -60,6 +62,12 @@ def _seconds(value: float) -> float:
     return value
 
 
+def _prefix(value: str) -> str:
+    if not _LEVEL.fullmatch(value):
+        raise ValueError("is no level of a topic of Home Assistant; use letters, digits, _ and - (at most 64)")
+    return value
+
+
 def _file(value: Path) -> Path:
     try:
         is_directory, has_place = value.is_dir(), value.parent.is_dir()
@@ -84,6 +92,7 @@ class Settings(BaseModel):
         login_timeout: seconds after which a login that is refused all the time ends the service; 0 for never.
         any_task: whether to count every task that appears at the broker.
         quota: how many reports of a round one sender may have counted; None for any number.
+        home_assistant: prefix under which tasks are announced to Home Assistant; None for not at all.
         gateways: how many instead, by the names of senders that speak for many devices; text is parsed.
     """
 
@@ -96,6 +105,7 @@ class Settings(BaseModel):
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.95
     login_timeout: Annotated[float, AfterValidator(_seconds)] = 60.0
     any_task: bool = False
+    home_assistant: Annotated[str, AfterValidator(_prefix)] | None = None
     quota: Annotated[int, AfterValidator(_quota)] | None = None
     gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}
 

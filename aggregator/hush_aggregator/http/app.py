@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from hush_aggregator.http import changes, events, exports, health, metrics, results, tasks
 from hush_aggregator.http.description import Described
@@ -57,6 +58,8 @@ def create_app(service: Service) -> FastAPI:
         docs_url=None,  # its pages load from other hosts
         redoc_url=None,
         redirect_slashes=False,
+        # Nobody is told when something was asked, whatever stands in the environment. Earlier versions have none of it.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
     )
     app.add_middleware(Guard, service=service)
@@ -100,13 +103,23 @@ async def _no_task(_: Request, error: Exception) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
-    details = {
-        404: "there is nothing here; GET /v1/openapi.json lists what there is",
-        405: f"{request.method[:20]} is not for this place; the header Allow says what is",
-    }
-    return problem(
-        error.status_code, details.get(error.status_code, str(error.detail)), headers=dict(error.headers or {})
-    )
+    match error.status_code:
+        case 404:
+            return problem(404, "there is nothing here; GET /v1/openapi.json lists what there is")
+        case 405:
+            detail = f"{request.method[:20]} is not for this place; the header Allow says what is"
+            return problem(405, detail, headers={"Allow": ", ".join(sorted(_methods(request)))})
+        case status:
+            return problem(status, str(error.detail), headers=dict(error.headers or {}))
+
+
+def _methods(request: Request) -> set[str]:
+    """Of all endpoints at a place; the framework names those of the first."""
+    found: set[str] = set()
+    for route in [route for router in ROUTERS for route in router.routes]:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return found
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

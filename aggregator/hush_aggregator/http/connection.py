@@ -4,37 +4,41 @@ uvicorn bounds neither. Each connection is looked at once a second, and cut off 
 too long. A stream of events that nobody has anything to tell is in none of these phases.
 """
 
-import logging
+import socket
+import struct
 import sys
 from asyncio import Transport
+from contextlib import suppress
 from enum import Enum
 from typing import cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from hush_aggregator.http.guard import REQUESTS, STREAMS
+from hush_aggregator.http.events import MOST_STREAMS
+from hush_aggregator.http.guard import REQUESTS
 from hush_aggregator.http.problems import ProblemError
 
-__all__ = ["HEAD_LIMIT", "Connection"]
-
-HEAD_LIMIT = 16 * 1024
-"""Most bytes of the first line and the headers of a request."""
+__all__ = ["LONGEST", "Connection", "Phase"]
 
 _SPARE = 64
-_MOST = STREAMS + 2 * REQUESTS + _SPARE
+_AT_ONCE = struct.pack("ii", 1, 0)
+_MOST = MOST_STREAMS + 2 * REQUESTS + _SPARE
 _FILES_FOR_OTHERS = 128
 _LEFT_LIMIT = 4 * 1024 * 1024  # of a body that nobody wants any more
-_LOG = logging.getLogger("hush.aggregator")
 
 
-class _Phase(Enum):
-    """What a connection waits for, and for how many seconds at most."""
+class Phase(Enum):
+    """What a connection waits for."""
 
-    HEAD = "the head of a request", 10.0
-    LEFT = "the rest of a body that nobody wants", 2.0
-    READER = "somebody who reads", 30.0
-    CLOSED = "its last bytes to be taken", 10.0
+    HEAD = "the head of a request"
+    LEFT = "the rest of a body that nobody wants"
+    READER = "somebody who reads"
+    CLOSED = "its last bytes to be taken"
+
+
+LONGEST: dict[Phase, float] = {Phase.HEAD: 10.0, Phase.LEFT: 2.0, Phase.READER: 30.0, Phase.CLOSED: 10.0}
+"""For how many seconds."""
 
 
 class Connection(H11Protocol):
@@ -48,7 +52,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         if len(self.connections) > _most():
-            transport.abort()
+            self._cut()
 
     def data_received(self, data: bytes) -> None:
         if self._unwanted < 0:
@@ -56,7 +60,7 @@ class Connection(H11Protocol):
             return
         self._unwanted += len(data)
         if self._unwanted > _LEFT_LIMIT:
-            self.transport.abort()
+            self._cut()
 
     def resume_writing(self) -> None:
         self._resumed += 1
@@ -92,20 +96,28 @@ class Connection(H11Protocol):
         seen = phase, self.cycle, self._resumed
         if seen != self._seen:
             self._seen, self._since = seen, now
-        elif phase is not None and now - self._since > phase.value[1]:
-            self.transport.abort()
+        elif phase is not None and now - self._since > LONGEST[phase]:
+            self._cut()
+
+    def _cut(self) -> None:
+        """End it at once; what the system still holds of an answer goes, too."""
+        found = self.transport.get_extra_info("socket")
+        if found is not None:
+            with suppress(OSError):
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.transport.abort()
 
     @property
-    def _phase(self) -> _Phase | None:
+    def _phase(self) -> Phase | None:
         if self.transport.is_closing():
-            return _Phase.CLOSED
+            return Phase.CLOSED
         if self._unwanted >= 0:
-            return _Phase.LEFT
+            return Phase.LEFT
         if self.flow.write_paused:
-            return _Phase.READER
+            return Phase.READER
         cycle = cast("RequestResponseCycle | None", self.cycle)  # there is none before the first request
         if (cycle is None or cycle.response_complete) and self.conn.their_state is h11.IDLE:
-            return _Phase.HEAD
+            return Phase.HEAD
         return None
 
 

@@ -32,8 +32,8 @@ __all__ = ["Change", "Feed", "Overview"]
 _LOG = logging.getLogger("hush.aggregator")
 _LOOK_EVERY_S = 1.0  # and never more often, whoever asks: as estimates are released, so that no moment is told better
 _TELL_EVERY_S = 0.1
-_AT_ONCE = 2  # documents: others who ask for results are to have their turn
 _UNWATCHED_S = 30.0  # between two looks while nobody follows
+_AT_ONCE = 2  # documents: whoever asks for a single one does not wait for a thousand
 _KNOWN = 4096  # places that are remembered by name
 _FIRST_S = 2.0
 
@@ -93,13 +93,13 @@ class Feed:
         self._tasks: dict[str, Task] = {}
         self._made_of: dict[str, tuple[TaskCount, bool]] = {}
         self._making: dict[str, asyncio.Task[None]] = {}
+        self._few = asyncio.Semaphore(_AT_ONCE)
         self._at = 0  # the last change
         self._sum = 0  # of all hashes: exclusive or, so that the order does not matter
         self._places: OrderedDict[str, int] = OrderedDict()
         self._told = asyncio.Event()
         self._settled = asyncio.Event()
         self._come = asyncio.Event()
-        self._few = asyncio.Semaphore(_AT_ONCE)
         self._ended = False
         self._trouble = ""
         self.followers: int = 0

@@ -1,12 +1,13 @@
 """The guard around every request: who may ask, how much, for how long, and what no answer is without.
 
 A request is bounded until its answer begins, which may be as long as it likes: `connection` ends it where nobody reads.
-Streams of events have places of their own, so that however many stay open, others are answered.
+Streams of events take no place among requests, so that however many stay open, others are answered.
 """
 
 import asyncio
 import logging
 import traceback
+from itertools import chain
 from pathlib import Path
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +17,7 @@ from hush_aggregator.http.places import Places
 from hush_aggregator.http.problems import ProblemError
 from hush_aggregator.http.service import Service
 
-__all__ = ["BODY_LIMIT", "HEADER_LIMIT", "REQUESTS", "REQUEST_S", "STREAMS", "Guard"]
+__all__ = ["BODY_LIMIT", "HEADER_LIMIT", "HEAD_LIMIT", "REQUESTS", "REQUEST_S", "Guard"]
 
 BODY_LIMIT = 128 * 1024
 """Most bytes of a request's body: twice what a published task may have."""
@@ -24,14 +25,14 @@ BODY_LIMIT = 128 * 1024
 HEADER_LIMIT = 64
 """Most headers of a request."""
 
+HEAD_LIMIT = 16 * 1024
+"""Most bytes of its first line and headers."""
+
 REQUEST_S = 30.0
 """Seconds until an answer begins."""
 
 REQUESTS = 64
 """Most requests that are answered at the same time, streams of events aside."""
-
-STREAMS = 600
-"""Most streams of events that are open at the same time."""
 
 _LOG = logging.getLogger("hush.aggregator")
 _EVENTS = b"text/event-stream"
@@ -62,39 +63,39 @@ class Guard:
     Args:
         app: what answers.
         service: who may ask.
-        request_s: see `REQUEST_S`.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, request_s: float = REQUEST_S) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._request_s = request_s
         self._requests = Places(REQUESTS, "too many requests at once; ask again")
-        self._streams = Places(STREAMS, "too many streams of events are open; ask again later")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send, self._streams)
+        answer = _Answer(send)
         try:
             self._check(scope)
             if scope["path"] not in _ALIVE:
                 answer.take(self._requests)
-            async with asyncio.timeout(self._request_s) as answer.clock:
+            async with asyncio.timeout(REQUEST_S) as answer.clock:
                 await self._app(scope, _Body(receive).receive, answer.send)
         except ProblemError as problem:
             await answer.instead(problem, scope)
         except TimeoutError:
             await answer.instead(ProblemError(503, "this took too long; ask again, or for less"), scope)
         except Exception as error:  # noqa: BLE001 - whoever asks learns nothing of it
-            await answer.instead(answer.refusal or _unforeseen(error), scope)
+            await answer.instead(_unforeseen(error), scope)
         finally:
             answer.leave()
 
     def _check(self, scope: Scope) -> None:
         if len(scope["headers"]) > HEADER_LIMIT:
             raise ProblemError(431, f"more than {HEADER_LIMIT} headers; send fewer")
+        size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(map(len, chain(*scope["headers"])))
+        if size > HEAD_LIMIT:  # what comes at once is parsed before its size is looked at
+            raise ProblemError(431, f"a head of more than {HEAD_LIMIT} bytes; send less")
         headers = headers_of(scope["headers"])
         check_place(self._service, headers)
         if self._service.guarded and scope["path"] not in _OPEN:
@@ -122,18 +123,15 @@ class _Body:
 class _Answer:
     """The answer to a request: with all headers, in its place, and begun once."""
 
-    def __init__(self, send: Send, streams: Places) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._streams = streams
         self._place: Places | None = None
         self._has_begun = False
         self.clock: asyncio.Timeout | None = None
-        self.refusal: ProblemError | None = None
 
     def take(self, places: Places) -> None:
-        """Take a place among these, in place of the one before."""
+        """Take a place among these."""
         places.take()
-        self.leave()
         self._place = places
 
     def leave(self) -> None:
@@ -148,7 +146,7 @@ class _Answer:
             headers = list(message.get("headers", []))
             there = {name.lower(): value for name, value in headers}
             if there.get(b"content-type", b"").startswith(_EVENTS):
-                self._begin_stream()
+                self.leave()  # it may stay open for ever, and `events` bounds how many do
             message = {**message, "headers": [*headers, *((n, v) for n, v in _HEADERS.items() if n not in there)]}
             self._has_begun = True
             if self.clock is not None:
@@ -157,15 +155,9 @@ class _Answer:
 
     async def instead(self, problem: ProblemError, scope: Scope) -> None:
         """Answer with a problem, if no answer has begun; else uvicorn closes the connection, for it is not complete."""
+        self.clock = None
         if not self._has_begun:
             await problem.answer(scope, _nothing, self.send)
-
-    def _begin_stream(self) -> None:
-        try:
-            self.take(self._streams)
-        except ProblemError as problem:
-            self.refusal = problem  # whoever sends may turn it into another error
-            raise
 
 
 async def _nothing() -> Message:

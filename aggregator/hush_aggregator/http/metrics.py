@@ -4,6 +4,7 @@ from importlib.metadata import version
 from typing import cast
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.service import Live
@@ -42,7 +43,7 @@ class Metrics:
         return self._exposition.text()
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
     """Counts by task and by reason, and how the intake does, in the text format of Prometheus."""
     metrics = cast("Metrics", request.app.state.metrics)

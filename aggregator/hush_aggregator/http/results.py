@@ -7,11 +7,10 @@ from fastapi import APIRouter, Path, Query, Response
 
 from hush_aggregator.http.answers import answer
 from hush_aggregator.http.documents import ResultDocument, ResultDocuments
-from hush_aggregator.http.problems import ProblemError
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Opened
 from hush_aggregator.http.tasks import Id
-from hush_aggregator.task_changes import row_of
+from hush_aggregator.task_changes import check_round, row_of
 from hush_common.task import ROUND_LIMIT, Task
 
 __all__ = ["Round", "router"]
@@ -48,8 +47,7 @@ async def get_all(
 async def get_round(task_id: Id, number: Round, store: Opened) -> Response:
     """The result of one round."""
     task = await _task(task_id, store)
-    if number >= task.rounds:
-        raise ProblemError(404, f"{task_id!r} has no round {number}: its rounds are 0 to {task.rounds - 1}")
+    check_round(task, number)
     return answer((await store.result(task, number)).to_document())
 
 

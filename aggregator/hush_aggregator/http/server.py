@@ -10,7 +10,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from hush_aggregator.http.address import BACKLOG
-from hush_aggregator.http.connection import HEAD_LIMIT, Connection
+from hush_aggregator.http.connection import Connection
+from hush_aggregator.http.guard import HEAD_LIMIT
 
 __all__ = ["serve_http"]
 

@@ -146,7 +146,7 @@ class _Asking:
             document = _document(data)
             if document is not None and document.get("task") == self._task_id and "n" in document:
                 self._heard(Heard(News.ESTIMATE, data.encode()))
-            elif self._task_id in data:
+            elif not data or self._task_id in data:
                 self._look()
                 self._connection = streaming
         raise ConnectionResetError(None, None)
@@ -182,12 +182,14 @@ class _Asking:
 
 
 def _events(stream: HTTPResponse) -> Iterator[str]:
-    """The data of each event."""
+    """The data of each event; nothing for a comment, which comes every few seconds where nothing else does."""
     data: list[str] = []
     while line := stream.readline(_LONGEST):
         text = line.decode(errors="replace").rstrip("\r\n")
         if text.startswith("data:"):
             data.append(text.removeprefix("data:").removeprefix(" "))
+        elif text.startswith(":"):
+            yield ""
         elif not text and data:
             yield "\n".join(data)
             data = []

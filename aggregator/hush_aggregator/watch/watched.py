@@ -98,7 +98,7 @@ class Watched:
         self.published = bool(payload)
         if not payload:
             if was_there and self.document.get("final") is not True:
-                self.told = "withdrawn: nobody is asked any more; what is under way counts"
+                self.told = "withdrawn or closed: nobody is asked any more"
             return
         self.told = ""
         try:

@@ -192,7 +192,8 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
         _INSERT,
         (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind),
     )
-    total = spent(connection, entry.device, entry.purpose) + entry.epsilon
+    before = spent(connection, entry.device, entry.purpose)
+    total = before + entry.epsilon if before else entry.epsilon
     connection.execute("REPLACE INTO account VALUES (?, ?, ?)", (entry.device, entry.purpose, _text(total)))
     return total
 

@@ -19,8 +19,8 @@ _LOG = logging.getLogger(__name__)
 
 _PUBLISH, _AT_LEAST_ONCE = 0x30, 0x02
 _ACKNOWLEDGEMENT = b"\x40\x02"
-_MOST_UNSENT = 4 * 70_000
-"""Bytes: a broker has at most 65 535 messages in flight, each with one acknowledgement of four."""
+_MOST_UNSENT = 70_000
+"""Acknowledgements: a broker has at most 65 535 messages in flight."""
 
 
 class Outgoing:
@@ -49,9 +49,10 @@ class Outgoing:
         self._timer: asyncio.TimerHandle | None = None
         self._paho, self._loop, self._write = paho, loop, write
         self._joined = bytearray()
+        self._owed = 0  # acknowledgements in it
         self._planned = False
         self._in_flight: dict[int, asyncio.Future[int]] = {}
-        self._waiting: deque[tuple[int, bytes, asyncio.Future[int]]] = deque()
+        self._waiting: deque[tuple[int, bytes, bytes, asyncio.Future[int]]] = deque()  # first byte, topic, payload
         self._queue = paho._packet_queue  # noqa: SLF001 - by which paho sends everything
         paho._packet_queue = self._after_others  # noqa: SLF001
 
@@ -61,7 +62,7 @@ class Outgoing:
         Raises:
             ConnectionAbortedError: the broker takes none of them, and sends on.
         """
-        if len(self._joined) > _MOST_UNSENT:
+        if self._owed > _MOST_UNSENT:
             what = "messages without end, and takes none of their acknowledgements"
             _LOG.warning("closed the connection: the broker sends %s", what)
             raise ConnectionAbortedError(what)
@@ -77,15 +78,11 @@ class Outgoing:
         self._deadlines.append((self._loop.time() + self._patience, acknowledged))
         if self._timer is None:
             self._timer = self._loop.call_later(self._patience, self._look_at_deadlines)
-        number: int = self._paho._mid_generate()  # noqa: SLF001 - those of subscriptions are from there, too
-        version_5 = self._paho._protocol == MQTTProtocolVersion.MQTTv5  # noqa: SLF001
-        properties = b"\x00" if version_5 else b""
-        body = len(topic).to_bytes(2, "big") + topic + number.to_bytes(2, "big") + properties + payload
-        packet = bytes((_PUBLISH | _AT_LEAST_ONCE | retain,)) + _length(len(body)) + body
+        head = _PUBLISH | _AT_LEAST_ONCE | retain
         if len(self._in_flight) < self.window and not self._waiting:
-            self._send(number, packet, acknowledged)
+            self._send(head, topic, payload, acknowledged)
         else:
-            self._waiting.append((number, packet, acknowledged))
+            self._waiting.append((head, topic, payload, acknowledged))
         return acknowledged
 
     def acknowledged(self, number: int, reason: int) -> None:
@@ -94,19 +91,20 @@ class Outgoing:
         if future is not None and not future.done():
             future.set_result(reason)
         while self._waiting and len(self._in_flight) < self.window:
-            number, packet, future = self._waiting.popleft()
+            head, topic, payload, future = self._waiting.popleft()
             if not future.done():  # else nobody waits for it any more
-                self._send(number, packet, future)
+                self._send(head, topic, payload, future)
 
     def acknowledge(self, number: int) -> None:
         """Tell the broker that a message is safe."""
+        self._owed += 1
         self._join(_ACKNOWLEDGEMENT + number.to_bytes(2, "big"))
 
     def end(self, error: Exception) -> None:
         """Let nobody wait for what cannot come any more."""
         if self._timer is not None:
             self._timer.cancel()
-        for future in [*self._in_flight.values(), *(future for _, _, future in self._waiting)]:
+        for future in [*self._in_flight.values(), *(future for *_, future in self._waiting)]:
             if not future.done():
                 future.set_exception(error)
 
@@ -127,9 +125,16 @@ class Outgoing:
                 acknowledged.set_exception(TimeoutError())
             self._deadlines.popleft()
 
-    def _send(self, number: int, packet: bytes, acknowledged: asyncio.Future[int]) -> None:
+    def _send(self, head: int, topic: bytes, payload: bytes, acknowledged: asyncio.Future[int]) -> None:
+        """Number it now: while it waited, all 65 535 numbers may have gone round. One in flight is nobody else's."""
+        number: int = self._paho._mid_generate()  # noqa: SLF001 - those of subscriptions are from there, too
+        while number in self._in_flight:
+            number = self._paho._mid_generate()  # noqa: SLF001
         self._in_flight[number] = acknowledged
-        self._join(packet)
+        version_5 = self._paho._protocol == MQTTProtocolVersion.MQTTv5  # noqa: SLF001
+        properties = b"\x00" if version_5 else b""
+        body = len(topic).to_bytes(2, "big") + topic + number.to_bytes(2, "big") + properties + payload
+        self._join(bytes((head,)) + _length(len(body)) + body)
 
     def _join(self, packet: bytes) -> None:
         self._joined += packet
@@ -151,6 +156,7 @@ class Outgoing:
         if self._joined:
             packet = bytes(self._joined)
             self._joined.clear()
+            self._owed = 0
             whole = {
                 "command": _PUBLISH | _AT_LEAST_ONCE,
                 "mid": 0,

@@ -1,15 +1,16 @@
 """`hush.sweep`: a scenario at every point of a grid, from a program or a notebook."""
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 
 from hush_common.errors import OptionError
+from hush_simulations.api.sweep_result import SweepResult
 from hush_simulations.engines.limits import WORKERS
 from hush_simulations.sweeps.arranging import arranged
 from hush_simulations.sweeps.directory import Directory
 from hush_simulations.sweeps.grid import read_grid
 from hush_simulations.sweeps.making import Progress, run_sweep
-from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.sweep_file import Asked, bases_of, find_sweep
 
 __all__ = ["sweep"]
@@ -68,7 +69,7 @@ def sweep(
         option=str,
     )
     hands = WORKERS.check(workers, "workers", f"pass {WORKERS.meaning}, as in workers={WORKERS.example}")
-    return run_sweep(
+    made = run_sweep(
         arranged_sweep,
         Directory(directory),
         workers=hands,
@@ -76,18 +77,19 @@ def sweep(
         resume=resume,
         progress=progress or _ignore,
     )
+    return SweepResult(**{one.name: getattr(made, one.name) for one in fields(made)})
 
 
 def _asked(grid: str | Path | Mapping[str, object], scenario: str | Path | Mapping[str, object] | None) -> Asked:
     if isinstance(grid, Mapping):
         made = read_grid(grid)
         bases = bases_of("heights" if scenario is None else scenario, made)
-        return Asked(about="", bases=bases, grid=made, trials=None, seed=None, confidence=None, draw=None)
+        return Asked(bases=bases, grid=made)
     if isinstance(grid, str | Path):
         found = find_sweep(str(grid), "grid")
         if scenario is None:
             return found
-        return found.model_copy(update={"bases": bases_of(scenario, found.grid)})
+        return replace(found, bases=bases_of(scenario, found.grid))
     raise OptionError("grid", f"is of type {type(grid).__name__[:40]}; pass a mapping, or the path of a sweep file")
 
 

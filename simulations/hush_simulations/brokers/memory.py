@@ -8,13 +8,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
 from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_RECALLS
+from hush_simulations.brokers.persistent_session import PersistentSession
 from hush_simulations.brokers.topic_filters import matches
 
 __all__ = ["MemoryBroker", "PersistentSession"]
@@ -35,14 +35,14 @@ class MemoryBroker:
     """
 
     def __init__(self, name: str = "memory", *, window: int | None = None) -> None:
-        self.name = name
-        self.window = window
+        self.name, self.window = name, window
         self.reachable = True
         self.retained: dict[str, bytes] = {}
         self.forbidden: set[str] = set()
         self.about: dict[str, bytes] = {}
         self._links: list[_Link] = []
         self._sessions: dict[str, PersistentSession] = {}
+        self._routes: dict[str, list[_Link | PersistentSession]] = {}
 
     def transport(self) -> Transport:
         """A way to this broker for a device."""
@@ -66,15 +66,23 @@ class MemoryBroker:
             self.retained[topic] = payload
         elif retain:
             self.retained.pop(topic, None)
-        for link in self._links:
-            if any(matches(wanted, topic) for wanted in link.filters):
-                link.put(topic, payload)
-        for session in self._sessions.values():
-            if any(matches(wanted, topic) for wanted in session.filters):
-                session.put(topic, payload)
-            if session.connection is not None and matches(ALL_RECALLS, topic):
-                session.connection.listen(topic, payload)
+        if (route := self._routes.get(topic)) is None:
+            route = self._routes[topic] = self._route(topic)
+        for receiver in route:
+            receiver.put(topic, payload)
+        if matches(ALL_RECALLS, topic):
+            for session in self._sessions.values():
+                if session.connection is not None:
+                    session.connection.listen(topic, payload)
         self.show(topic, payload)
+
+    def _route(self, topic: str) -> "list[_Link | PersistentSession]":
+        """Who has subscribed to a topic: looked up once, until anybody subscribes, comes or goes."""
+        everybody: list[_Link | PersistentSession] = [*self._links, *self._sessions.values()]
+        return [one for one in everybody if any(matches(wanted, topic) for wanted in one.filters)]
+
+    def forget_routes(self) -> None:
+        self._routes.clear()
 
     def show(self, topic: str, payload: bytes) -> None:
         """Let every aggregator see what is published that looks at the topic."""
@@ -101,9 +109,11 @@ class MemoryBroker:
 
     def attach(self, link: "_Link") -> None:
         self._links.append(link)
+        self.forget_routes()
 
     def detach(self, link: "_Link") -> None:
         self._links.remove(link)
+        self.forget_routes()
 
     def session(self, identifier: str = "aggregator") -> "PersistentSession":
         """What it keeps for an aggregator, connected or not."""
@@ -151,6 +161,7 @@ class _Link:
         if topic in self._broker.forbidden:
             raise SubscriptionRefusedError(self._broker.name, f"{topic} is forbidden")
         self.filters.append(topic)
+        self._broker.forget_routes()
         for name, payload in self._broker.retained_under(topic):
             self.put(name, payload)
 
@@ -169,43 +180,6 @@ class _Link:
     def lose(self) -> None:
         self._lost = True
         self._something.set()
-
-
-@dataclass(slots=True)
-class PersistentSession:
-    """What outlives a connection of an aggregator: its subscriptions, and the messages it has not acknowledged.
-
-    Args:
-        filters: topic filters subscribed to.
-        known: whether somebody has connected to it.
-        waiting: messages not handed over on the connection of now, in order.
-        unacknowledged: messages handed over, by number, in order.
-        acknowledged: how many messages were acknowledged.
-        connection: the connection of now, if there is one.
-    """
-
-    filters: list[str] = field(default_factory=list)
-    known: bool = False
-    waiting: deque[tuple[str, bytes]] = field(default_factory=deque)
-    unacknowledged: dict[int, tuple[str, bytes]] = field(default_factory=dict)
-    acknowledged: int = 0
-    connection: "_Session | None" = None
-
-    def put(self, topic: str, payload: bytes) -> None:
-        self.waiting.append((topic, payload))
-        if self.connection is not None:
-            self.connection.wake()
-
-    def restore(self) -> None:
-        """Put back what was handed over and never acknowledged, ahead of everything newer."""
-        self.waiting.extendleft(reversed(self.unacknowledged.values()))
-        self.unacknowledged.clear()
-
-    def acknowledge(self, number: int) -> None:
-        if self.unacknowledged.pop(number, None) is not None:
-            self.acknowledged += 1
-            if self.connection is not None:
-                self.connection.wake()
 
 
 class _Bus:
@@ -227,6 +201,7 @@ class _Bus:
         session.connection = connection = _Session(self._broker, session, resumed=session.known)
         session.known = True
         session.filters = list(filters)
+        self._broker.forget_routes()
         for wanted in filters:
             for topic, payload in self._broker.retained_under(wanted):
                 session.put(topic, payload)
@@ -240,10 +215,8 @@ class _Session:
     def __init__(self, broker: MemoryBroker, kept: PersistentSession, *, resumed: bool) -> None:
         self.resumed = resumed
         self.listen: Callable[[str, bytes], object] = lambda *_: None
-        self._broker = broker
-        self._kept = kept
-        self._something = asyncio.Event()
-        self._number, self._lost = 0, False
+        self._broker, self._kept = broker, kept
+        self._something, self._number, self._lost = asyncio.Event(), 0, False
         self.looks: dict[str, Callable[[str, bytes], object]] = {}
 
     @property
@@ -277,6 +250,9 @@ class _Session:
         self.looks.update(dict.fromkeys(topics, listen))
         for topic in filter(self._broker.retained.__contains__, topics):
             listen(topic, self._broker.retained[topic])
+
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        self.looks[topic] = listen
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         self.listen = listen

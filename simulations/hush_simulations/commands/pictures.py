@@ -8,11 +8,23 @@ import typer
 from hush_common.errors import OptionError
 from hush_simulations.display.pictures import Theme, parse_theme
 
-__all__ = ["ThemeOption", "check_theme"]
+__all__ = ["PlotOption", "ThemeOption", "check_theme"]
 
 ThemeOption = Annotated[
     Theme | None,
     typer.Option("--theme", metavar="NAME", parser=parse_theme, help="Ground of pictures: light, dark or both."),
+]
+
+
+def _parse_plot(text: str) -> str:
+    if text != "terminal":
+        raise OptionError("--plot", f"{text[:40]!r} is none; write terminal, and --out for pictures in files")
+    return text
+
+
+PlotOption = Annotated[
+    str | None,
+    typer.Option("--plot", metavar="WHERE", parser=_parse_plot, help="terminal: charts in text below the table."),
 ]
 
 

@@ -18,6 +18,9 @@ from hush_simulations.commands.csv_options import CsvOptions
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.options import parse_bound, parse_confidence
 from hush_simulations.commands.own_data import OwnData, scenario_of_file
+from hush_simulations.commands.pictures import PlotOption
+from hush_simulations.display.chart import shows_signs
+from hush_simulations.display.plan_chart import charts_of_plan
 from hush_simulations.display.plan_table import blocks
 from hush_simulations.planning.own_values import own_values
 from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion
@@ -77,6 +80,7 @@ def run(
     unit: Annotated[str, typer.Option(metavar="TEXT", help="Unit of the numbers, for example cm.")] = "",
     categories: Annotated[int | None, typer.Option(metavar="K", help="Number of categories, 2 to 1024.")] = None,
     coordinates: Annotated[int | None, typer.Option(metavar="D", help="Number of coordinates, 1 to 1024.")] = None,
+    plot: PlotOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """How many people, which epsilon, what error? Give two of them; the third follows, for every mechanism."""
@@ -95,14 +99,14 @@ def run(
             data=data,
         )
     )
-    _print(found, as_json=as_json)
+    _print(found, as_json=as_json, plot=plot is not None)
 
 
-def _print(plan: Plan, *, as_json: bool) -> None:
+def _print(plan: Plan, *, as_json: bool, plot: bool) -> None:
     if as_json:
         print(json.dumps(plan.to_document(), indent=2, ensure_ascii=False))
     else:
-        show(blocks(plan))
+        show([*blocks(plan), *(charts_of_plan(plan, signs=shows_signs()) if plot else ())])
 
 
 def _not_two(**given: str | None) -> OptionError:

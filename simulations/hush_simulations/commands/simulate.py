@@ -15,12 +15,14 @@ from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
-from hush_simulations.commands.pictures import ThemeOption, check_theme
+from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_theme
 from hush_simulations.commands.record import Record, read_record, write_record
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import following
+from hush_simulations.display.run_charts import charts_of
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.experiment import Experiment
@@ -44,6 +46,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and the picture to.")
     ] = None,
     theme: ThemeOption = None,
+    plot: PlotOption = None,
     rerun: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Repeat the run that --out DIR kept, and name what differs.")
     ] = None,
@@ -65,7 +68,8 @@ def run(
     if as_json:
         print(to_json(done))
     else:
-        show((*blocks(done), *(everything(done.to_document()) if in_full else ())))
+        charts = () if plot is None else charts_of(done, signs=shows_signs())
+        show((*blocks(done), *charts, *(everything(done.to_document()) if in_full else ())))
     if directory is not None:
         written = write_files(directory, done, theme or "light") + write_record(directory, request, experiment)
         _say("wrote " + ", ".join(map(str, written)))

@@ -13,8 +13,14 @@ import typer
 from hush_common.errors import OptionError, printable
 from hush_common.figures import whole
 from hush_common.terminal.screen import show
+from hush_common.terminal.words import Sentence
 from hush_simulations.commands.interrupt import INTERRUPTED
 from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
+from hush_simulations.commands.pictures import PlotOption, ThemeOption
+from hush_simulations.display.chart import shows_signs
+from hush_simulations.display.pictures import Theme, write
+from hush_simulations.display.sweep_charts import charts_of_sweep
+from hush_simulations.display.sweep_figures import pictures_of_sweep
 from hush_simulations.display.sweep_progress import sweeping
 from hush_simulations.display.sweep_table import sweep_blocks
 from hush_simulations.sweeps.arranging import arranged
@@ -27,9 +33,16 @@ from hush_simulations.sweeps.tables import check_parquet, write_csv, write_parqu
 
 __all__ = ["app"]
 
+_TERMINATED = 128 + signal.SIGTERM
+"""How it ends by SIGTERM."""
+
 _CSV, _PARQUET = "sweep.csv", "sweep.parquet"
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+class _TerminatedError(Exception):
+    """SIGTERM came."""
 
 
 @app.command()
@@ -53,6 +66,8 @@ def run(
         typer.Option(metavar="ADDRESS", help="Scheduler of a Dask cluster that makes them, tcp://host:8786."),
     ] = None,
     status: Annotated[bool, typer.Option("--status", help="Say what is made there and what is not, and stop.")] = False,
+    theme: ThemeOption = None,
+    plot: PlotOption = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write sweep.parquet beside sweep.csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -72,26 +87,29 @@ def run(
     if as_json:
         print(json.dumps(done.to_document(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(sweep_blocks(done))
+        charts = () if plot is None else charts_of_sweep(done, signs=shows_signs())
+        show([*sweep_blocks(done), Sentence(""), *charts])
     written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
+    written += _drawn(done, out, theme or "light")
     _say("wrote " + ", ".join(map(str, written)))
 
 
 def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable[[int, int], None]) -> SweepResult:
-    made = cells = 0
-
-    def progress(so_far: int, every: int) -> None:
-        nonlocal made, cells
-        made, cells = so_far, every
-        tick(so_far, every)
-
+    directory = Directory(out)
     try:
-        return run_sweep(sweep, Directory(out), workers=workers, dask=dask, progress=progress)
-    except KeyboardInterrupt:
-        _say(
-            f"stopped: {whole(made)} of {whole(cells)} cells are kept in {out}; the same command goes on with the rest"
-        )
-        raise typer.Exit(INTERRUPTED) from None
+        return run_sweep(sweep, directory, workers=workers, dask=dask, progress=tick)
+    except (KeyboardInterrupt, _TerminatedError) as stopped:
+        states = directory.states(sweep.works())
+        kept = f"{whole(states.counts().get('made', 0))} of {whole(len(states.by_cell))} cells are kept in {out}"
+        _say(f"stopped: {kept}; the same command goes on with the rest")
+        raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
+
+
+def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
+    try:
+        return [path for name, picture in pictures_of_sweep(done).items() for path in write(picture, out, name, theme)]
+    except OSError as error:
+        raise OptionError("--out", f"{out} cannot be written ({error.strerror}); make room there") from error
 
 
 def _size(asked: Asked, sweep: Sweep) -> str:
@@ -118,10 +136,10 @@ def _tell(sweep: Sweep, directory: Directory, *, as_json: bool) -> None:
 
 @contextmanager
 def _terminated() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does, with a status of its own."""
+    """SIGTERM ends it as Ctrl-C does."""
 
-    def end(number: int, _: object) -> NoReturn:
-        raise typer.Exit(128 + number)
+    def end(_: int, __: object) -> NoReturn:
+        raise _TerminatedError
 
     before = signal.signal(signal.SIGTERM, end)
     try:

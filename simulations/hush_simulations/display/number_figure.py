@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hush_simulations.results.rounds import Round, Together
 
-__all__ = ["BARS", "draw_number"]
+__all__ = ["BARS", "draw_number", "round_edges"]
 
 BARS = {
     REPORTERS: "reporters",
@@ -76,7 +76,7 @@ def _histogram(axes: "Axes", spreads: Sequence[Spread], colour: str, domain: Num
         left, edges = few - width / 2, np.append(few, np.inf)
     else:
         least = (domain.upper - domain.lower) / 100
-        edges = _round_edges(low, high, max((high - low) / min(40, max(8, isqrt(len(values)))), least / 100))
+        edges = round_edges(low, high, max((high - low) / min(40, max(8, isqrt(len(values)))), least / 100))
         left, width = edges[:-1], edges[1] - edges[0]
     floor = np.zeros(len(left))
     for one, shade in zip(reversed(spreads), np.linspace(0.9, 0.3, len(spreads)), strict=True):
@@ -96,7 +96,7 @@ def _histogram(axes: "Axes", spreads: Sequence[Spread], colour: str, domain: Num
         floor += heights
 
 
-def _round_edges(low: float, high: float, width: float) -> NDArray[np.float64]:
+def round_edges(low: float, high: float, width: float) -> NDArray[np.float64]:
     """Edges at round numbers, which say of the smallest and the largest value no more than a bar does."""
     power = 10.0 ** floor(log10(width))
     step = next(some * power for some in (1, 2, 5, 10) if some * power >= width * (1 - 1e-9))

@@ -14,7 +14,7 @@ from hush_common.terminal.words import Sentence
 from hush_simulations.display.error_words import error_in_words, is_share
 from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
 
-__all__ = ["blocks"]
+__all__ = ["amount_in_words", "blocks"]
 
 _VISIBLE = 1.005  # times as dear, from which on it is told
 
@@ -84,12 +84,12 @@ def _row(plan: Plan, line: PlanLine) -> Row:
 
 def _cells(plan: Plan, line: PlanLine) -> Iterator[str]:
     for target in (REPORTERS, POPULATION):
-        yield _amount(plan.question.domain, line.amounts[target]) if target in line.amounts else "out of reach"
+        yield amount_in_words(plan.question.domain, line.amounts[target]) if target in line.amounts else "out of reach"
     comparable = not (line is plan.trusted_collector and plan.question.unknown == "error")
     yield "" if line.relative is None or not comparable else ratio(line.relative)
 
 
-def _amount(domain: Domain, amount: Amount) -> str:
+def amount_in_words(domain: Domain, amount: Amount) -> str:
     match amount:
         case int():
             return whole(amount)

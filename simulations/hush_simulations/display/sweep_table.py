@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from hush_aggregator.estimate import POPULATION, REPORTERS
+from hush_aggregator.estimate import POPULATION
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_common.figures import exact, fixed, significant, whole
 from hush_common.terminal.screen import Block
 from hush_common.terminal.table import Column, Row, Table
 from hush_common.terminal.words import Sentence
 from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.display.sweep_layout import telling
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.row import BARS, LAST, TOGETHER, Parameter, SweepRow
+from hush_simulations.sweeps.row import BARS, Parameter, SweepRow
 
 __all__ = ["sweep_blocks"]
 
@@ -21,7 +22,7 @@ _MOST = 60
 
 def sweep_blocks(result: SweepResult) -> list[Block]:
     """What `hush sweep` ends with."""
-    shown = [_telling(list(rows)) for _, rows in groupby(result.rows, key=lambda row: row.cell)]
+    shown = [telling(list(rows)) for _, rows in groupby(result.rows, key=lambda row: row.cell)]
     blocks: list[Block] = [Sentence(_head(result)), Sentence("")]
     if len(shown) <= _MOST:
         blocks += [_table(result, shown), Sentence("")]
@@ -33,14 +34,6 @@ def sweep_blocks(result: SweepResult) -> list[Block]:
 def _head(result: SweepResult) -> str:
     axes = " x ".join(f"{name} ({len(values)})" for name, values in result.axes.items())
     return f"{whole(result.cells)} cells: {axes}; {whole(result.trials)} trials each, seed {result.seed}"
-
-
-def _telling(rows: Sequence[SweepRow]) -> SweepRow:
-    """The row for a cell: of all rounds together if there are several, of the part with the largest error."""
-    scopes = {row.scope for row in rows}
-    scope = TOGETHER if TOGETHER in scopes else LAST
-    some = [row for row in rows if row.scope == scope and row.interval == REPORTERS] or list(rows)
-    return max(some, key=lambda row: row.rmse or 0.0)
 
 
 def _table(result: SweepResult, shown: Sequence[SweepRow]) -> Table:

@@ -13,6 +13,7 @@ from hush_common.terminal.words import Cell, Sentence, Styled
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts_table import judged_columns, judged_rows, parts_table, rounds_of_parts, verdicts
 from hush_simulations.display.remarks import remarks
+from hush_simulations.engines.experiment import ABSENT
 from hush_simulations.results.rounds import Round, Together
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Observed
@@ -29,6 +30,8 @@ _BANDS = {
     ANYTIME: "sequence",
     ANYTIME_POPULATION: "sequence, population",
 }
+
+_AWAY = "the device was away for a round, or never answers"
 
 
 def blocks(run: Run) -> Iterator[Block]:
@@ -159,7 +162,8 @@ def _costs(run: Run) -> Iterator[Fact]:
     for reason, count in refused.items():
         yield Fact("", f"{whole(count)} {reason.value}", reason.meaning)
     for declined, count in run.declined.items():
-        yield Fact("", f"{whole(count)} not sent", f"the device declined: {declined}")
+        why = _AWAY if declined == ABSENT else f"the device declined: {declined}"
+        yield Fact("", f"{whole(count)} not sent", why)
     for epsilon, count in run.chosen.items():
         yield Fact(f"chose epsilon {decimal_text(epsilon)}", f"{whole(count)} {'device' if count == 1 else 'devices'}")
     most, rounds = "at most " if run.chosen else "", len(run.rounds)

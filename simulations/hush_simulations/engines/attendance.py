@@ -1,5 +1,6 @@
 """Attendance: which devices answer in a round of the engines that have devices, and what came of it."""
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Self
@@ -19,7 +20,7 @@ _REFUSING, _SHOCKS, _DROPPING = 2, 3, 4  # streams of a seed; 1 chooses epsilons
 class Answers:
     """Those of a round: who sent a report, how many values were moved into the domain, and why others sent nothing."""
 
-    reporters: list[int] = field(default_factory=list)
+    reporters: "array[int]" = field(default_factory=lambda: array("q"))
     clamped: int = 0
     declined: Counter[str] = field(default_factory=Counter)
 

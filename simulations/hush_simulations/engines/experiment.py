@@ -22,7 +22,7 @@ Drawing = Literal["auto", "tally", "devices"]
 ABSENT = "absent"
 """Why a device sends nothing that dropped out, or never answers."""
 
-_DEFAULT_CONNECTIONS = 20
+_DEFAULT_CONNECTIONS: dict[Engine, int] = {"mqtt": 20, "memory": 2, "bulk": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Experiment:
     @property
     def gateways(self) -> int:
         """How many gateways there are: never more than devices."""
-        wanted = self.connections or self.scenario.gateways or _DEFAULT_CONNECTIONS
+        wanted = self.connections or self.scenario.gateways or _DEFAULT_CONNECTIONS[self.engine]
         return max(1, min(wanted, len(self.values)))
 
 

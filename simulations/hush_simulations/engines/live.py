@@ -2,7 +2,7 @@
 
 Nothing is shortened: each device charges its ledger and stores its report before the first byte leaves, every report
 is one MQTT message, and the aggregator commits it to SQLite before it is acknowledged. The `memory` engine leaves out
-the sockets alone.
+the sockets, and its gateways send the reports of many devices in one message, as real ones may.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
+from hush_client.answer import FRAME_REPORTS
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_common.errors import BrokerError, HushError
@@ -85,6 +86,10 @@ class _Run:
         self._settled = 0  # those, and answers that their devices declined
         self._moved = asyncio.Event()
         self._answering = Answering(experiment, network.task, self._settle)
+        # Over a network each report is a message of its own, as devices send that have a connection each; and where
+        # messages meet faults, which are drawn for each.
+        alone = experiment.engine != "memory" or experiment.scenario.faults
+        self._frame = 1 if alone else FRAME_REPORTS
         self._stop = asyncio.Event()
         scenario = experiment.scenario
         self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
@@ -137,7 +142,7 @@ class _Run:
             state=self._directory / f"gateway-{number}",
             # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
             policy=Policy(max_epsilon=limit, lifetime=limit, sticky=True),
-            frame=1,  # as devices send that have a connection each
+            frame=self._frame,
             spread=0,  # nobody watches the time of sending here
             rng=None if seed is None else SeededRng(seed, number),
             clock=self._clock,
@@ -162,7 +167,9 @@ class _Run:
         elapsed = time.perf_counter() - began
         result = await aggregator.estimate(self._network.task.id, number)
         received = await asyncio.to_thread(read_received, store, self._network.task, number)
-        reporters = tuple(sorted(answers.reporters))
+        count = len(answers.reporters)
+        everybody = range(len(self._experiment.values))
+        reporters = everybody if count == len(everybody) else tuple(sorted(answers.reporters))
         return RoundOutcome(result, reporters, answers.clamped, answers.declined, elapsed, received)
 
     async def _answer_all(self, round_: int, gateways: Sequence[Gateway], answers: Answers) -> None:
@@ -179,7 +186,7 @@ class _Run:
     async def _lie(self, round_: int, answers: Answers) -> int:
         """Let the liars publish what they like; how many different reports that is beyond one for each."""
         liars = range(self._truthful, len(self._experiment.values))
-        answers.reporters += liars
+        answers.reporters.extend(liars)
         if not liars:
             return 0
         seed, number = self._experiment.noise_seed, self._experiment.gateways

@@ -1,5 +1,6 @@
 """What the aggregator received, read back from its store."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.store import StoreReader
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Mechanism, Offers
+from hush_common.report import REPORT_ID_BYTES
 from hush_common.task import Task
 
 __all__ = ["Received", "decoded", "in_words", "offers_of", "read_received", "said"]
@@ -20,19 +22,27 @@ class Received:
     """The reports of one round, in the order of their random ids, which says nothing about the devices.
 
     Args:
-        ids: report ids, 32 hexadecimal digits each.
+        joined_ids: report ids, 16 bytes each.
         bodies: the integers reported, shape (count, integers in a body).
     """
 
-    ids: tuple[str, ...]
+    joined_ids: bytes
     bodies: NDArray[np.int64]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Report ids, 32 hexadecimal digits each."""
+        starts = range(0, len(self.joined_ids), REPORT_ID_BYTES)
+        return tuple(self.joined_ids[start : start + REPORT_ID_BYTES].hex() for start in starts)
 
 
 def read_received(store: StoreReader, task: Task, round_: int) -> Received:
     """The accepted reports of a round. Blocks while they are read."""
-    reports = list(store.reports(task.digest, round_))
-    bodies = np.array([report.body for report in reports], dtype=np.int64)
-    return Received(tuple(report.id.hex() for report in reports), bodies.reshape(-1, task.randomizer.width))
+    ids, bodies = bytearray(), array("q")
+    for report in store.reports(task.digest, round_):
+        ids += report.id
+        bodies.extend(report.body)
+    return Received(bytes(ids), np.frombuffer(bodies, dtype=np.int64).reshape(-1, task.randomizer.width))
 
 
 def offers_of(

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
+import numpy as np
+
 from hush_aggregator.fold import fold
 from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
@@ -170,12 +172,16 @@ class Run:
         if self.drawing is not None:
             taken = [epsilon for epsilon, count in self.chosen.items() if count]
             return max(taken, default=self.task.epsilon)
-        answered = Counter(device for done in self.rounds for device in done.reporters)
-        totals = [self.task.offers[choice] for choice in self.experiment.choices] or [self.task.epsilon] * self.clients
+        times = np.zeros(self.clients, dtype=np.int64)
+        for done in self.rounds:
+            times[np.fromiter(done.reporters, np.int64, len(done.reporters))] += 1
+        choices = np.array(self.experiment.choices or [0] * self.clients, dtype=np.int64)
+        totals = self.task.offers or (self.task.epsilon,)
+        pairs = (divmod(int(pair), len(totals)) for pair in np.unique(times * len(totals) + choices))
+        cases = [(often, totals[choice]) for often, choice in pairs]
         if self.task.repeat == "sticky":
-            return max((totals[device] for device in answered), default=Fraction(0))
-        spent = (times * totals[device] / self.task.rounds for device, times in answered.items())
-        return max(spent, default=Fraction(0))
+            return max((total for often, total in cases if often), default=Fraction(0))
+        return max((often * total / self.task.rounds for often, total in cases), default=Fraction(0))
 
     @property
     def chosen(self) -> Mapping[Fraction, int]:

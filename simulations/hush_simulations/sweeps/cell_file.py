@@ -6,7 +6,7 @@ A file is what `encode` makes of what `decode` finds in it, byte for byte, or it
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -16,10 +16,9 @@ from hush_simulations.sweeps.row import SweepRow
 __all__ = ["MadeCell", "Versions", "decode", "encode"]
 
 
-class Versions(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Versions:
     """What made a cell."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     hush: str
     numpy: str
@@ -64,7 +63,7 @@ def encode(made: MadeCell) -> bytes:
     cell = {
         "key": made.key,
         "seed": made.seed,
-        "versions": made.versions.model_dump(),
+        "versions": asdict(made.versions),
         "rows": [{name: _plain(getattr(row, name)) for name in names} for row in made.rows],
     }
     digest = hashlib.sha256(canonical(cell).encode()).hexdigest()

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -46,7 +46,8 @@ class States:
 
     def counts(self) -> dict[str, int]:
         """How many cells there are of each state that there is."""
-        return dict(Counter(self.by_cell))
+        found = Counter(self.by_cell)
+        return {state: found[state] for state in get_args(State) if found[state]}
 
 
 def versions_here() -> Versions:

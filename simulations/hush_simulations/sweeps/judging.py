@@ -26,14 +26,14 @@ from hush_common.task import Task
 from hush_simulations.engines.bulk.engine import shares_of
 from hush_simulations.engines.bulk.groups import parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.experiment import bulk_experiment
+from hush_simulations.engines.experiment import Experiment
 from hush_simulations.results.combined import combine
 from hush_simulations.results.rounds import mean_of_rounds
 from hush_simulations.results.score import Score, score_of_truth
 from hush_simulations.sweeps.plan import CellWork
 from hush_simulations.sweeps.row import BARS, LAST, TOGETHER, SweepRow
 from hush_simulations.sweeps.theory import theory
-from hush_simulations.sweeps.trials import Trial, drawing_of_cell, trials_of
+from hush_simulations.sweeps.trials import Trial, experiment_of, trials_of
 
 __all__ = ["StoppedError", "make_rows"]
 
@@ -55,13 +55,14 @@ def make_rows(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list
     Raises:
         StoppedError: nobody does.
     """
-    task = work.scenario.task()
-    estimated = _Estimated(task, work.confidence, whole=drawing_of_cell(work) == "devices")
+    experiment = experiment_of(work)
+    task = experiment.task
+    estimated = _Estimated(task, work.confidence, whole=experiment.drawing == "devices")
     scopes = {LAST: _Scope(), TOGETHER: _Scope()}
     means = [
         work.scenario.panel.mean(task.domain, work.scenario.population.mean, number) for number in range(task.rounds)
     ]
-    for trial in trials_of(work):
+    for trial in trials_of(work, experiment):
         if not wanted():
             raise StoppedError
         for scope, made in estimated.of(trial):
@@ -71,7 +72,7 @@ def make_rows(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list
                 rounds = [(tally.n, mean) for tally, mean in zip(trial.tallies, means, strict=True)]
                 judged = score_of_truth(task.domain, made, trial.together, mean_of_rounds(rounds))
             scopes[scope].add(made, judged)
-    head = _Head(work, task)
+    head = _Head(work, experiment)
     return [row for name, scope in scopes.items() for row in scope.rows(head, name)]
 
 
@@ -194,12 +195,11 @@ def _target(interval: str, method: str) -> str:
 class _Head:
     """What all rows of a cell have in common."""
 
-    def __init__(self, work: CellWork, task: Task) -> None:
-        scenario = work.scenario
+    def __init__(self, work: CellWork, experiment: Experiment) -> None:
+        scenario, task = work.scenario, experiment.task
         self._work, self._task = work, task
         self._liars = sum(some.among(scenario.clients) for some in scenario.liars) / scenario.clients
-        shares = shares_of(bulk_experiment(scenario, (), 0, confidence=work.confidence), honest=True)
-        self._theory = theory(scenario, task, shares)
+        self._theory = theory(scenario, task, shares_of(experiment, honest=True))
 
     def row(self, scope: str, key: tuple[str, str, str], unit: str, errors: _Errors | None, held: _Held) -> SweepRow:
         """One row."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from dataclasses import asdict
 from multiprocessing.synchronize import Event
 
 from hush_common.errors import HushError
@@ -17,7 +18,7 @@ from hush_simulations.sweeps.directory import Directory, versions_here
 from hush_simulations.sweeps.judging import make_rows
 from hush_simulations.sweeps.plan import CellWork, Sweep
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.trials import drawing_of_cell
+from hush_simulations.sweeps.trials import experiment_of
 
 __all__ = ["Progress", "run_sweep"]
 
@@ -55,7 +56,8 @@ def run_sweep(
     """
     works, cluster = sweep.works(), None if dask is None else Cluster(dask)
     for work in works:
-        drawing_of_cell(work)  # whose complaint comes before anything is made
+        if work.scenario.rounds > 1:
+            experiment_of(work)  # whose complaint comes before anything is made
     with directory.opened(sweep, resume=resume):
         found = {work.number: directory.made(work) for work in works}
         missing = [work for work in works if found[work.number] is None]
@@ -135,8 +137,6 @@ def _end_with(parent: "multiprocessing.process.BaseProcess") -> None:
 
 def _remarks(every: Sequence[MadeCell]) -> tuple[str, ...]:
     """Which versions made cells that are not those of this process."""
-    now = versions_here().model_dump()
-    found = {
-        (name, was): None for made in every for name, was in made.versions.model_dump().items() if was != now[name]
-    }
+    now = asdict(versions_here())
+    found = {(name, was): None for made in every for name, was in asdict(made.versions).items() if was != now[name]}
     return tuple(f"some cells were made with {name} {was}, this is {now[name]}" for name, was in found)

@@ -3,6 +3,7 @@
 import difflib
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -33,18 +34,17 @@ class _File(BaseModel):
     grid: dict[str, object]
 
 
-class Asked(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
     """What a file of a sweep says; None where it says nothing."""
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
-
-    about: str
     bases: tuple[Base, ...]
     grid: Grid
-    trials: int | None
-    seed: int | None
-    confidence: float | None
-    draw: str | None
+    about: str = ""
+    trials: int | None = None
+    seed: int | None = None
+    confidence: float | None = None
+    draw: str | None = None
 
 
 @cache
@@ -53,7 +53,7 @@ def _shipped() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
 
 
-SWEEPS = _shipped()
+SWEEPS: tuple[str, ...] = _shipped()
 """The sweeps that come with hush, by name."""
 
 

@@ -6,26 +6,27 @@ draws it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from hush_aggregator.tally import Tally
-from hush_common.domain import VectorDomain
+from hush_common.domain import Domain, VectorDomain
 from hush_simulations.engines.bulk.composed import Kind, composed, is_plain
 from hush_simulations.engines.bulk.drawn import Drawn
 from hush_simulations.engines.bulk.engine import at_once, drawing_of, shares_of
 from hush_simulations.engines.bulk.groups import groups_of
 from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.bulk.streams import noise_of, people_of
-from hush_simulations.engines.experiment import Drawing, Experiment, bulk_experiment
+from hush_simulations.engines.experiment import Experiment, bulk_experiment
 from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.population import Independent
+from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.sweeps.crowds import crowd_of
 from hush_simulations.sweeps.plan import CellWork
 
-__all__ = ["Trial", "drawing_of_cell", "trials_of"]
+__all__ = ["Trial", "experiment_of", "trials_of"]
 
 _AT_ONCE = 1 << 21
 """Numbers of one kind in memory."""
@@ -47,33 +48,34 @@ class Trial:
     together: tuple[float | None, ...]
 
 
-def drawing_of_cell(work: CellWork) -> Drawing:
-    """What is drawn: tallies where there is a law of them, unless devices are asked for.
+def experiment_of(work: CellWork) -> Experiment:
+    """A trial of a cell: tallies are drawn where there is a law of them, unless devices are asked for.
 
     Raises:
         OptionError: tallies are asked for that cannot be drawn.
     """
-    people, task = work.scenario.population, work.scenario.task()
-    separate = isinstance(people, Independent) and (task.rounds > 1 or bool(work.scenario.panel.nonresponse))
-    grouped = isinstance(people, Grouped) and isinstance(task.domain, VectorDomain)
-    wanted: Drawing = "devices" if work.drawing == "auto" and (separate or grouped) else work.drawing
-    return drawing_of(_experiment(work, "tally" if wanted == "auto" else wanted))
+    scenario, drawing = work.scenario, work.drawing
+    made = bulk_experiment(scenario, (), work.seed, confidence=work.confidence, drawing="tally")
+    if drawing == "devices" or (drawing == "auto" and _is_separate(scenario, made.task.domain)):
+        made = replace(made, drawing="devices")
+    drawing_of(made)
+    return made
 
 
-def trials_of(work: CellWork) -> Iterator[Trial]:
+def _is_separate(scenario: Scenario, domain: Domain) -> bool:
+    """Whether the people are vectors of whose tallies there is no law."""
+    if isinstance(scenario.population, Independent):
+        return scenario.rounds > 1 or bool(scenario.panel.nonresponse)
+    return isinstance(scenario.population, Grouped) and isinstance(domain, VectorDomain)
+
+
+def trials_of(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     """All trials of a cell, one after the other."""
-    drawing = drawing_of_cell(work)
-    if drawing == "tally" and is_plain(work.scenario):
-        return _together(work)
-    return _one_by_one(work, drawing)
+    together = experiment.drawing == "tally" and is_plain(work.scenario)
+    return (_together if together else _one_by_one)(work, experiment)
 
 
-def _experiment(work: CellWork, drawing: Drawing) -> Experiment:
-    return bulk_experiment(work.scenario, (), work.seed, confidence=work.confidence, drawing=drawing)
-
-
-def _together(work: CellWork) -> Iterator[Trial]:
-    experiment = _experiment(work, "tally")
+def _together(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     task, scenario, clients = experiment.task, work.scenario, work.scenario.clients
     shares = shares_of(experiment, honest=True)
     cells = crowd_of(task.domain, scenario.population)
@@ -92,22 +94,21 @@ def _together(work: CellWork) -> Iterator[Trial]:
             yield Trial(tallies * (task.rounds // rounds), true, true)
 
 
-def _one_by_one(work: CellWork, drawing: Drawing) -> Iterator[Trial]:
-    experiment = _experiment(work, drawing)
-    draw = _drawer(experiment, drawing)
+def _one_by_one(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
+    draw = _drawer(experiment)
     for number in range(work.trials):
         entropy = int(people_of(work.seed, work.place, number).integers(1 << 62))
         drawn = composed(work.scenario, experiment.task, entropy, partial(draw, entropy))
         yield Trial(drawn.tallies, drawn.truth, drawn.together)
 
 
-def _drawer(experiment: Experiment, drawing: Drawing) -> Callable[[int, Kind], Drawn]:
+def _drawer(experiment: Experiment) -> Callable[[int, Kind], Drawn]:
     """What draws the people of a kind."""
     task = experiment.task
 
     def draw(entropy: int, kind: Kind) -> Drawn:
         shares, seed = shares_of(experiment, honest=kind.honest), kind.seed(entropy)
-        if drawing == "devices":
+        if experiment.drawing == "devices":
             people, panel, present = kind.population, kind.panel, kind.present
             return draw_devices(task, people, kind.clients, shares, seed, panel=panel, present=present)
         return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population, kind.panel, task.rounds))

@@ -1,52 +1,228 @@
 """HTTP of a store: the same documents as the commands, and problems that say what to do."""
 
 import asyncio
+import csv
+import io
 import json
-from collections.abc import AsyncIterator
+import os
 from pathlib import Path
 
 import httpx
 import pytest
+from http_world import BEARER, DRAFT, HEIGHTS, WAY, asked, make_store, writable
 from typer.testing import CliRunner
 
 from hush_aggregator.commands import results
-from hush_aggregator.http.app import create_app
+from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.http.service import Service
-from hush_aggregator.store import SqliteStore
-from hush_common.task_file import make_task
+from hush_aggregator.store import Origin, SqliteReader, SqliteStore, State
+from hush_aggregator.store.schema import _MIGRATIONS
 
-HEIGHTS = make_task({"id": "heights", "epsilon": "3", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+OTHER = {**DRAFT, "epsilon": "2"}
+TOML = b'id = "new"\nepsilon = "1"\n[domain]\nkind = "bit"\n'
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    path = tmp_path / "hush.sqlite3"
+    return make_store(tmp_path / "hush.sqlite3")
+
+
+def is_problem(answer: httpx.Response, status: int, words: str) -> bool:
+    document = answer.json()
+    assert answer.status_code == status, document
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert document["status"] == status
+    return words in document["detail"]
+
+
+def rows(path: Path) -> dict[str, tuple[State, Origin]]:
+    with SqliteReader(path) as store:
+        return {row.id: (row.state, row.origin) for row in store.task_rows()}
+
+
+@pytest.mark.parametrize("task", ["heights", "way"])
+@pytest.mark.parametrize("round_", ["latest", "0", "all"])
+async def test_results_are_the_documents_of_the_command(path: Path, task: str, round_: str) -> None:
+    words = [task, "--store", str(path), "--json", *([] if round_ == "latest" else ["--round", round_])]
+    shown = json.loads((await asyncio.to_thread(CliRunner().invoke, results.app, words)).stdout)
+    async with asked(Service(path)) as client:
+        there = (await client.get(f"/v1/tasks/{task}/rounds/{round_}")).json()
+    found = there["results"] if round_ == "all" else [there]
+    assert [{**one, "updated_at": ""} for one in found] == [{**one, "updated_at": ""} for one in shown["results"]]
+
+
+async def test_all_rounds_come_in_portions(path: Path) -> None:
+    async with asked(Service(path)) as client:
+        first = (await client.get("/v1/tasks/heights/rounds/all?limit=2")).json()
+        rest = (await client.get(f"/v1/tasks/heights/rounds/all?start={first['next']}")).json()
+    assert [one["round"] for one in first["results"] + rest["results"]] == [0, 1, 2]
+    assert "next" not in rest
+
+
+async def test_the_list_is_that_of_the_command(path: Path) -> None:
+    shown = await asyncio.to_thread(CliRunner().invoke, task_app, ["list", "--store", str(path), "--json"])
+    async with asked(Service(path)) as client:
+        assert (await client.get("/v1/tasks")).json() == json.loads(shown.stdout)
+        one = (await client.get("/v1/tasks/way")).json()
+        assert one == {"v": 1, **json.loads(shown.stdout)["tasks"][1]}
+        assert (await client.get("/v1/tasks/way/document")).content == WAY.payload
+
+
+async def test_refusals_are_told_by_reason_and_explained(path: Path) -> None:
+    async with asked(Service(path)) as client:
+        assert (await client.get("/v1/tasks/heights/refusals")).json()["refused"] == {"closed": 2}
+        every = (await client.get("/v1/refusals")).json()
+    assert (every["tasks"], every["unknown_tasks"]) == (
+        {"heights": {"closed": 2}, "way": {"closed": 1}},
+        {"unknown_task": 4},
+    )
+    assert every["meanings"]["closed"] == "the task is closed"
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("/v1/tasks/nothing", "GET /v1/tasks"),
+        ("/v1/tasks/nothing/rounds/0", "GET /v1/tasks"),
+        ("/v1/tasks/heights/rounds/3", "not one of the 3 rounds"),
+        ("/nothing", "openapi.json"),
+    ],
+)
+async def test_what_is_not_there_is_a_problem(path: Path, place: str, words: str) -> None:
+    async with asked(Service(path)) as client:
+        assert is_problem(await client.get(place), 404, words)
+
+
+async def test_a_wrong_method_names_those_that_are_right(path: Path) -> None:
+    async with asked(Service(path)) as client:
+        answer = await client.delete("/v1/tasks")
+    assert is_problem(answer, 405, "Allow")
+    assert answer.headers["allow"] == "GET, POST"
+
+
+async def test_a_task_is_given_once_and_another_one_under_its_id_is_a_conflict(path: Path) -> None:
+    async with asked(writable(path)) as client:
+        made = await client.post("/v1/tasks", content=TOML, headers={**BEARER, "Content-Type": "application/toml"})
+        assert (made.status_code, made.headers["location"]) == (201, "/v1/tasks/new")
+        again = await client.post("/v1/tasks", json=DRAFT, headers=BEARER)
+        assert (again.status_code, again.json()["status"]) == (200, "already_in_the_store")
+        conflict = await client.post("/v1/tasks", json=OTHER, headers=BEARER)
+    assert is_problem(conflict, 409, "choose another id")
+    assert conflict.json()["there"] == HEIGHTS.digest.hex()
+    assert conflict.json()["digest"] in conflict.json()["detail"]
+    assert rows(path)["new"] == (State.OPEN, Origin.HTTP)
+    with SqliteReader(path) as store:
+        assert store.task("heights") == HEIGHTS.payload
+
+
+async def test_a_task_is_withdrawn_opened_again_and_closed_for_good(path: Path) -> None:
+    async with asked(writable(path)) as client:
+        withdrawn = (await client.post("/v1/tasks/heights/withdraw", headers=BEARER)).json()
+        assert withdrawn == {"v": 1, "status": "withdrawn", "task": "heights", "digest": HEIGHTS.digest.hex()}
+        assert rows(path)["heights"][0] is State.WITHDRAWN
+        again = (await client.post("/v1/tasks", json=DRAFT, headers=BEARER)).json()
+        assert again["status"] == "opened_again"
+        closed = (await client.post("/v1/tasks/heights/rounds/1/close", headers=BEARER)).json()
+        assert (closed["status"], closed["round"]) == ("closed", 1)
+        assert (await client.get("/v1/tasks/heights/rounds/1")).json()["final"] is True
+        await client.post("/v1/tasks/heights/close", headers=BEARER)
+        assert (await client.get("/v1/tasks/heights/rounds/0")).json()["final"] is True
+        assert is_problem(await client.post("/v1/tasks/heights/withdraw", headers=BEARER), 409, "closed")
+        assert is_problem(await client.post("/v1/tasks", json=DRAFT, headers=BEARER), 409, "closed for good")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "words"),
+    [
+        (b'{"id": "x"', "application/json", 422, "cannot be parsed"),
+        (b'{"id": "x", "id": "y"}', "application/json", 422, "cannot be parsed"),
+        (b"[" * 50_000, "application/json", 422, "JSON object"),
+        (b'{"a":' * 20_000, "application/json", 422, "cannot be parsed"),
+        (b"\xff{}", "application/json", 422, "UTF-8"),
+        (b'{"id": "x"}', "application/toml", 422, "TOML"),
+        (b'{"id": "x"}', "text/plain", 415, "Content-Type"),
+        (b'{"id": "x", "epsilon": "0.1.2", "domain": {"kind": "bit"}}', "application/json", 422, "epsilon"),
+        (b'{"id": "x", "epsilon": "1", "domain": {"kind": "bit"}, "x": 1}', "application/json", 422, "unknown field"),
+        (b" " * 200_000, "application/json", 413, "131072"),
+    ],
+)
+async def test_what_is_no_task_is_named_and_nothing_is_kept(
+    path: Path, content: bytes, kind: str, status: int, words: str
+) -> None:
+    before = rows(path)
+    async with asked(writable(path)) as client:
+        answer = await client.post("/v1/tasks", content=content, headers={**BEARER, "Content-Type": kind})
+    assert is_problem(answer, status, words)
+    assert rows(path) == before
+
+
+async def test_reports_are_exported_as_the_command_writes_them(path: Path) -> None:
+    with SqliteReader(path) as store:
+        reports = [one for number in range(3) for one in store.reports(HEIGHTS.digest, number)]
+    async with asked(writable(path)) as client:
+        text = (await client.get("/v1/tasks/heights/reports.csv", headers=BEARER)).text
+        raw = (await client.get("/v1/tasks/heights/reports.parquet?round=2", headers=BEARER)).content
+        assert is_problem(await client.get("/v1/tasks/heights/reports.csv?round=3", headers=BEARER), 404, "3 rounds")
+    lines = list(csv.reader(io.StringIO(text)))
+    assert lines[0] == ["round", "id", "body_0"]
+    assert lines[1:] == [[str(one.round), one.id.hex(), str(one.body[0])] for one in reports]
+    table = pytest.importorskip("pyarrow.parquet").read_table(io.BytesIO(raw))
+    assert table["id"].to_pylist() == [one.id for one in reports if one.round == 2]
+
+
+async def test_two_exports_run_at_once_and_a_third_is_put_off(path: Path) -> None:
+    async with asked(writable(path)) as client:
+        app = client._transport.app  # type: ignore[attr-defined]  # of httpx
+        app.state.reading.exports.take()
+        app.state.reading.exports.take()
+        answer = await client.get("/v1/tasks/way/reports.csv", headers=BEARER)
+        assert is_problem(answer, 503, "later")
+        app.state.reading.exports.leave()
+        for _ in range(3):  # each gives its place back
+            assert (await client.get("/v1/tasks/way/reports.csv", headers=BEARER)).status_code == 200
+
+
+async def test_a_store_may_come_later_go_and_be_put_back(path: Path, tmp_path: Path) -> None:
+    async with asked(Service(tmp_path / "store")) as client:
+        assert is_problem(await client.get("/v1/tasks"), 503, "there is no such file")
+        assert is_problem(await client.get("/readyz"), 503, "there is no such file")
+        assert (await client.get("/healthz")).status_code == 200
+        with SqliteStore(tmp_path / "store"):
+            pass
+        assert (await client.get("/v1/tasks")).json()["tasks"] == []
+        os.rename(tmp_path / "store", tmp_path / "away")  # noqa: PTH104 - nothing else runs meanwhile
+        os.rename(path, tmp_path / "store")  # noqa: PTH104 - as above
+        assert len((await client.get("/v1/tasks")).json()["tasks"]) == 2
+
+
+async def test_a_store_of_a_later_version_or_of_another_program_is_named(path: Path, tmp_path: Path) -> None:
     with SqliteStore(path) as opened:
-        opened.add_task(HEIGHTS)
-    return path
+        opened._connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS) + 1}")
+    (tmp_path / "text").write_text("no database" * 100, encoding="utf-8")
+    for file, words in ((path, "later hush"), (tmp_path / "text", "name another file"), (tmp_path, "no such file")):
+        async with asked(Service(file)) as client:
+            assert is_problem(await client.get("/v1/tasks"), 503, words)
+            assert is_problem(await client.get("/readyz"), 503, words)
 
 
-@pytest.fixture
-async def client(path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(Service(path))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
-    ):
-        yield client
+async def test_an_aggregator_without_its_broker_is_not_ready(path: Path) -> None:
+    class Away:
+        connected = False
+        figures = None
+
+    async with asked(Service(path, live=Away())) as client:  # type: ignore[arg-type]  # as much as is asked for here
+        assert is_problem(await client.get("/readyz"), 503, "not connected")
 
 
-async def test_a_result_is_the_document_of_the_command(client: httpx.AsyncClient, path: Path) -> None:
-    shown = await asyncio.to_thread(CliRunner().invoke, results.app, ["heights", "--store", str(path), "--json"])
-    there = (await client.get("/v1/tasks/heights/rounds/latest")).json()
-    assert {**json.loads(shown.stdout)["results"][0], "updated_at": ""} == {**there, "updated_at": ""}
+async def test_an_error_of_hush_says_nothing_about_itself(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a secret")
 
-
-async def test_a_task_is_served_as_it_is_published(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/v1/tasks/heights/document")).content == HEIGHTS.payload
-
-
-async def test_what_is_not_there_is_a_problem(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/v1/tasks/nothing")
-    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
-    assert "GET /v1/tasks" in answer.json()["detail"]
+    monkeypatch.setattr("hush_aggregator.http.tasks.facts_of", fail)
+    async with asked(Service(path)) as client:
+        answer = await client.get("/v1/tasks")
+    assert is_problem(answer, 500, "its log says where")
+    assert "secret" not in answer.text + caplog.text
+    assert "ZeroDivisionError in test_http.py" in caplog.text

@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import mpmath
 import pytest
@@ -96,7 +97,7 @@ def test_the_dearest_offer_comes_first_and_each_has_its_sentence() -> None:
     found = list(losses(task))
     assert [loss.epsilon for loss in found] == [parse_epsilon(offer) for offer in reversed(offers)]
     for loss, offer in zip(found, reversed(offers), strict=True):
-        assert f"(if it chose {offer})" in loss.sentence
+        assert f"(if it chose the offer of {offer})" in loss.sentence
         check(loss.sentence, offer)
 
 
@@ -122,3 +123,11 @@ def test_a_weak_epsilon_is_called_weak() -> None:
         epsilon for epsilon in EPSILONS if dearest(make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER})).weak
     ]
     assert weak == ["17", "50"]
+
+
+def test_the_guide_for_people_states_the_same() -> None:
+    text = (Path(__file__).parents[3] / "docs/people.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([0-9.]+) \| ([0-9.]+ %) \|", text, re.MULTILINE)
+    assert len(rows) == 6
+    for epsilon, percent in rows:
+        assert sure(Fraction(epsilon)) == f"at most {percent} sure"

@@ -37,6 +37,9 @@ class Broker(Session):
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         raise NotImplementedError
 
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        pass
+
     async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         raise NotImplementedError
 

@@ -53,7 +53,7 @@ def made_up(
     bodies = np.arange(len(values) if mean is not None else 0, dtype=np.int64)
     if name == "survey":
         bodies %= 2
-    received = Received(tuple(f"{number:032x}" for number in range(len(bodies))), bodies[:, None])
+    received = Received(b"".join(number.to_bytes(16) for number in range(len(bodies))), bodies[:, None])
     reporters = tuple(range(len(values))) if mean is not None else ()
     results = [result_of(task, estimate, round_=number, refused=refused) for number in range(rounds)]
     done = [RoundOutcome(result, reporters, clamped, declined or {}, 0.5, received) for result in results]

@@ -19,6 +19,9 @@ COMMUTE, OFFICES, SLEEP = (
 )
 
 
+TROUBLED = ["flaky-links", "forgetful-broker", "gateway", "many-rounds", "poisoned", "two-groups"]
+
+
 def complaint(text: str, directory: Path, **options: Any) -> str:  # noqa: ANN401 - any option
     path = directory / "scenario.toml"
     path.write_text(text, encoding="utf-8")
@@ -31,7 +34,7 @@ def complaint(text: str, directory: Path, **options: Any) -> str:  # noqa: ANN40
 
 def test_each_file_that_ships_is_a_scenario_and_there_are_no_others() -> None:
     plain = ["commute", "heights", "offices", "sleep", "survey"]
-    assert list(SCENARIOS) == sorted([*plain, "flaky-links", "forgetful-broker", "many-rounds", "poisoned"])
+    assert list(SCENARIOS) == sorted([*plain, *TROUBLED])
     assert "nonsense" not in SCENARIOS
 
 

@@ -43,9 +43,8 @@ def standing(view: View) -> Html:
 
 def _head(view: View) -> Html:
     purpose = view.task.purpose
-    older = element("span", "Older kind", class_="badge legacy") if view.task.legacy else None
     return fragment(
-        element("p", standing(view), older, class_="badges"),
+        element("p", standing(view), class_="badges"),
         element("h1", foreign(view.title)),
         element("p", foreign(purpose), class_="purpose") if purpose else None,
         element("p", view.standing.sentence, class_="note"),
@@ -228,5 +227,5 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
     return rows
 
 
-_REST: tuple[Callable[[View], Html | None], ...] = (_sure, course, series, _counts, _sound, _experts)
+_REST: tuple[Callable[[View], Html | None], ...] = (course, series, _sure, _counts, _sound, _experts)
 """What stands below the estimate and the label, in its order."""

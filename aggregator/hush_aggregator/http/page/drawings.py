@@ -91,7 +91,7 @@ def bar(axis: Axis, value: float | None, interval: Interval | None) -> Html:
     """A bar from zero, or from the left end, with its interval across its end: for a row of a table."""
     height = 20.0
     zero = axis.place(min(max(0.0, axis.low), axis.high))
-    parts = [void("rect", x=0, y=4, width=_WIDTH, height=12, rx=2, class_="rail")]
+    parts = []
     if value is not None:
         ends = sorted((zero, axis.place(value)))
         parts.append(void("rect", x=ends[0], y=4, width=max(ends[1] - ends[0], 1), height=12, rx=2, class_="bar"))

@@ -49,10 +49,16 @@ def headline(view: View) -> Html:
     ]
     if target is not None and interval is not None:
         place = f"intervals.{target}"
-        lines.append(element("p", "probably ", scale.interval(interval, place), class_="within"))
+        lines.append(element("p", _guess(view, interval), scale.interval(interval, place), class_="within"))
         whom = about(target, methods.get(target, ""))
         lines.append(element("p", f"for {whom[0].lower()}{whom[1:]}", class_="note"))
     return element("div", *lines, class_="headline")
+
+
+def _guess(view: View, interval: Interval) -> str:
+    """What to say before an interval: one that rules nothing out says nothing."""
+    low, high = view.limits
+    return "as yet anything from " if interval[0] <= low and high <= interval[1] else "probably "
 
 
 def strip(view: View, *, legend: bool = True) -> Html:
@@ -136,12 +142,12 @@ def alone(view: View) -> Html:
         return fragment()
     rows = list(_categories(result) if result.categories else _coordinates(view, result))
     targets = [target for target in ORDER if any(target in one.alone for one in rows)]
-    return tabular(
+    listed = tabular(
         element("caption", "Each looked at alone, without the others"),
         _head("", *(about(target, _method(result, target)) for target in targets)),
         element("tbody", *(_alone(one, targets) for one in rows)),
-        class_="wide",
     )
+    return element("div", listed, class_="wide", role="region", tabindex="0", aria_label="Each looked at alone")
 
 
 def failures(reasons: Mapping[str, str], place: str = "failures") -> Html:

@@ -80,7 +80,7 @@ def losses(task: Task) -> Iterator[Loss]:
     """What can be concluded, the most first: from all rounds and from one, and under each offer."""
     rounds = whole(task.rounds)
     for epsilon in reversed(task.offers or (task.epsilon,)):
-        choice = f" (if it chose {decimal_text(epsilon)})" if task.offers else ""
+        choice = f" (if it chose the offer of {decimal_text(epsilon)})" if task.offers else ""
         if task.rounds == 1:
             yield Loss(f"From your device's answer{choice}", epsilon)
         elif task.repeat == "sticky":

@@ -133,7 +133,8 @@ def times(task: Task, now: datetime) -> Iterator[Html]:
         yield fragment("A device answers once at most.")
     else:
         every = duration(task.round_every)
-        yield fragment(f"A device answers up to {whole(task.rounds)} times, once every {every}.")
+        often = "once a day" if every == "1 day" else f"once every {every}"
+        yield fragment(f"A device answers up to {whole(task.rounds)} times, {often}.")
     if task.opens is not None:
         yield fragment("Opens " if now < task.opens else "Opened ", moment(task.opens), ".")
     if task.closes is None:

@@ -128,7 +128,7 @@ class Cells:
         width = min(1 << max(isqrt(people) // 8, 1).bit_length() - 1, _WIDEST)
         if self.fixed or self.indices.ndim > 1 or width < _WORTH or len(self.indices) < BEYOND:
             return self
-        if self.groups is not None:
+        if self._are_several:
             return _beside([some.merged(steps, levels, people) for some in self._by_group()])
         if not self._is_ordered:
             return self.ordered().merged(steps, levels, people)
@@ -147,7 +147,7 @@ class Cells:
         """
         if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups or (self.indices == MISSING).any():
             return self
-        if self.groups is not None:
+        if self._are_several:
             some = self._by_group()
             return _beside([one.coarse(max(groups // len(some), 1)) for one in some])
         if not self._is_ordered:
@@ -156,13 +156,18 @@ class Cells:
         return replace(joined, indices=np.rint(joined.indices).astype(np.int64))
 
     @property
+    def _are_several(self) -> bool:
+        """Whether there are cells of more than one group."""
+        return self.groups is not None and bool((self.groups != self.groups[0]).any())
+
+    @property
     def _is_ordered(self) -> bool:
-        return bool((np.diff(self.indices) >= 0).all())
+        return bool((np.diff(self.indices) >= 0).all() and self.shares.all())
 
     def ordered(self) -> Self:
-        """The same with neighbours beside each other: rows of somebody's table come in any order."""
+        """The same with neighbours beside each other, for rows of a table come in any order; without empty cells."""
         order = np.argsort(self.indices, kind="stable")
-        return self[order]
+        return self[order[self.shares[order] > 0]]
 
     def _joined(self, starts: NDArray[np.int64]) -> Self:
         """Neighbours as one cell each, from each of `starts` to the next; indices are means.

@@ -66,7 +66,7 @@ def simulate_now(
     on_progress(experiment.clients * task.rounds)
     again = duplicates_of(experiment.scenario, task.rounds)
     refused = {Refusal.DUPLICATE: again} if again else {}
-    nothing = Received((), np.empty((0, task.randomizer.width), dtype=np.int64))
+    nothing = Received(b"", np.empty((0, task.randomizer.width), dtype=np.int64))
     rounds = [
         RoundOutcome(
             result_of(

@@ -5,6 +5,7 @@
 const state = document.getElementById("live");
 const still = document.getElementById("still");
 const EVERY_MS = 1500; // the page is fetched again that often at most
+const AGAIN_MS = 15000; // after which a stream that was refused is asked for again, or twice that
 const SAID_MS = 30000; // and whoever is read to hears of it that often at most
 
 let due = false, busy = false, last = 0, said = 0;
@@ -75,7 +76,7 @@ async function refresh() {
     due = false;
     last = Date.now();
     const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin" });
-    if (!answer.ok) throw new Error(answer.status);
+    if (!answer.ok && answer.status !== 404) throw new Error(answer.status); // 404: the task is gone, and its page says so
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     patch(document.getElementById("main"), fresh.getElementById("main"));
     const again = fresh.getElementById("still");
@@ -99,17 +100,28 @@ function shows(task) {
 function changed(task) {
   if (task && !shows(task)) return;
   due = true;
-  if (!document.hidden) refresh();
+  refresh();
 }
 
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && due) refresh();
-});
+let stream;
 
-const stream = new EventSource(document.body.dataset.events);
-stream.onopen = announce;
-stream.onerror = () => trouble("Figures may be old: the connection is lost, and tried again.");
-stream.addEventListener("state", () => changed());
-for (const name of ["result", "removed"]) {
-  stream.addEventListener(name, (event) => changed(JSON.parse(event.data).task));
+function listen() {
+  stream = new EventSource(document.body.dataset.events);
+  stream.onopen = announce;
+  stream.onerror = () => {
+    trouble("Figures may be old: the connection is lost, and tried again.");
+    if (stream.readyState === EventSource.CLOSED) setTimeout(again, AGAIN_MS * (1 + Math.random()));
+  };
+  stream.addEventListener("state", () => changed());
+  for (const name of ["result", "removed"]) {
+    stream.addEventListener(name, (event) => changed(JSON.parse(event.data).task));
+  }
 }
+
+function again() {
+  if (!document.hidden && stream.readyState === EventSource.CLOSED) listen();
+}
+
+// A page that nobody looks at holds no connection: a browser has six for a service.
+document.addEventListener("visibilitychange", () => (document.hidden ? stream.close() : again()));
+listen();

@@ -1,0 +1,124 @@
+"""Device: a task as Home Assistant is told of it, one device with sensors for means, bounds and counts.
+
+The keys are those of MQTT discovery by device, as Home Assistant 2024.11 and later read it. Texts of a task are names
+of the device and of its sensors, which Home Assistant shows as text, and nothing else: identifiers and topics are made
+of the id of the task, which has a-z, 0-9 and - in it, and templates of numbers.
+
+A sensor is looked at again and again. So the bounds that are there from the start are those that hold at every look;
+those that are for one look at the end are there too, and not enabled.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import TypeAlias
+
+from hush_aggregator.estimate.estimates import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
+from hush_aggregator.home_assistant.templates import attributes, bound, figure, part, part_bound, refused
+from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
+from hush_common.epsilon import decimal_text
+from hush_common.task import Task
+from hush_common.topics import estimate_topic
+
+__all__ = ["MOST_PARTS", "announcement"]
+
+MOST_PARTS = 20
+"""Categories or coordinates that have sensors: the first of the task. Home Assistant keeps a row for each."""
+
+_LONGEST_NAME = 80
+_ENDS = ("lower", "upper")
+_NAMES = {
+    ANYTIME: "band",
+    ANYTIME_POPULATION: "band, population",
+    REPORTERS: "reporters, one look",
+    POPULATION: "population, one look",
+    ENROLLED: "enrolled, one look",
+}
+
+Sensor: TypeAlias = dict[str, str | bool]
+
+
+def announcement(task: Task, status: str) -> Mapping[str, object]:
+    """The document that announces a task.
+
+    Args:
+        task: which.
+        status: the topic that says whether its aggregator is connected, `online` or `offline`.
+    """
+    name = f"hush_{task.id}"
+    sensors = dict(_sensors(task))
+    for key, sensor in sensors.items():
+        entity = f"sensor.{name}_{key}".replace("-", "_")
+        sensor |= {"platform": "sensor", "unique_id": f"{name}_{key}", "default_entity_id": entity}
+    return {
+        "device": {
+            "identifiers": [name],
+            "name": _short(task.title or task.id),
+            "manufacturer": "hush",
+            "model": f"{task.mechanism}, epsilon {decimal_text(task.epsilon)}",
+        },
+        "origin": {"name": "hush", "sw_version": version("hush-ldp")},
+        "components": sensors,
+        "state_topic": estimate_topic(task.id),
+        "availability_topic": status,
+    }
+
+
+def _sensors(task: Task) -> Iterator[tuple[str, Sensor]]:
+    domain = task.domain
+    if isinstance(domain, CategoryDomain):
+        yield from _shares(domain)
+    elif isinstance(domain, VectorDomain):
+        yield from _means(domain)
+    else:
+        yield from _number(task, domain.unit if isinstance(domain, NumberDomain) else "%")
+    reports = _sensor("Reports", figure("n"), "")
+    yield (
+        "reports",
+        {
+            **reports,
+            "entity_category": "diagnostic",
+            "json_attributes_topic": estimate_topic(task.id),
+            "json_attributes_template": attributes(),
+        },
+    )
+    yield "refused", {**_sensor("Refused", refused(), ""), "entity_category": "diagnostic"}
+
+
+def _number(task: Task, unit: str) -> Iterator[tuple[str, Sensor]]:
+    percent = isinstance(task.domain, BitDomain)
+    yield "mean", _sensor("Share of yes" if percent else "Mean", figure("mean", percent=percent), unit)
+    targets = [ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, *([ENROLLED] if task.enrolled is not None else [])]
+    for target in targets:
+        for place, end in enumerate(_ENDS):
+            words = f"{end.capitalize()} ({_NAMES[target]})"
+            template = bound(target, place, percent=percent)
+            yield f"{target}_{end}", _sensor(words, template, unit, shown=target == ANYTIME)
+
+
+def _shares(domain: CategoryDomain) -> Iterator[tuple[str, Sensor]]:
+    for number, label in enumerate(domain.labels[:MOST_PARTS]):
+        share = part("categories", number, "frequency", percent=True)
+        yield f"share_{number}", _sensor(label, share, "%")
+        for place, end in enumerate(_ENDS):
+            template = part_bound("categories", number, "joint_intervals", ANYTIME, place, percent=True)
+            yield f"share_{number}_{end}", _sensor(f"{_short(label)}, {end} (band of all)", template, "%", shown=False)
+
+
+def _means(domain: VectorDomain) -> Iterator[tuple[str, Sensor]]:
+    for number, coordinate in enumerate(domain.coordinates[:MOST_PARTS]):
+        yield f"mean_{number}", _sensor(coordinate.name, part("coordinates", number, "mean"), coordinate.unit)
+        for place, end in enumerate(_ENDS):
+            template = part_bound("coordinates", number, "intervals", ANYTIME, place)
+            name = f"{_short(coordinate.name)}, {end} (band)"
+            yield f"mean_{number}_{end}", _sensor(name, template, coordinate.unit, shown=False)
+
+
+def _sensor(name: str, template: str, unit: str, *, shown: bool = True) -> Sensor:
+    sensor: Sensor = {"name": _short(name), "value_template": template, "state_class": "measurement"}
+    if unit:
+        sensor["unit_of_measurement"] = unit
+    return sensor if shown else sensor | {"enabled_by_default": False}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"

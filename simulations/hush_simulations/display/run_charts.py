@@ -1,0 +1,131 @@
+"""The picture of a run as charts in text: what is kept, what is received, and the estimate."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate import POPULATION, REPORTERS
+from hush_common.domain import BitDomain, NumberDomain, VectorDomain
+from hush_common.figures import exact, significant, whole
+from hush_simulations.display.chart import Bar, Bars, Range, Ranges
+from hush_simulations.display.number_figure import BARS, round_edges
+from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.display.parts import parts_of
+from hush_simulations.display.spread import Spread, kept, named, received
+from hush_simulations.results.run import Run
+
+if TYPE_CHECKING:
+    from hush_simulations.results.rounds import Round, Together
+
+__all__ = ["charts_of"]
+
+_ROWS = 12
+_TAIL = 0.005
+_FEW = 16
+
+
+def charts_of(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
+    """The charts of the last round, and of all rounds if there are several.
+
+    Args:
+        run: what is drawn.
+        signs: whether the terminal shows more than ASCII.
+    """
+    if run.result.n == 0:
+        return
+    domain, wording = run.task.domain, NumberFormat.of(run.result)
+    match domain:
+        case NumberDomain():
+            unit = f" ({wording.unit})" if wording.unit else ""
+            yield _histogram(f"Kept by the devices{unit}: devices", [kept(run)], signs=signs)
+            yield _histogram(f"Received{unit}: reports", received(run), signs=signs)
+        case BitDomain():
+            yes = sum(float(one.counts[one.values > 1 / 2].sum()) for one in received(run)) / run.result.n
+            for title, share in (("Kept by the devices", run.truth.get(REPORTERS, 0.0)), ("Received", yes)):
+                both = (("yes", share), ("no", 1 - share))
+                yield Bars(title, [Bar(name, part, wording.value(part)) for name, part in both], signs)
+        case _:
+            yield from _parts(run, signs=signs)
+            return
+    yield from _estimates(run, wording, signs=signs)
+
+
+def _histogram(title: str, spreads: Sequence[Spread], *, signs: bool) -> Bars:
+    values = np.concatenate([one.values for one in spreads])
+    counts = np.concatenate([one.counts for one in spreads])
+    different = np.unique(values)
+    if len(different) <= _FEW:
+        found = [(significant(float(one), 6), float(counts[values == one].sum())) for one in different]
+        return Bars(title, [Bar(name, count, whole(count)) for name, count in found], signs)
+    order = np.argsort(values)
+    below = np.cumsum(counts[order])
+    low, high = (float(values[order][np.searchsorted(below, at * below[-1])]) for at in (_TAIL, 1 - _TAIL))
+    edges = round_edges(low, high, max(high - low, 1e-9 * max(abs(low), abs(high), 1.0)) / _ROWS)
+    heights, _ = np.histogram(values, bins=edges, weights=counts)
+    rows = [(f"{exact(a)} to {exact(b)}", h) for a, b, h in zip(*_pairs(edges), heights.tolist(), strict=True)]
+    beyond = float(counts.sum() - heights.sum())
+    rows += [("beyond", beyond)] if beyond >= 1 / 2 else []
+    return Bars(title, [Bar(name, count, whole(count)) for name, count in rows], signs)
+
+
+def _pairs(edges: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+    shown = [float(f"{edge:.10g}") for edge in edges.tolist()]
+    return shown[:-1], shown[1:]
+
+
+def _estimates(run: Run, wording: NumberFormat, *, signs: bool) -> Iterator[Ranges]:
+    confidence = f"{exact(run.result.confidence, scale=100)} %"
+    title = f"Estimate with {confidence} intervals"
+    if len(run.rounds) > 1:
+        together = run.together
+        every: list[tuple[str, Round | Together]] = [(f"round {place}", done) for place, done in enumerate(run.rounds)]
+        every += [("all", together)] if together else []
+        found = [
+            Range(name, *done.result.intervals[REPORTERS], done.result.mean, done.score.truth.get(REPORTERS))
+            for name, done in every
+            if REPORTERS in done.result.intervals
+        ]
+        title += ", reporters"
+    else:
+        pooled = run.result.estimate.pooled
+        means = dict.fromkeys(run.result.intervals, run.result.mean)
+        means |= {POPULATION: pooled.mean} if pooled and POPULATION in means else {}
+        found = [
+            Range(BARS.get(target, target), *ends, means[target], run.truth.get(target))
+            for target, ends in run.result.intervals.items()
+        ]
+    if found:
+        low, high = Ranges.span(found)
+        yield Ranges(title, found, (wording.value(low), wording.value(high)), signs=signs)
+
+
+def _parts(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
+    parts = parts_of(run.last)
+    share = not isinstance(run.task.domain, VectorDomain)
+    if share:
+        truths = [(part, part.score.truth.get(REPORTERS, 0.0)) for part in parts]
+        yield Bars("Kept by the devices", [Bar(one.name, at, f"{_percent(at)} %") for one, at in truths], signs)
+        naming = [(one.name, named(run, place)) for place, one in enumerate(parts)]
+        shares = [(name, float(one.values @ one.counts) / max(float(one.counts.sum()), 1.0)) for name, one in naming]
+        yield Bars("Received: reports that name it", [Bar(name, at, f"{_percent(at)} %") for name, at in shares], signs)
+    found = []
+    for part in parts:
+        low, high = part.bounds
+        scale = 100 / (high - low)
+        if part.estimate is not None and REPORTERS in part.intervals:
+            ends = [scale * (end - low) for end in part.intervals[REPORTERS]]
+            truth = part.score.truth.get(REPORTERS)
+            text = part.wording.value(part.estimate) + (f" {part.unit}" if part.unit else "")
+            at = None if truth is None else scale * (truth - low)
+            found.append(Range(part.name, ends[0], ends[1], scale * (part.estimate - low), at, text))
+    if found:
+        low, high = Ranges.span(found)
+        title = f"Estimate with {exact(run.result.confidence, scale=100)} % intervals, reporters"
+        title += "" if share else ", on the range of each"
+        yield Ranges(title, found, (f"{low:.1f} %", f"{high:.1f} %"), signs=signs)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"

@@ -1,0 +1,177 @@
+"""HTTP beside an aggregator and alone, as processes, with a real broker."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from http_process import TOKEN, HttpProcess, running, write_token
+from servers import Mosquitto, free_port, need
+from serving import estimate
+
+from hush_aggregator.store import SqliteStore
+
+HEIGHTS = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 250.0}}
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    (tmp_path / "broker").mkdir()
+    broker = Mosquitto(tmp_path / "broker")
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def hush(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hush", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+
+
+def serve(broker: Mosquitto, directory: Path) -> list[str]:
+    words = ["serve", "--broker", broker.url, "--store", str(directory / "store"), "--http-write"]
+    return [*words, "--http-token-file", str(write_token(directory))]
+
+
+def report(broker: Mosquitto, directory: Path, device: str) -> None:
+    run = hush("report", "heights", "172", "--broker", broker.url, "--state", str(directory / device), "--spread", "0")
+    assert run.returncode == 0, run.stderr
+
+
+def results(found: httpx.Response) -> dict[str, object]:
+    return {name: value for name, value in found.json().items() if name not in ("updated_at", "owner")}
+
+
+@pytest.mark.slow
+def test_what_is_given_over_http_is_published_counted_and_told_alike_everywhere(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    with running(tmp_path, serve(broker, tmp_path), option="--http") as service:
+        service.until("/readyz", 200)
+        assert service.post("/v1/tasks", HEIGHTS).status_code == 201
+        report(broker, tmp_path, "a")
+        retained = estimate(broker.port, 1)
+        shown = hush("results", "heights", "--store", str(tmp_path / "store"), "--json")
+        document = service.get("/v1/tasks/heights/rounds/latest").json()
+        command = json.loads(shown.stdout)["results"][0]
+        names = document.keys() - {"updated_at"}
+        assert document["n"] == 1
+        assert {name: document[name] for name in names} == {name: command[name] for name in names}
+        assert {name: document[name] for name in names} == {name: retained[name] for name in names}
+        alone = tmp_path / "alone"
+        alone.mkdir()
+        with running(alone, ["http", "--store", str(tmp_path / "store")]) as other:  # beside it, and only reads
+            assert results(other.get("/v1/tasks/heights/rounds/latest")) == results(
+                service.get("/v1/tasks/heights/rounds/latest")
+            )
+            assert other.post("/v1/tasks/heights/close").status_code == 403
+            assert other.get("/readyz").status_code == 200
+            assert service.post("/v1/tasks/heights/close").status_code == 200
+            assert other.get("/v1/tasks/heights/rounds/latest").json()["final"] is True
+        broker.stop()
+        assert "not connected" in service.until("/readyz", 503).json()["detail"]
+        broker.start()
+        service.until("/readyz", 200)
+    assert_secret(service, tmp_path)
+
+
+def assert_secret(service: HttpProcess, directory: Path) -> None:
+    """The token is in no log and no file but its own."""
+    for file in directory.rglob("*"):
+        if file.is_file() and file.name != "token":
+            assert TOKEN.encode() not in file.read_bytes(), file
+    lines = service.log.read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if "GET" in line or "/v1/" in line], "a request was logged"
+
+
+@pytest.mark.slow
+def test_the_token_is_in_no_list_of_processes_and_no_log(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store"):
+        pass
+    words = ["http", "--store", str(tmp_path / "store"), "--write"]
+    with running(tmp_path, words, environment={"HUSH_HTTP_TOKEN": TOKEN}) as service:
+        assert service.post("/v1/tasks", HEIGHTS).status_code == 201
+        for token in ("x", TOKEN[:-1], "x" * 10_000):
+            assert service.post("/v1/tasks/heights/close", token=token).status_code in (401, 431)
+        listed = Path(f"/proc/{service.process.pid}/cmdline")
+        if listed.exists():
+            assert TOKEN.encode() not in listed.read_bytes()
+        assert service.get("/v1/tasks/heights").json()["state"] == "open"
+    assert_secret(service, tmp_path)
+
+
+@pytest.mark.slow
+def test_reading_goes_on_while_the_store_is_written_locked_or_away(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(tmp_path, ["http", "--store", str(store)]) as service:
+        assert service.get("/readyz").status_code == 503
+        with SqliteStore(store):
+            assert service.get("/readyz").status_code == 200
+            with closing(sqlite3.connect(store, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")  # whoever writes holds up nobody who reads
+                other.execute("UPDATE identity SET newest = '2026-01-01'")
+                assert service.get("/v1/tasks").status_code == 200
+                other.execute("ROLLBACK")
+        os.rename(store, tmp_path / "away")  # noqa: PTH104 - as `mv` does
+        assert service.get("/v1/tasks").status_code == 503
+        assert service.get("/healthz").status_code == 200
+
+
+@pytest.mark.slow
+def test_an_end_of_http_ends_no_intake(broker: Mosquitto, tmp_path: Path) -> None:
+    """The server is broken from within, by a variable of the test."""
+    program = """
+import sys, uvicorn
+from hush.cli import main
+async def broken(self, counter):
+    raise RuntimeError("broken")
+uvicorn.Server.on_tick = broken
+sys.argv = ["hush", *sys.argv[1:]]
+main()
+"""
+    (tmp_path / "task.json").write_text(json.dumps(HEIGHTS), encoding="utf-8")
+    command = [sys.executable, "-c", program, *serve(broker, tmp_path), "--task", str(tmp_path / "task.json")]
+    with subprocess.Popen([*command, "--http", f"127.0.0.1:{free_port()}"], stderr=subprocess.PIPE) as process:
+        try:
+            watch = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(broker.port), "-t", "hush/v1/tasks/heights"]
+            subprocess.run([*watch, "-C", "1", "-W", str(PATIENCE_S)], check=True, capture_output=True)
+            report(broker, tmp_path, "a")
+            assert estimate(broker.port, 1)["n"] == 1
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+    assert b"HTTP has ended (RuntimeError), and reports are counted all the same" in log
+
+
+def test_a_port_that_is_taken_ends_the_command_before_the_store_is_made(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", free_port()))
+        other.listen()
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        run = hush("serve", "--broker", "mqtt://127.0.0.1:9", "--store", str(tmp_path / "store"), "--http", taken)
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"hush: --http: cannot listen on {taken}")
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_open_stream_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store"):
+        pass
+    with running(tmp_path, ["http", "--store", str(tmp_path / "store")]) as service:
+        with httpx.stream("GET", f"{service.url}/v1/events", timeout=PATIENCE_S) as stream:
+            assert next(stream.iter_lines()).startswith(("event:", "retry:", "id:", "data:", ":"))
+            began = time.monotonic()
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(PATIENCE_S) == 0
+        assert time.monotonic() - began < PATIENCE_S

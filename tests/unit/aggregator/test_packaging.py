@@ -1,0 +1,188 @@
+"""What cannot be run here is checked by what can: each command of units, compose file and documents is one of hush."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from commands import commands, run
+from servers import need
+
+from hush import cli
+
+ROOT = Path(__file__).parents[3]
+HOME = ROOT / "aggregator/packaging"
+UNITS = sorted((HOME / "systemd").glob("*.service"))
+COMPOSE: Any = yaml.safe_load((HOME / "compose.yaml").read_text(encoding="utf-8"))
+IMAGE = (HOME / "Dockerfile").read_text(encoding="utf-8")
+
+SERVICE = {
+    *("image", "build", "read_only", "tmpfs", "cap_drop", "security_opt", "network_mode", "volumes", "environment"),
+    *("entrypoint", "command", "user", "ports", "restart", "depends_on", "stop_grace_period", "healthcheck"),
+}
+"""Keys of the compose specification that are used here."""
+EXPOSURE = 20
+"""Tenths of a point that `systemd-analyze security` gives a service at most: 0 is none, 10 points are a service without
+any fence."""
+
+
+def settings(unit: Path) -> list[tuple[str, str]]:
+    lines = [line for line in unit.read_text(encoding="utf-8").splitlines() if re.match(r"[A-Za-z]+=", line)]
+    return [(name, value) for name, _, value in (line.partition("=") for line in lines)]
+
+
+def of_units() -> Iterator[tuple[str, list[str]]]:
+    for unit in UNITS:
+        for name, value in settings(unit):
+            if name == "ExecStart":
+                program, *words = shlex.split(value)
+                assert program == "/opt/hush/bin/hush"
+                yield unit.name, words
+
+
+def of_compose() -> Iterator[tuple[str, list[str]]]:
+    for name, service in COMPOSE["services"].items():
+        if service["image"] == "hush" and "entrypoint" not in service:
+            yield f"compose {name}", list(service["command"])
+        elif service["image"] == "hush":
+            yield from ((f"compose {name}", words) for words in of_shell(service["command"][0].replace("$$", "$")))
+    lines = (HOME / "compose.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+    comments = "".join(line.removeprefix("#") for line in lines if line.startswith("#"))
+    found = of_shell(comments.replace("\\\n", " ").replace(" hush ", "\nhush "))
+    yield from (("compose, comment", words) for words in found)
+
+
+def of_documents() -> Iterator[tuple[str, list[str]]]:
+    """The commands of hush in the blocks of docs/operations.md."""
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
+        yield from (("operations.md", words) for words in of_shell(block.replace("\\\n", " ")))
+
+
+def of_shell(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        if line.strip().startswith("hush "):
+            yield shlex.split(line, comments=True)[1:]
+
+
+CALLS = [*of_units(), *of_compose(), *of_documents()]
+
+
+@pytest.mark.parametrize(("where", "words"), CALLS, ids=[f"{where}: {' '.join(words)[:40]}" for where, words in CALLS])
+def test_every_command_exists_and_every_option_of_it_is_read(
+    where: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUSH_BROKER", "mqtt://broker.local")  # as the file of variables of a unit does
+    monkeypatch.setenv("HUSH_STORE", "hush.sqlite3")
+    name, *rest = words
+    command: Any = typer.main.get_command(import_module(cli._COMMANDS[name].module).app)
+    path = [name]
+    while hasattr(command, "commands"):
+        part, *rest = rest
+        command = command.commands[part]
+        path.append(part)
+    command.make_context(name, list(rest))  # raises what is wrong with it
+    help_ = run([*path, "--help"], tmp_path)
+    assert help_.code == 0
+    for word in rest:
+        assert not word.startswith("--") or word.partition("=")[0] in help_.out, (where, word)
+
+
+@pytest.mark.parametrize("words", ["serve --stor x", "serve --task", "http --bind x y", "results", "store"])
+def test_a_command_that_does_not_exist_would_be_noticed(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises((ValueError, Exception), match=r"option|argument|Missing|unpack"):
+        test_every_command_exists_and_every_option_of_it_is_read("here", words.split(), tmp_path, monkeypatch)
+
+
+def test_variables_of_hush_are_those_of_an_option() -> None:
+    known = {option.variable for options in commands().values() for option in options} | {"HUSH_HOST"}
+    texts = [path.read_text(encoding="utf-8") for path in (*UNITS, HOME / "compose.yaml", HOME / "Dockerfile")]
+    assert {name for text in texts for name in re.findall(r"HUSH_[A-Z_]+", text)} <= known
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_is_one_that_systemd_takes_with_little_left_to_do_harm(unit: Path, tmp_path: Path) -> None:
+    program = need("systemd-analyze")
+    copy = tmp_path / unit.name
+    installed = shutil.which("hush", path=str(Path(sys.executable).parent)) or sys.executable
+    copy.write_text(unit.read_text(encoding="utf-8").replace("/opt/hush/bin/hush", installed), encoding="utf-8")
+    verified = told(program, "verify", str(copy))
+    assert (verified.returncode, verified.stderr) == (0, "")
+    judged = told(program, "security", "--offline=true", f"--threshold={EXPOSURE}", "--no-pager", str(copy))
+    assert judged.returncode == 0, judged.stdout.splitlines()[-1]
+
+
+def told(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_unit_without_its_fence_would_be_noticed(tmp_path: Path) -> None:
+    program = need("systemd-analyze")
+    bare = tmp_path / "bare.service"
+    bare.write_text("[Service]\nType=exec\nExecStart=/bin/true\nProtectSystm=strict\n", encoding="utf-8")
+    assert "ProtectSystm" in told(program, "verify", str(bare)).stderr
+    assert told(program, "security", "--offline=true", f"--threshold={EXPOSURE}", str(bare)).returncode != 0
+
+
+def test_both_units_have_the_same_fence_and_user() -> None:
+    first, second = (dict(settings(unit)) for unit in UNITS)
+    differing = {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
+    own = {"Description", "After", "Wants", "ExecStart", "EnvironmentFile", "LoadCredential", "TimeoutStopSec"}
+    assert differing <= own | {"IPAddressAllow", "IPAddressDeny"}
+    assert "u hush " in (HOME / "systemd/hush.conf").read_text(encoding="utf-8")
+
+
+def test_the_compose_file_has_known_keys_and_names_what_is_there() -> None:
+    assert COMPOSE.keys() <= {"name", "services", "volumes", "x-hush"}
+    services = COMPOSE["services"]
+    assert services.keys() == {"setup", "broker", "aggregator", "http"}
+    for service in services.values():
+        assert not service.keys() - SERVICE
+        assert {mount.partition(":")[0] for mount in service["volumes"]} <= COMPOSE["volumes"].keys()
+        for name, wish in service.get("depends_on", {}).items():
+            assert name in services
+            assert wish["condition"] in {"service_started", "service_healthy", "service_completed_successfully"}
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+    build = COMPOSE["x-hush"]["build"]
+    assert (HOME / build["context"] / build["dockerfile"]).resolve() == HOME / "Dockerfile"
+
+
+def test_only_the_broker_is_open_to_other_machines() -> None:
+    ports = {name: service.get("ports", []) for name, service in COMPOSE["services"].items()}
+    open_ = {name for name, some in ports.items() for port in some if not port.startswith("127.0.0.1:")}
+    assert open_ == {"broker"}
+
+
+def test_the_image_copies_what_is_there_and_runs_as_nobody_else() -> None:
+    copied = [word for line in re.findall(r"^COPY (?!--)(.*)", IMAGE, flags=re.MULTILINE) for word in line.split()[:-1]]
+    assert all((ROOT / name).exists() for name in copied), copied
+    built = {"pyproject.toml", "README.md", "LICENSE", "common", "client", "aggregator", "simulations"}
+    assert built <= set(copied)
+    (user,) = re.findall(r"^USER (.*)", IMAGE, flags=re.MULTILINE)
+    assert user == COMPOSE["services"]["broker"]["user"] == "10001:10001"
+    assert "--uid 10001" in IMAGE
+    assert re.findall(r"^ENTRYPOINT (.*)", IMAGE, flags=re.MULTILINE) == ['["hush"]']
+
+
+def test_the_shell_script_of_the_setup_makes_a_broker_once(tmp_path: Path) -> None:
+    """Run as it stands, but for where things are."""
+    need("openssl")
+    (script,) = COMPOSE["services"]["setup"]["command"]
+    script = script.replace("/broker/hush", str(tmp_path / "hush")).replace("$$", "$")
+    variables = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HUSH_HOST": "localhost"}
+    for _ in range(2):
+        made = subprocess.run(["sh", "-euc", script], env=variables, capture_output=True, text=True, check=True)
+    assert made.stdout == ""
+    assert (tmp_path / "hush/credentials/aggregator").exists()

@@ -1,0 +1,128 @@
+"""What the page reads: little, by indexes, however many tasks there are; and it waits for no slow estimate."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+import httpx
+import page_tasks
+import pytest
+from page_server import served
+
+from hush_aggregator.estimating import Estimator, Failure, InThread
+from hush_aggregator.http.page.reading_views import PER_PAGE, Views
+from hush_aggregator.http.page.view import Standing
+from hush_aggregator.http.reading import Reading
+from hush_aggregator.store import SqliteReader, SqliteStore
+from hush_aggregator.tally import Tally
+from hush_common.task import Task
+from hush_common.task_file import make_task
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+ROUNDS = {"rounds": 40, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+
+
+def bits(number: int) -> list[Task]:
+    return [make_task({"id": f"t{place:03}", "epsilon": "1", "domain": {"kind": "bit"}}) for place in range(number)]
+
+
+@asynccontextmanager
+async def views(path: Path, estimator: Estimator | None = None) -> AsyncIterator[Views]:
+    reading = Reading(path, estimator=estimator)
+    try:
+        yield Views(reading)
+    finally:
+        await reading.close()
+
+
+async def statements(path: Path, tasks: int) -> list[str]:
+    """What is asked of a store of so many tasks for one page."""
+    with SqliteStore(path) as store:
+        for task in bits(tasks):
+            store.add_task(task)
+    asked: list[str] = []
+    async with views(path) as there:
+        await there.some(1, NOW)
+        await there.reading.run(lambda store: cast("SqliteReader", store)._connection.set_trace_callback(asked.append))
+        await there.some(1, NOW)
+    return asked
+
+
+async def test_what_is_asked_of_the_store_does_not_grow_with_the_tasks_and_is_found_by_indexes(tmp_path: Path) -> None:
+    few, many = await statements(tmp_path / "few", 30), await statements(tmp_path / "many", 120)
+    assert len(few) == len(many)
+    with SqliteStore(tmp_path / "many") as store:
+        plans = [
+            step[3]
+            for one in set(many)
+            if one.startswith("SELECT")
+            for step in store._connection.execute(f"EXPLAIN QUERY PLAN {one}").fetchall()
+        ]
+    assert plans
+    scans = {plan for plan in plans if plan.startswith("SCAN")}
+    assert scans <= {"SCAN task", "SCAN broker", "SCAN CONSTANT ROW"}  # the list of tasks once; one row
+
+
+async def test_pages_have_all_tasks_once_and_those_that_are_over_come_last(tmp_path: Path) -> None:
+    tasks = bits(2 * PER_PAGE + 1)
+    with SqliteStore(tmp_path / "store") as store:
+        for task in tasks:
+            store.add_task(task)
+        store.close_task("t000")
+        page_tasks.count(store, tasks[1], [True] * 3)
+    async with views(tmp_path / "store") as there:
+        pages = [await there.some(page, NOW) for page in (1, 2, 3, 99)]
+    found = [view.task.id for page, *_ in pages[:3] for view in page]
+    assert found == [*(task.id for task in tasks[1:]), "t000"]
+    assert pages[3][0] == pages[2][0]
+    assert {rest for _, *rest_ in pages for rest in [tuple(rest_)]} == {(len(tasks), 3, 0)}
+    assert pages[2][0][0].standing is Standing.FINAL
+    assert [view.n for view in pages[0][0][:2]] == [3, 0]
+
+
+async def test_a_slow_estimate_is_waited_for_by_nobody_and_there_when_it_is_made(tmp_path: Path) -> None:
+    ready = asyncio.Event()
+
+    class Slow(InThread):
+        async def __call__(self, task: Task, tally: Tally, confidence: float) -> object | Failure:  # type: ignore[override]
+            await ready.wait()
+            return await super().__call__(task, tally, confidence)
+
+    task = bits(1)[0]
+    with SqliteStore(tmp_path / "store") as store:
+        store.add_task(task)
+        page_tasks.count(store, task, [True] * 7)
+    async with views(tmp_path / "store", cast("Estimator", Slow())) as there:
+        (view,), *_ = await there.some(1, NOW)
+        assert (view.result, view.n) == (None, 7)
+        ready.set()
+        while view.result is None:
+            (view,), *_ = await there.some(1, NOW)
+        assert (view.result.n, view.n) == (7, 7)
+
+
+async def test_a_page_of_a_task_has_its_last_rounds_and_any_round_that_is_asked_for(tmp_path: Path) -> None:
+    task = make_task({"id": "t", "epsilon": "40", "domain": {"kind": "bit"}, **ROUNDS})
+    with SqliteStore(tmp_path / "store") as store:
+        store.add_task(task)
+        for round_ in (0, 29):
+            page_tasks.count(store, task, [True] * 5, round_)
+    async with views(tmp_path / "store") as there:
+        latest, first = await there.one("t", None, NOW), await there.one("t", 0, NOW)
+        assert latest is not None
+        assert first is not None
+        assert (latest.round, first.round, latest.latest, first.latest) == (29, 0, 29, 29)
+        assert [one.round for one in latest.rounds] == list(range(6, 30))
+        assert await there.one("t", 40, NOW) is None
+        assert await there.one("other", None, NOW) is None
+
+
+@pytest.mark.parametrize("where", ["/tasks/none", "/tasks/..%2f..%2fetc", "/tasks/%3Cscript%3E", "/assets/none.css"])
+def test_what_is_not_there_is_not_there(where: str, tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store"), served(tmp_path / "store") as address:
+        answer = httpx.get(f"{address}{where}")
+    assert answer.status_code == 404
+    assert "<script>" not in answer.text

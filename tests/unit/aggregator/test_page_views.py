@@ -1,0 +1,168 @@
+"""What the page says of each state, in words: whatever becomes of a task, and whatever its reports look like."""
+
+import dataclasses
+import html
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from made_results import result_of
+
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimate.estimates import CategoryEstimate
+from hush_aggregator.http.page.detail import detail
+from hush_aggregator.http.page.frame import Around
+from hush_aggregator.http.page.index import index
+from hush_aggregator.http.page.view import Standing, View
+from hush_aggregator.store.base import Origin, State
+from hush_common.task_file import make_task
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+AROUND = Around({"hush.css": "/a.css", "hush.js": "/a.js", "hush.svg": "/a.svg"}, "/", NOW, "1")
+NUMBER = {"kind": "number", "lower": 0.0, "upper": 10.0, "unit": "kg"}
+DRAFT: dict[str, Any] = {"id": "t", "epsilon": "1", "domain": NUMBER, "purpose": "To know"}
+INTERVALS = {"anytime": (1.0, 5.0), "reporters": (2.0, 4.0), "population": (1.9, 4.1)}
+FEW = {"anytime": (1.0, 5.0)}
+METHODS = {"anytime": "reporters-laplace-mixture"}
+GOOD = Estimate(200, 3.0, intervals=INTERVALS, methods=METHODS, monitor="ok")
+
+
+def shown(estimate: Estimate | None = GOOD, *, final: bool = False, draft: dict[str, Any] = DRAFT, **view: Any) -> View:  # noqa: ANN401
+    task = make_task(dict(draft), legacy=True)
+    result = None if estimate is None else dataclasses.replace(result_of(task, estimate), final=final)
+    settings: dict[str, Any] = {
+        "state": State.OPEN,
+        "origin": Origin.FILE,
+        "ended": final,
+        "now": NOW,
+        "result": result,
+    } | view
+    return View(task, **settings)
+
+
+def text_of(view: View) -> str:
+    """What a person reads."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", detail(view, AROUND).partition("<main")[2])).split())
+
+
+@pytest.mark.parametrize(
+    ("view", "standing"),
+    [
+        (shown(), Standing.LIVE),
+        (shown(state=State.WITHDRAWN), Standing.WITHDRAWN),
+        (shown(state=State.CLOSED), Standing.FINAL),
+        (shown(ended=True), Standing.FINAL),
+        (shown(draft=DRAFT | {"closes": "2026-05-31T23:59:00Z"}), Standing.CLOSING),
+        (shown(draft=DRAFT | {"closes": "2026-06-01T00:01:00Z"}), Standing.LIVE),
+        (shown(draft=DRAFT | {"domain": {**NUMBER, "outside": "refuse"}}), Standing.OLDER),
+        (shown(draft=DRAFT | {"opens": "2026-06-01T00:01:00Z"}), Standing.NOT_OPEN),
+    ],
+)
+def test_a_task_says_what_becomes_of_it(view: View, standing: Standing) -> None:
+    assert view.standing is standing
+    assert f"{standing.word} " in text_of(view)
+    assert standing.sentence in text_of(view)
+    assert standing.word in index([view], AROUND, total=1, page=1, pages=1)
+
+
+def test_while_reports_arrive_the_interval_to_watch_comes_first_and_of_final_figures_that_of_the_same_people() -> None:
+    assert "probably 1.0 to 5.0 kg for those who answered, however often" in text_of(shown())
+    final = text_of(shown(final=True))
+    assert "probably 2.0 to 4.0 kg for those who answered" in final
+    assert "however often you look while reports arrive 0 10" not in final
+    other = dataclasses.replace(GOOD, methods={"anytime": "population-beta-mixture"})
+    assert "probably 1.9 to 4.1 kg for everybody they stand for" in text_of(shown(other, final=True))
+
+
+@pytest.mark.parametrize(
+    ("monitor", "words"),
+    [
+        ("ok", "Looks right"),
+        ("too_little_noise", "Too little noise"),
+        ("outliers", "Impossible reports"),
+        (None, "Too early to say"),
+        ("something new", "something new"),
+    ],
+)
+def test_the_monitor_has_words_for_each_verdict(monitor: str | None, words: str) -> None:
+    assert words in text_of(shown(dataclasses.replace(GOOD, monitor=monitor)))
+
+
+def test_an_interval_that_rules_nothing_out_says_so() -> None:
+    text = text_of(shown(dataclasses.replace(GOOD, intervals={"anytime": (0.0, 10.0)})))
+    assert "as yet anything from 0.0 to 10.0 kg" in text
+    assert "probably" not in text
+
+
+def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> None:
+    text = text_of(shown(dataclasses.replace(GOOD, mean=-2.0, intervals={"anytime": (0.0, 1.0)})))
+    assert "-2.00 kg" in text
+    assert "lies beyond what is possible. That is the noise" in text
+
+
+@pytest.mark.parametrize(("mean", "intervals"), [(1e300, {}), (-1e-300, {"anytime": (0.0, 0.0)}), (5e-324, INTERVALS)])
+def test_any_number_can_be_drawn(mean: float, intervals: dict[str, tuple[float, float]]) -> None:
+    wide = {"kind": "number", "lower": -8e307, "upper": 8e307}
+    for domain in (NUMBER, wide):
+        page = detail(shown(Estimate(3, mean, intervals=intervals), draft=DRAFT | {"domain": domain}), AROUND)
+        assert f'value="{mean!r}"' in page
+        assert not re.search(r"\b(nan|inf)\b", page)
+
+
+def test_intervals_that_failed_are_named_and_the_others_stay() -> None:
+    text = text_of(
+        shown(dataclasses.replace(GOOD, failures={"population": "not_finite"}, intervals={"anytime": (1.0, 5.0)}))
+    )
+    assert "The interval for “everybody they stand for”: the arithmetic did not end in a number" in text
+    assert "3.0 kg" in text
+
+
+def test_more_reports_than_devices_is_flagged_and_nobody_is_silent() -> None:
+    text = text_of(shown(draft=DRAFT | {"enrolled": 150}))
+    assert "More reports came than devices were asked" in text
+    assert "Silent or lost" not in text
+    assert "Silent or lost 50" in text_of(shown(draft=DRAFT | {"enrolled": 250}))
+
+
+def test_an_estimate_that_is_still_made_is_no_estimate_of_nothing() -> None:
+    assert "The estimate of 1 234 reports is being made" in text_of(shown(None, n=1234))
+    assert "1 234</data> reports" in index([shown(None, n=1234)], AROUND, total=1, page=1, pages=1)
+
+
+@pytest.mark.parametrize("origin", Origin)
+def test_the_label_says_all_that_somebody_has_to_know(origin: Origin) -> None:
+    text = text_of(shown(origin=origin))
+    label = text.partition("Privacy label")[2].partition("How sure, from where")[0]
+    rows = [
+        "What is asked A number from 0 to 10 kg",
+        "Why To know",
+        "What leaves the device One report: a noisy number",
+    ]
+    rows += ["What anybody can conclude From your device's answer", "at most 73.2 % sure", "Who is meant by anybody"]
+    rows += ["Who guards it Your own device", "For how long For ever", "How often A device answers once at most"]
+    rows += [
+        "Who counts The aggregator behind this page. The task was given by",
+        "What it does not hide That your device",
+    ]
+    assert [row for row in rows if row not in label] == []
+    assert "That hides little" not in label
+    assert "That hides little" in text_of(shown(draft=DRAFT | {"epsilon": "4.1"}))
+
+
+def test_a_task_of_an_older_kind_says_that_silence_told() -> None:
+    text = text_of(shown(draft=DRAFT | {"domain": {**NUMBER, "outside": "refuse"}}))
+    assert "whose devices stayed silent where it did not" in text
+    assert "stayed silent" not in text_of(shown())
+
+
+def test_a_long_list_is_folded_and_complete() -> None:
+    labels = [f"label {place}" for place in range(300)]
+    task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
+
+    categories = tuple(CategoryEstimate(label=label, frequency=1 / 300) for label in labels)
+    page = detail(
+        View(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, categories=categories))), AROUND
+    )
+    assert all(f">{label}<" in page for label in labels)
+    assert "276 more" in page
