@@ -8,8 +8,12 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from hush_aggregator.http.feed import Feed
+from hush_aggregator.http.problems import ProblemError
 
-__all__ = ["router"]
+__all__ = ["MOST_STREAMS", "router"]
+
+MOST_STREAMS = 600
+"""Streams at the same time: the files that a process may have open are often 1024."""
 
 _RETRY_MS = 2000
 
@@ -18,6 +22,8 @@ router: APIRouter = APIRouter(tags=["events"])
 
 async def _followed(request: Request) -> AsyncIterator[Feed]:
     feed = cast("Feed", request.app.state.feed)
+    if feed.followers >= MOST_STREAMS:
+        raise ProblemError(503, f"{MOST_STREAMS} streams are open, and no more are served; come back later")
     with feed.followed():
         yield feed
 
