@@ -28,6 +28,7 @@ _GROUNDS: Mapping[Theme, tuple[tuple[str, Palette], ...]] = {
     "both": (("", LIGHT), ("-dark", DARK)),
 }
 _FONTS = f"'{FAMILY}', Verdana, sans-serif"
+_NAME = re.compile(r"(?<=[#\"])[a-z]+[0-9a-f]{10}(?=[\")])")
 _ILLEGAL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in XML, however it is written
 
 
@@ -91,6 +92,8 @@ def svg(figure: "Figure", title: str, shows: str) -> bytes:
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
     text = _ILLEGAL.sub(b"", file.getvalue()).decode("utf-8")
     text = text.replace(f"'{FAMILY}'", _FONTS)
+    names: dict[str, str] = {}  # of what is referred to: matplotlib's follow from numbers in their last bits
+    text = _NAME.sub(lambda found: names.setdefault(found[0], f"part{len(names) + 1}"), text)
     text = text.replace("<svg ", '<svg role="img" aria-labelledby="title shows" ', 1)
     text = text.replace("<title>", '<title id="title">', 1)
     said = f'</title>\n <desc id="shows">{escape(shows, quote=False)}</desc>'
