@@ -46,7 +46,7 @@ def environment_with(requirement: str, directory: Path) -> Path:
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", environment], check=True
     )  # to make one takes seconds
-    pip = [sys.executable, "-m", "pip", "--python", environment / "bin" / "python", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
     subprocess.run([*pip, "install", "--quiet", requirement], check=True, capture_output=True)
     return environment
 
