@@ -19,7 +19,7 @@ from hush_simulations.display.style import DARK, LIGHT, Palette
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Picture", "Theme", "parse_theme", "png", "svg", "write"]
+__all__ = ["Picture", "Theme", "drawn", "parse_theme", "png", "svg", "write"]
 
 Theme = Literal["light", "dark", "both"]
 _GROUNDS: Mapping[Theme, tuple[tuple[str, Palette], ...]] = {
@@ -66,13 +66,20 @@ def write(picture: Picture, folder: Path, name: str, theme: Theme = "light") -> 
         OSError: the folder cannot be written.
     """
     written = []
+    for file, content in drawn(picture, name, theme).items():
+        written.append(folder / file)
+        written[-1].write_bytes(content)
+    return written
+
+
+def drawn(picture: Picture, name: str, theme: Theme = "light") -> dict[str, bytes]:
+    """The content of the files that `write` writes, by their names."""
+    found = {}
     for suffix, palette in _GROUNDS[theme]:
         figure = picture.draw(palette)
         for kind, as_bytes in (("png", png), ("svg", svg)):
-            path = folder / f"{name}{suffix}.{kind}"
-            path.write_bytes(as_bytes(figure, picture.title, picture.shows))
-            written.append(path)
-    return written
+            found[f"{name}{suffix}.{kind}"] = as_bytes(figure, picture.title, picture.shows)
+    return found
 
 
 def png(figure: "Figure", title: str, shows: str) -> bytes:
