@@ -296,7 +296,14 @@ def tasks_at_hand(retained: Mapping[str, bytes] = TASKS) -> Iterator[FakeTranspo
         yield transport
 
 
-def call(one: Call, directory: Path, *, arguments: Sequence[str] | None = None, stored: bool = False) -> Shown:
+def call(
+    one: Call,
+    directory: Path,
+    *,
+    arguments: Sequence[str] | None = None,
+    stored: bool = False,
+    patience: float = 5.0,
+) -> Shown:
     """Run a call in `directory`, with its files there.
 
     Args:
@@ -304,6 +311,7 @@ def call(one: Call, directory: Path, *, arguments: Sequence[str] | None = None, 
         directory: where.
         arguments: instead of those of the call.
         stored: whether tasks are at hand, so that reports are stored.
+        patience: seconds after which somebody presses Ctrl-C.
     """
     for name, content in one.files.items():
         (directory / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -313,7 +321,7 @@ def call(one: Call, directory: Path, *, arguments: Sequence[str] | None = None, 
     with ExitStack() as stack:
         if stored:
             stack.enter_context(tasks_at_hand())
-        return run(words, directory, typed=one.typed, environment=one.environment)
+        return run(words, directory, typed=one.typed, environment=one.environment, patience=patience)
 
 
 def leaks(shown: Shown, directory: Path, given: Mapping[str, bytes], *secrets: str) -> list[str]:

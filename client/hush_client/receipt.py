@@ -106,16 +106,39 @@ class Receipt:
         return replace(self, status="already_answered", epsilon=epsilon, report_id=report_id.hex())
 
     def charged(self, spent: Fraction, report_id: bytes, value: Became) -> "Receipt":
-        """After its report was made: as `replace`, in a third of the time."""
-        task, epsilon, cap = self.task, self.epsilon, self.cap
-        return Receipt(self.status, self.reason, task, self.round, epsilon, spent, cap, report_id.hex(), value)
+        """Of one that is queued, after its report was made."""
+        return Receipt(
+            self.status,
+            self.reason,
+            self.task,
+            self.round,
+            self.epsilon,
+            spent,
+            self.cap,
+            report_id=report_id.hex(),
+            value=value,
+        )
 
     def acknowledged(self, answer: Acknowledgement) -> "Receipt":
         """After what the broker said."""
         why = Undelivered.of(answer)
         if self.status == "already_answered":
             return replace(self, reason=why, told=answer.told, waiting=why is not None)
-        return replace(self, status="sent" if why is None else "undelivered", reason=why, told=answer.told)
+        return Receipt(  # `replace` takes three times as long, and this is for every report
+            "sent" if why is None else "undelivered",
+            why,
+            self.task,
+            self.round,
+            self.epsilon,
+            self.spent,
+            self.cap,
+            report_id=self.report_id,
+            value=self.value,
+            moment=self.moment,
+            offline=self.offline,
+            told=answer.told,
+            waiting=self.waiting,
+        )
 
     @property
     def caveat(self) -> str:

@@ -5,9 +5,9 @@ without a secret, and without anything that a terminal or the reader of a log wo
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -49,7 +49,7 @@ def past() -> Iterator[Past]:
         yield past_of(Path(directory))
 
 
-def judge(numbers: range, past: Past, memory_path: Path) -> dict[str, list[str]]:
+def judge(numbers: Iterable[int], past: Past, memory_path: Path) -> dict[str, list[str]]:
     """All that is wrong in the cases of these numbers."""
     found = {}
     for number in numbers:
@@ -138,9 +138,8 @@ def test_a_traceback_is_found(past: Past, memory_path: Path, monkeypatch: pytest
         raise OSError(36, "File name too long")
 
     monkeypatch.setattr(ledger, "check_there", fail)
-    assert any(
-        what.startswith("a traceback") for all_ in judge(range(100), past, memory_path).values() for what in all_
-    )
+    asked = (number for number in count() if garbled(SEED, number, past).call.command == "ledger")
+    assert any(what.startswith("a traceback") for what in chain(*judge(islice(asked, 10), past, memory_path).values()))
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,7 @@ def test_in_no_setting_of_a_program(value: object) -> None:
 def test_in_nothing_that_a_simulation_keeps(kind: dict[str, str], tmp_path: Path) -> None:
     given = {"--csv": "people.csv", "--column": "income", **kind, "--engine": "memory", "--out": "out", "--seed": "7"}
     one = Call("simulate", {**given, "--deterministic-noise": ""})
-    shown = call(one, tmp_path)
+    shown = call(one, tmp_path, patience=60)
     assert shown.code == 0
     kept = {path.name for path in (tmp_path / "out").iterdir()}
     assert kept == {"result.json", "reports.csv", "result.png", "result.svg", "run.json"}

@@ -1,6 +1,6 @@
 """How large a machine: what a report costs `hush serve` in time, memory and disk, from a full queue of a mosquitto.
 
-python tests/benchmarks/bench_sizing.py            (two minutes; the table of docs/operations.md)
+python tests/benchmarks/bench_sizing.py [ROUNDS]            (a minute a round; the table of docs/operations.md)
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -50,9 +51,9 @@ def loads() -> list[Load]:
     labels = [f"way {n}" for n in range(16)]
     ways = make_task({"id": "ways", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
     return [
-        Load("a number, a message each", number, 40_000, 1),
-        Load("a number, frames of 100", number, 4_000, 100),
-        Load("one of 16, a message each", ways, 40_000, 1),
+        Load("a number, a message each", number, 20_000, 1),
+        Load("a number, frames of 100", number, 3_000, 100),
+        Load("one of 16, a message each", ways, 20_000, 1),
     ]
 
 
@@ -145,14 +146,16 @@ def resident(process: int) -> float:
 
 
 def main() -> None:
-    """Each load three times, in turn; medians."""
+    """Each load so many times, in turn; medians."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # aiomqtt tells of each publication that waits
     found: dict[str, list[tuple[float, float, float, float]]] = {load.name: [] for load in loads()}
-    for _ in range(3):
+    for _ in range(rounds):
         for load in loads():
             with tempfile.TemporaryDirectory() as directory:
                 found[load.name].append(measure(load, Path(directory)))
-    rows = {name: [sorted(column)[1] for column in zip(*runs, strict=True)] for name, runs in found.items()}
+            sys.stderr.write(f"{load.name}: {found[load.name][-1]}\n")
+    rows = {name: [median(column) for column in zip(*runs, strict=True)] for name, runs in found.items()}
     first = next(iter(rows.values()))
     for name, (rate, cost, memory, disk) in rows.items():
         sys.stdout.write(

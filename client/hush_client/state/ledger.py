@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from hush_common.errors import StateError
@@ -187,7 +188,7 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
         StateError: the ledger is damaged.
     """
     about = entry.device, entry.task, entry.round, entry.digest, entry.purpose, entry.mechanism
-    moment = entry.charged_at.isoformat(timespec="seconds")
+    moment = _in_seconds(entry.charged_at)
     connection.execute(
         _INSERT,
         (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind),
@@ -273,6 +274,12 @@ _Row = tuple[str, str, int, bytes, str, str, str, bytes, str, int | None, Litera
 
 def _charge(row: _Row) -> Charge:
     return Charge(*row[:6], _amount(row[6]), row[7], _moment(row[8]), *row[9:])
+
+
+@lru_cache(maxsize=16)
+def _in_seconds(moment: datetime) -> str:
+    """As the ledger keeps it; many that answer together are charged at the same moment."""
+    return moment.isoformat(timespec="seconds")
 
 
 def _text(amount: Fraction) -> str:

@@ -91,8 +91,10 @@ class Laplace(Mechanism):
         """
         if not 0 <= index <= self.steps:
             raise ValueError(f"the index is outside [0, {self.steps}]")
-        noise = discrete_laplace(*self._ratio, rng)
-        return (min(max(index + noise, -self.window), self.steps + self.window),)
+        noisy, window = index + discrete_laplace(*self._ratio, rng), self.window
+        if -window <= noisy <= self.steps + window:
+            return (noisy,)
+        return (-window if noisy < 0 else self.steps + window,)
 
     def admits(self, body: tuple[int, ...]) -> bool:
         """Whether a device that follows the mechanism can send `body`."""

@@ -10,7 +10,7 @@ from hush_common.terminal.screen import Block
 from hush_common.terminal.table import Column, Row, Table
 from hush_common.terminal.words import Sentence
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.sweep_layout import telling
+from hush_simulations.display.sweep_layout import said, telling
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.row import BARS, Parameter, SweepRow
 
@@ -59,7 +59,14 @@ def _is_number(value: Parameter) -> bool:
 
 
 def _axes(row: SweepRow) -> list[str]:
-    return [exact(one) if isinstance(one, int | float) else one for one in row.parameters.values()]
+    """The values of the axes; a table of bounds in few words."""
+    return [_value(name, one, row) for name, one in row.parameters.items()]
+
+
+def _value(name: str, one: Parameter, row: SweepRow) -> str:
+    if isinstance(one, int | float):
+        return exact(one)
+    return said(name, one, row) if one.startswith("{") else one
 
 
 def _figures(row: SweepRow) -> list[str]:

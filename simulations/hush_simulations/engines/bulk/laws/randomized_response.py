@@ -25,4 +25,7 @@ def edge(_: RandomizedResponse) -> tuple[int, ...]:
 
 
 def bodies(mechanism: RandomizedResponse, indices: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    return (rng.random(len(indices)) < _ones(mechanism)[indices]).astype(np.int64)[:, None]
+    drawn = rng.random(len(indices))
+    no, yes = _ones(mechanism)  # a one is likelier for a yes: to compare with both is quicker than to look up which
+    ones: NDArray[np.bool_] = (drawn < no) | ((drawn < yes) & (indices != 0))
+    return ones.astype(np.int64)[:, None]
