@@ -4,13 +4,13 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
+from hush_aggregator.odds import percent, sure
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
-from hush_common.epsilon import WEAK_ABOVE, at_most_sure, decimal_text, posterior
-from hush_common.figures import duration, exact, percent_at_most, significant, whole
+from hush_common.epsilon import WEAK_ABOVE, decimal_text, posterior
+from hush_common.figures import duration, exact, significant, whole
 from hush_common.mechanisms import Offers
 from hush_common.mechanisms.build import best
 from hush_common.mechanisms.registry import fitting
@@ -150,19 +150,13 @@ def _price(task: Task) -> str:
 
 
 def _observer(task: Task) -> str:
-    sure = f"who was 50/50 between two values becomes at most {_sure(task.epsilon)} sure"
+    all_of_it = f"who was 50/50 between two values becomes {sure(task.epsilon)}"
     if task.rounds == 1:
-        return sure
+        return all_of_it
+    single = percent(task.epsilon_per_round)
     if task.repeat == "sticky":
-        return (
-            f"{sure} from all rounds, {_sure(task.epsilon_per_round)} if the value never changes, and can see in which "
-            f"rounds it did"
-        )
-    return f"{sure} from all rounds, {_sure(task.epsilon_per_round)} from one"
-
-
-def _sure(epsilon: Fraction) -> str:
-    return percent_at_most(at_most_sure(epsilon))
+        return f"{all_of_it} from all rounds, {single} if the value never changes, and can see in which rounds it did"
+    return f"{all_of_it} from all rounds, {single} from one"
 
 
 def _rounds(task: Task) -> str:

@@ -112,9 +112,10 @@ class Recalls:
         its start: what has waited at the broker is counted by now, and would hide what is missing.
         """
         before = self._at_start.pop(task_id, None)
-        if there is not None:
+        own = before is not None and there is not None and there.store == self._me
+        if there is not None and not (own and self._put_back):  # which has recalled it already
             had = None
-            if before is not None and there.store == self._me and there.round >= before[0]:
+            if own and before is not None and there.round >= before[0]:
                 had = before[1] if there.round == before[0] else 0
             self._published[task_id] = there.round, there.n, had
         self._wake.set()
@@ -189,7 +190,7 @@ class Recalls:
             if task_id in self._tasks:
                 if had is None:
                     had = (await self._work(partial(self._store.tally, self._tasks[task_id].digest, round_))).n
-                if n > had and not self._put_back:  # which has recalled it already
+                if n > had:
                     self._due[task_id] = Cause.BEHIND
                     self._expected[task_id] = n
 

@@ -344,7 +344,7 @@ def run(machine: Callable[[], GatewayModel], how: settings) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runs", [100, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("runs", [60, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_no_sequence_of_accidents_loses_doubles_or_changes_a_report(memory_path: Path, runs: int) -> None:
     run(lambda: GatewayModel(memory_path), settings(REPEATABLE, max_examples=runs))
 

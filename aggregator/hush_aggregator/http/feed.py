@@ -36,6 +36,7 @@ _UNWATCHED_S = 30.0  # between two looks while nobody follows
 _AT_ONCE = 2  # documents: whoever asks for a single one does not wait for a thousand
 _KNOWN = 4096  # places that are remembered by name
 _FIRST_S = 2.0
+_IDLE_S = 15.0
 
 
 class Change(NamedTuple):
@@ -59,13 +60,11 @@ class Overview(NamedTuple):
         version: of the store: its name, and how often it was written.
         counts: by task.
         refused: by reason.
-        tasks: as they were asked.
     """
 
     version: tuple[str, int]
     counts: Mapping[str, TaskCount]
     refused: Mapping[Refusal, int]
-    tasks: Mapping[str, Task]
 
 
 @dataclass(slots=True)
@@ -92,6 +91,7 @@ class Feed:
         self._looked_at = 0.0
         self._turn = asyncio.Lock()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # in the order of their last change
+        self._tasks: dict[str, Task] = {}
         self._made_of: dict[str, tuple[TaskCount, bool]] = {}
         self._making: dict[str, asyncio.Task[None]] = {}
         self._few = asyncio.Semaphore(_AT_ONCE)
@@ -145,7 +145,7 @@ class Feed:
     async def _looked(self) -> Overview:
         before = self._found
         try:
-            found = await self._reading.run(lambda store: _look(store, before, self._reading.task))
+            found = await self._reading.run(lambda store: _look(store, before))
         except StoreError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
@@ -156,17 +156,17 @@ class Feed:
         for task_id in self._made_of.keys() - found.counts.keys():
             self._remove(task_id)
         for task_id, count in found.counts.items():
-            closes = found.tasks[task_id].closes
-            state = count, closes is not None and now >= closes
+            task = self._tasks.get(task_id)
+            state = count, task is not None and task.closes is not None and now >= task.closes
             if self._made_of.get(task_id) != state and task_id not in self._making:  # else a later look
                 self._made_of[task_id] = state
-                self._making[task_id] = asyncio.create_task(self._make(found.tasks[task_id]), name="hush-feed-make")
+                self._making[task_id] = asyncio.create_task(self._make(count), name="hush-feed-make")
         if not self._making:
             self._settled.set()
         return found
 
-    async def follow(self, place: str | None) -> AsyncIterator[Change]:
-        """What has changed since a place, then whatever changes, until the service ends.
+    async def follow(self, place: str | None) -> AsyncIterator[Change | None]:
+        """What has changed since a place, then whatever changes, until the service ends; None after 15 s without.
 
         Args:
             place: its name; of one that is not known everything is told.
@@ -187,7 +187,12 @@ class Feed:
                 document = self._entries[task_id].document  # as it is by then, and not as it was when it was found
                 yield Change(task_id, document, name if task_id == due[-1] else "")
             at = target
-            await told.wait()
+            while not told.is_set():
+                try:
+                    async with asyncio.timeout(_IDLE_S):
+                        await told.wait()
+                except TimeoutError:
+                    yield None
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -208,19 +213,37 @@ class Feed:
             found.append(task_id)
         return found[::-1]
 
-    async def _make(self, task: Task) -> None:
+    async def _make(self, count: TaskCount) -> None:
         try:
             async with self._few:
+                task = await self._task(count)
+                if task is None:
+                    return
                 result = await self._reading.result(task)
         except StoreError:
-            self._made_of.pop(task.id, None)  # the next look tries again
+            self._made_of.pop(count.id, None)  # the next look tries again
             return
         finally:
-            del self._making[task.id]
+            del self._making[count.id]
         document = result.to_document()
         fixed = {name: value for name, value in document.items() if name != "updated_at"}
         if task.id in self._made_of:  # else it was forgotten meanwhile
             self._put(task.id, encode(document).decode(), _hash(task.id, encode(fixed)))
+
+    async def _task(self, count: TaskCount) -> Task | None:
+        """The task as it is asked; None if it was forgotten meanwhile."""
+        known = self._tasks.get(count.id)
+        if known is None or known.digest != count.digest:  # another store may be in its place
+
+            def read(store: StoreReader) -> Task | None:
+                payload = store.task(count.id)
+                return None if payload is None else self._reading.task(count.digest, payload)
+
+            task = await self._reading.run(read)
+            if task is None:
+                return None
+            self._tasks[count.id] = task
+        return self._tasks[count.id]
 
     def _put(self, task_id: str, document: str, hash_: int) -> None:
         before = self._entries.get(task_id)
@@ -234,6 +257,7 @@ class Feed:
     def _remove(self, task_id: str) -> None:
         """It stays as an entry without a document: those who have it are to hear that it is gone."""
         del self._made_of[task_id]
+        self._tasks.pop(task_id, None)
         if task_id in self._entries:
             self._put(task_id, "", 0)
 
@@ -259,23 +283,12 @@ class Feed:
         return name
 
 
-def _look(store: StoreReader, before: Overview | None, read: Callable[[bytes, bytes], Task]) -> Overview:
+def _look(store: StoreReader, before: Overview | None) -> Overview:
     """What is in the store, read anew only if it was written since `before`. In the thread of the store."""
     version = store.public_identity, store.version()
     if before is not None and before.version == version:
         return before
-    counts = {count.id: count for count in store.counts()}
-    known = {} if before is None else before.tasks
-    tasks = {
-        task_id: task
-        for task_id, count in counts.items()
-        if (task := known.get(task_id)) is not None and task.digest == count.digest
-    }
-    if len(tasks) < len(counts):
-        for row in store.task_rows():
-            if row.id in counts and row.id not in tasks:
-                tasks[row.id] = read(row.digest, row.payload)
-    return Overview(version, {task_id: counts[task_id] for task_id in tasks}, store.refused(), tasks)
+    return Overview(version, {count.id: count for count in store.counts()}, store.refused())
 
 
 def _hash(task_id: str, document: bytes) -> int:

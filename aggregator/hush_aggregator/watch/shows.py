@@ -101,7 +101,7 @@ def as_json() -> Iterator[Show]:
 
 def is_drawn() -> bool:
     """Whether standard output is a terminal on which something can be drawn again in its place."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def _dumped(document: Mapping[str, object]) -> str:

@@ -3,18 +3,32 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import typer
 
-__all__ = ["INTERRUPTED", "run_to_end"]
+__all__ = ["INTERRUPTED", "run_to_end", "stopped_in_words"]
 
 T = TypeVar("T")
 
 INTERRUPTED = 128 + signal.SIGINT
 """How a command ends that was stopped by Ctrl-C."""
+
+
+@contextmanager
+def stopped_in_words() -> Iterator[None]:
+    """Say that Ctrl-C stopped what is no coroutine: options that are read, files that are written.
+
+    Raises:
+        typer.Exit: with 130, after what was begun was undone.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("hush: stopped", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def run_to_end(work: Coroutine[Any, Any, T], stop: asyncio.Event | None = None) -> T:

@@ -20,7 +20,7 @@ from hush_simulations.commands.simulate_options import Request
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.scenarios.library import SCENARIOS, text_of
 
-__all__ = ["Record", "read_record", "write_record"]
+__all__ = ["Record", "read_record", "record_of"]
 
 _FORMAT = 1
 _RUN, _SCENARIO, _RESULT = "run.json", "scenario.toml", "result.json"
@@ -63,11 +63,11 @@ class Record:
     remarks: tuple[str, ...]
 
 
-def write_record(directory: Path, request: Request, experiment: Experiment) -> list[Path]:
-    """Write the files, and return their paths.
+def record_of(request: Request, experiment: Experiment) -> dict[str, bytes]:
+    """The content of the files that keep a run, by their names.
 
     Raises:
-        OptionError: the directory cannot be written any more.
+        OptionError: the file of the scenario is gone.
     """
     options = asdict(replace(request, seed=experiment.seed))
     options.pop("dask")
@@ -79,15 +79,15 @@ def write_record(directory: Path, request: Request, experiment: Experiment) -> l
         options["scenario"] = str(Path(str(request.scenario)).resolve())
     kept = {name: value for name, value in options.items() if value is not None}
     document = _File(format=_FORMAT, versions=_versions(), options=kept, data_sha256=_digest(request.csv))
-    paths = [directory / _RUN]
-    try:
-        paths[0].write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        if request.csv is None:
-            paths.append(directory / _SCENARIO)
-            paths[1].write_text(text_of(request.scenario or "heights"), encoding="utf-8")
-    except OSError as error:
-        raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); make room there") from error
-    return paths
+    files = {_RUN: (document.model_dump_json(indent=2) + "\n").encode()}
+    if request.csv is None:
+        name = request.scenario or "heights"
+        try:
+            files[_SCENARIO] = text_of(name).encode()
+        except OSError as error:
+            remedy = "leave it there until the run is kept"
+            raise OptionError("SCENARIO", f"{name} cannot be read any more ({error.strerror}); {remedy}") from error
+    return files
 
 
 def read_record(directory: Path, given: Request) -> Record:

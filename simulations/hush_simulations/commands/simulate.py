@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,17 +15,19 @@ from hush_common.errors import BrokerError, printable
 from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
-from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end
+from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end, stopped_in_words
 from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_theme
-from hush_simulations.commands.record import Record, read_record, write_record
+from hush_simulations.commands.record import Record, read_record, record_of
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
+from hush_simulations.display.pictures import Theme
 from hush_simulations.display.progress import following
 from hush_simulations.display.run_charts import charts_of
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.bulk import engine as bulk
+from hush_simulations.engines.bulk.drawn import StoppedError
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.differences import differences, is_repeatable
@@ -54,24 +57,40 @@ def run(
     in_full: Annotated[bool, typer.Option("--all", help="Print every figure of --json below the table.")] = False,
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
+    with stopped_in_words():
+        _run(request, _Shown(out, theme, plot, as_json=as_json, in_full=in_full), rerun)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What becomes of a run: as the options of `run` say."""
+
+    out: Path | None
+    theme: Theme | None
+    plot: str | None
+    as_json: bool
+    in_full: bool
+
+
+def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
     record = None if rerun is None else read_record(rerun, request)
     if record is not None:
         request = record.request
-    check_theme(theme, out)
-    directory = None if out is None else prepare(out)
+    check_theme(shown.theme, shown.out)
+    directory = None if shown.out is None else prepare(shown.out)
     experiment = experiment_of(request)
     _warn(experiment)
     done = _simulate(experiment)
     if done.stopped and not done.accepted:
         _say("stopped")
         raise typer.Exit(INTERRUPTED)
-    if as_json:
+    if shown.as_json:
         print(to_json(done))
     else:
-        charts = () if plot is None else charts_of(done, signs=shows_signs())
-        show((*blocks(done), *charts, *(everything(done.to_document()) if in_full else ())))
+        charts = () if shown.plot is None else charts_of(done, signs=shows_signs())
+        show((*blocks(done), *charts, *(everything(done.to_document()) if shown.in_full else ())))
     if directory is not None:
-        written = write_files(directory, done, theme or "light") + write_record(directory, request, experiment)
+        written = write_files(directory, done, shown.theme or "light", record_of(request, experiment))
         _say("wrote " + ", ".join(map(str, written)))
     _complain_of_losses(done)
     if done.stopped:
@@ -104,7 +123,11 @@ def _simulate(experiment: Experiment) -> Run:
     stop = asyncio.Event()
     with following(total) as (progress, look):
         if experiment.engine == "bulk":
-            return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress)))
+            try:
+                return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress, stop), stop))
+            except StoppedError:
+                _say("stopped")
+                raise typer.Exit(INTERRUPTED) from None
         return Run.of(experiment, run_to_end(simulate(experiment, progress, look, stop), stop))
 
 

@@ -91,8 +91,10 @@ def _about(run: Run) -> str:
         about.append(f"{exact(liars, scale=100)} % of the devices lie")
     if scenario.faults.forgotten:
         about.append(f"the broker forgot {whole(run.clients - run.accepted)} reports")
-    elif scenario.faults:
+    elif scenario.faults.lost + scenario.faults.cut:
         about.append("links that die")
+    if scenario.panel and run.result.n < run.clients:
+        about.append(f"{whole(run.clients - run.result.n)} devices silent")
     if run.noise == NOT_PRIVATE and run.drawing is None:
         about.append(f"noise {NOT_PRIVATE}")
     return "; ".join(about)

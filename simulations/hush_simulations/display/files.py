@@ -7,14 +7,18 @@ neither the ledgers of the devices nor the aggregator's store are kept.
 """
 
 import csv
+import io
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
+from hush_simulations.display.at_once import Writer, write_all
 from hush_simulations.display.figure import picture_of
-from hush_simulations.display.pictures import Theme, write
+from hush_simulations.display.pictures import Theme, drawn
 from hush_simulations.engines.reports import in_words, offers_of
 from hush_simulations.results.run import Run
 
@@ -39,21 +43,32 @@ def prepare(directory: Path) -> Path:
     return directory
 
 
-def write_files(directory: Path, run: Run, theme: Theme = "light") -> list[Path]:
+def write_files(
+    directory: Path, run: Run, theme: Theme = "light", more: Mapping[str, bytes] | None = None
+) -> list[Path]:
     """Write the files, and return their paths; in bulk no report is kept, and none is written.
 
+    Args:
+        directory: that `prepare` made.
+        run: a finished one.
+        theme: grounds of the picture.
+        more: files that are to be there with these, or not at all.
+
     Raises:
-        OptionError: the directory cannot be written any more.
+        OptionError: the directory cannot be written any more; nothing of it is there, or what was there before.
     """
-    paths = [directory / "result.json", *([directory / "reports.csv"] if run.drawing is None else [])]
+    files: dict[str, Writer] = {"result.json": _of((to_json(run) + "\n").encode())}
+    if run.drawing is None:
+        files["reports.csv"] = lambda file: _write_reports(file, run)
+    contents = {**drawn(picture_of(run), "result", theme), **(more or {})}
     try:
-        paths[0].write_text(to_json(run) + "\n", encoding="utf-8")
-        if run.drawing is None:
-            _write_reports(paths[1], run)
-        paths += write(picture_of(run), directory, "result", theme)
+        return write_all(directory, {**files, **{name: _of(content) for name, content in contents.items()}})
     except OSError as error:
         raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); make room there") from error
-    return paths
+
+
+def _of(content: bytes) -> Writer:
+    return lambda file: file.write(content)
 
 
 def to_json(run: Run) -> str:
@@ -61,8 +76,9 @@ def to_json(run: Run) -> str:
     return json.dumps(run.to_document(), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def _write_reports(path: Path, run: Run) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+def _write_reports(out: BinaryIO, run: Run) -> None:
+    file = io.TextIOWrapper(out, encoding="utf-8", newline="")
+    try:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("round", "report_id", "epsilon", "body", "decoded"))
         for number, done in enumerate(run.rounds):
@@ -71,3 +87,6 @@ def _write_reports(path: Path, run: Run) -> None:
             bodies = [" ".join(map(str, body)) for body in rest.tolist()]
             words = in_words(run.task, done.received.bodies)
             writer.writerows((number, *row) for row in zip(done.received.ids, epsilons, bodies, words, strict=True))
+        file.flush()
+    finally:
+        file.detach()

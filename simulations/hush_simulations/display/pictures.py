@@ -19,7 +19,7 @@ from hush_simulations.display.style import DARK, LIGHT, Palette
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Picture", "Theme", "parse_theme", "png", "svg", "write"]
+__all__ = ["Picture", "Theme", "drawn", "parse_theme", "png", "svg", "write"]
 
 Theme = Literal["light", "dark", "both"]
 _GROUNDS: Mapping[Theme, tuple[tuple[str, Palette], ...]] = {
@@ -28,6 +28,7 @@ _GROUNDS: Mapping[Theme, tuple[tuple[str, Palette], ...]] = {
     "both": (("", LIGHT), ("-dark", DARK)),
 }
 _FONTS = f"'{FAMILY}', Verdana, sans-serif"
+_NAME = re.compile(r"(?<=[#\"])[a-z]+[0-9a-f]{10}(?=[\")])")
 _ILLEGAL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in XML, however it is written
 
 
@@ -65,13 +66,20 @@ def write(picture: Picture, folder: Path, name: str, theme: Theme = "light") -> 
         OSError: the folder cannot be written.
     """
     written = []
+    for file, content in drawn(picture, name, theme).items():
+        written.append(folder / file)
+        written[-1].write_bytes(content)
+    return written
+
+
+def drawn(picture: Picture, name: str, theme: Theme = "light") -> dict[str, bytes]:
+    """The content of the files that `write` writes, by their names."""
+    found = {}
     for suffix, palette in _GROUNDS[theme]:
         figure = picture.draw(palette)
         for kind, as_bytes in (("png", png), ("svg", svg)):
-            path = folder / f"{name}{suffix}.{kind}"
-            path.write_bytes(as_bytes(figure, picture.title, picture.shows))
-            written.append(path)
-    return written
+            found[f"{name}{suffix}.{kind}"] = as_bytes(figure, picture.title, picture.shows)
+    return found
 
 
 def png(figure: "Figure", title: str, shows: str) -> bytes:
@@ -91,6 +99,8 @@ def svg(figure: "Figure", title: str, shows: str) -> bytes:
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
     text = _ILLEGAL.sub(b"", file.getvalue()).decode("utf-8")
     text = text.replace(f"'{FAMILY}'", _FONTS)
+    names: dict[str, str] = {}  # of what is referred to: matplotlib's follow from numbers in their last bits
+    text = _NAME.sub(lambda found: names.setdefault(found[0], f"part{len(names) + 1}"), text)
     text = text.replace("<svg ", '<svg role="img" aria-labelledby="title shows" ', 1)
     text = text.replace("<title>", '<title id="title">', 1)
     said = f'</title>\n <desc id="shows">{escape(shows, quote=False)}</desc>'

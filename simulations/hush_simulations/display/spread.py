@@ -46,7 +46,8 @@ class Spread:
 
 def kept(run: Run) -> Spread:
     """The true numbers of the devices that reported in the last round."""
-    return Spread.of(np.array(_values(run), dtype=np.float64), len(run.last.reporters))
+    values = np.array(_values(run), dtype=np.float64) if run.drawing is None else glimpse.numbers(run.experiment)
+    return Spread.of(values, run.result.n if run.drawing else len(run.last.reporters))
 
 
 def vectors(run: Run) -> NDArray[np.float64]:
@@ -58,7 +59,8 @@ def vectors(run: Run) -> NDArray[np.float64]:
 def _values(run: Run) -> Sequence[Value]:
     if run.drawing is not None:
         return glimpse.people(run.experiment)
-    return [run.experiment.values[device] for device in run.last.reporters]
+    last = len(run.rounds) - 1
+    return [run.experiment.value(device, last) for device in run.last.reporters]
 
 
 def received(run: Run) -> list[Spread]:

@@ -10,7 +10,7 @@ from hush_common.terminal.screen import Block
 from hush_common.terminal.table import Column, Row, Table
 from hush_common.terminal.words import Sentence
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.sweep_layout import telling
+from hush_simulations.display.sweep_layout import said, telling
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.row import BARS, Parameter, SweepRow
 
@@ -38,10 +38,13 @@ def _head(result: SweepResult) -> str:
 
 def _table(result: SweepResult, shown: Sequence[SweepRow]) -> Table:
     parts = any(row.part for row in shown)
-    columns = [Column(name, right=all(_is_number(one) for one in values)) for name, values in _titles(result)]
+    columns = [
+        Column(name, right=all(_is_number(one) for one in values), named=True) for name, values in _titles(result)
+    ]
     columns += [Column("worst part")] if parts else []
     columns += [Column(title, right=True) for title in ("bias", "error (rms)", "theory", "covered", "width")]
-    return Table(columns, [Row([*_axes(row), *([row.part] if parts else []), *_figures(row)]) for row in shown])
+    rows = [Row([*_axes(row), *([row.part] if parts else []), *_figures(row)]) for row in shown]
+    return Table(columns, rows, grouped=len(result.axes))
 
 
 def _titles(result: SweepResult) -> list[tuple[str, Sequence[Parameter]]]:
@@ -56,7 +59,14 @@ def _is_number(value: Parameter) -> bool:
 
 
 def _axes(row: SweepRow) -> list[str]:
-    return [exact(one) if isinstance(one, int | float) else one for one in row.parameters.values()]
+    """The values of the axes; a table of bounds in few words."""
+    return [_value(name, one, row) for name, one in row.parameters.items()]
+
+
+def _value(name: str, one: Parameter, row: SweepRow) -> str:
+    if isinstance(one, int | float):
+        return exact(one)
+    return said(name, one, row) if one.startswith("{") else one
 
 
 def _figures(row: SweepRow) -> list[str]:

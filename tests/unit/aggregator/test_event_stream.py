@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from servers import free_port
 
-from hush_aggregator.http import events
 from hush_aggregator.http.address import Address, bind
 from hush_aggregator.http.app import create_app
+from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.server import serve_http
 from hush_aggregator.http.service import Service
 from hush_aggregator.store import SqliteStore
@@ -31,14 +31,14 @@ def path(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def serving(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, "asyncio.Task[None]"]]:
+async def serving(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, "asyncio.Task[None]", Feed]]:
     port = free_port()
-    running = asyncio.create_task(
-        serve_http(create_app(Service(path)), bind("--http", Address.parse("--http", f"127.0.0.1:{port}")))
-    )
+    app = create_app(Service(path))
+    listener = bind("--http", Address.parse("--http", f"127.0.0.1:{port}"))
+    running = asyncio.create_task(serve_http(app, listener))
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            yield client, running
+            yield client, running, app.state.feed
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -58,7 +58,7 @@ async def event(lines: AsyncIterator[str]) -> dict[str, str]:
 
 
 async def test_an_event_has_the_document_of_the_command(path: Path) -> None:
-    async with serving(path) as (client, _), client.stream("GET", "/v1/events") as stream:
+    async with serving(path) as (client, _, _), client.stream("GET", "/v1/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         assert "no-cache" in stream.headers["cache-control"] or "no-store" in stream.headers["cache-control"]
         lines = stream.aiter_lines()
@@ -77,7 +77,7 @@ async def test_an_event_has_the_document_of_the_command(path: Path) -> None:
 
 
 async def test_streams_end_with_the_service(path: Path) -> None:
-    async with serving(path) as (client, running), client.stream("GET", "/v1/events") as stream:
+    async with serving(path) as (client, running, _), client.stream("GET", "/v1/events") as stream:
         lines = stream.aiter_lines()
         await event(lines)
         running.cancel()
@@ -85,23 +85,18 @@ async def test_streams_end_with_the_service(path: Path) -> None:
             assert [line async for line in lines][-1:] in ([], [""])  # it ends, and is not cut
 
 
-async def test_there_is_a_most_of_streams_and_a_place_is_free_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "MOST_STREAMS", 1)
-    async with serving(path) as (client, _):
+async def test_a_stream_that_its_reader_has_left_is_noticed(path: Path) -> None:
+    async with serving(path) as (client, _, feed):
         async with client.stream("GET", "/v1/events") as stream:
             await event(stream.aiter_lines())
-            assert (await client.get("/v1/events")).status_code == 503
+            assert feed.followers == 1
         async with asyncio.timeout(30):
-            while True:  # until the server has seen that the first one left
-                async with client.stream("GET", "/v1/events") as stream:
-                    if stream.status_code == 200:
-                        break
+            while feed.followers:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0.01)
 
 
 async def test_metrics_of_a_store_come_from_what_is_counted(path: Path) -> None:
-    async with serving(path) as (client, _):
+    async with serving(path) as (client, _, _):
         answer = await client.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}

@@ -1,6 +1,8 @@
 """What the page reads: little, by indexes, however many tasks there are; and it waits for no slow estimate."""
 
 import asyncio
+import hashlib
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ import pytest
 from page_server import served
 
 from hush_aggregator.estimating import Estimator, Failure, InThread
+from hush_aggregator.http.page.assets import addresses, assets
 from hush_aggregator.http.page.reading_views import PER_PAGE, Views
 from hush_aggregator.http.page.view import Standing
 from hush_aggregator.http.reading import Reading
@@ -126,3 +129,29 @@ def test_what_is_not_there_is_not_there(where: str, tmp_path: Path) -> None:
         answer = httpx.get(f"{address}{where}")
     assert answer.status_code == 404
     assert "<script>" not in answer.text
+
+
+def test_a_store_that_is_not_there_is_told_to_people_without_its_place(tmp_path: Path) -> None:
+    with served(tmp_path / "store") as address:
+        for where in ("/", "/tasks/t"):
+            answer = httpx.get(f"{address}{where}")
+            assert (answer.status_code, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
+            assert "cannot be read just now" in answer.text
+            assert str(tmp_path) not in answer.text
+
+
+def test_assets_are_what_they_say_under_names_that_change_with_them(tmp_path: Path) -> None:
+    kinds = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+    with SqliteStore(tmp_path / "store"), served(tmp_path / "store") as address:
+        for name, where in addresses().items():
+            answer = httpx.get(f"{address}{where}")
+            assert answer.headers["content-type"] == kinds[name.partition(".")[2]]
+            assert "immutable" in answer.headers["cache-control"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert hashlib.sha256(answer.content).hexdigest()[:12] in where
+        page = httpx.get(address)
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["cache-control"] == "no-store"
+    assert not re.search(r"<style|<script>|style=|\bon[a-z]+=|https?://", page.text)
+    assert sum(len(asset.body) for asset in assets().values()) < 30_000

@@ -16,6 +16,7 @@ from hush_aggregator.http.page.frame import Around
 from hush_aggregator.http.page.index import index
 from hush_aggregator.http.page.view import Standing, View
 from hush_aggregator.store.base import Origin, State
+from hush_common.refusal import Refusal
 from hush_common.task_file import make_task
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -166,3 +167,24 @@ def test_a_long_list_is_folded_and_complete() -> None:
     )
     assert all(f">{label}<" in page for label in labels)
     assert "276 more" in page
+
+
+def test_every_reason_for_a_refusal_has_its_meaning_beside_its_number() -> None:
+    view = shown()
+    assert view.result is not None
+    refused = {reason: 100 + place for place, reason in enumerate(Refusal)}
+    text = text_of(dataclasses.replace(view, result=dataclasses.replace(view.result, refused=refused)))
+    for reason, number in refused.items():
+        assert (
+            f"Refused: {reason.value.replace('_', ' ')} {number} {reason.meaning[0].upper()}{reason.meaning[1:]}."
+            in text
+        )
+    assert "None was refused" in text_of(view)
+
+
+def test_what_the_broker_has_dropped_is_told() -> None:
+    def page(dropped: int) -> str:
+        return index([shown()], AROUND, total=1, page=1, pages=1, dropped=dropped)
+
+    assert "it has dropped 1 200 messages" in page(1200)
+    assert "dropped" not in page(0)

@@ -291,6 +291,18 @@ def test_what_waited_at_the_broker_does_not_hide_what_a_store_copied_back_lacks(
         assert world.made == 1  # what it publishes from then on it has counted itself
 
 
+def test_a_store_put_back_from_a_backup_is_not_recalled_for_its_old_estimate_too(world: World) -> None:
+    own = {"store": world.store.public_identity, "term": 1, "digest": HEIGHTS.digest.hex(), "n": 60_000}
+    world.broker.retained[estimate_topic("heights")] = json.dumps(own).encode()
+    world.store._connection.execute("UPDATE identity SET restored = 1")
+    world.serve()
+    assert world.made == 1
+    world.broker.retained[estimate_topic("heights")] = json.dumps(own | {"n": 70_000}).encode()
+    world.broker.drop()  # what is there now nobody has recalled
+    world.wait(60)
+    assert world.made == 2
+
+
 def test_tasks_that_are_closed_or_not_yet_open_or_over_are_not_recalled() -> None:
     later = make_task(DRAFT | {"opens": "2027-03-01T23:00:00Z"})
     gone = make_task(DRAFT | {"closes": "2027-03-01T11:54:00Z"})

@@ -19,7 +19,7 @@ from hush_common.errors import OptionError
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.figure import figure_of, picture_of
 from hush_simulations.display.pictures import parse_theme, write
-from hush_simulations.display.spread import named, received
+from hush_simulations.display.spread import kept, named, received
 from hush_simulations.display.style import DARK, LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.display.ticks import on_log_axis
 from hush_simulations.engines.bulk import engine as bulk
@@ -201,6 +201,16 @@ def test_in_bulk_the_bars_are_those_of_the_tally_and_noise_without_number_is_a_g
     deviation = np.sqrt(np.average((noise.values - mean) ** 2, weights=noise.counts))
     assert mean == pytest.approx(170, abs=5 * 142 / np.sqrt(len(noise.values)))
     assert deviation == pytest.approx(np.sqrt(2 * 100**2 + 108), rel=0.02)  # scale 100 cm, beside the people's own
+
+
+def test_what_is_seen_in_bulk_are_the_numbers_of_those_who_answer() -> None:
+    run = ran("two-groups", clients=10**6)
+    seen = kept(run)
+    assert seen.counts.sum() == pytest.approx(run.result.n)
+    assert np.average(seen.values, weights=seen.counts) == pytest.approx(run.truth["reporters"], abs=0.01)
+    assert "239 936 devices silent" in picture_of(run).shows  # of the seed
+    everybody = np.array(run.experiment.scenario.population.draw(10**4, np.random.default_rng(1)), dtype=np.float64)
+    assert abs(everybody.mean() - run.truth["reporters"]) > 0.3  # planted: those of everybody would be noticed
 
 
 def test_what_is_seen_in_bulk_changes_no_figure() -> None:

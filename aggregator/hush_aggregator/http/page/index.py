@@ -9,8 +9,8 @@ from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.label import promise
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
 from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
-from hush_aggregator.http.page.odds import dearest
 from hush_aggregator.http.page.view import View, primary
+from hush_aggregator.odds import dearest
 from hush_common.figures import whole
 
 __all__ = ["index"]
@@ -128,6 +128,6 @@ def _parts(view: View) -> Html:
 
 
 def _turn(page: int, pages: int) -> Html:
-    back = element("a", "Earlier", href=f"/?page={page - 1}", rel="prev") if page > 1 else None
-    on = element("a", "Later", href=f"/?page={page + 1}", rel="next") if page < pages else None
+    back = element("a", "Tasks before these", href=f"/?page={page - 1}", rel="prev") if page > 1 else None
+    on = element("a", "More tasks", href=f"/?page={page + 1}", rel="next") if page < pages else None
     return element("nav", back, on, aria_label="Pages", class_="turn")

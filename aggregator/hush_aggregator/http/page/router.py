@@ -13,8 +13,9 @@ from hush_aggregator.http.page.assets import Asset, addresses, assets
 from hush_aggregator.http.page.detail import detail
 from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.index import index
-from hush_aggregator.http.page.markup import element
+from hush_aggregator.http.page.markup import Html, element
 from hush_aggregator.http.page.reading_views import Views
+from hush_common.errors import StoreError
 from hush_common.task import ROUND_LIMIT, is_task_id
 
 __all__ = ["router"]
@@ -36,7 +37,10 @@ Shown = Annotated[Views, Depends(_views)]
 async def show_all(request: Request, views: Shown, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1) -> Response:
     """All tasks."""
     now = datetime.now(UTC)
-    shown, total, pages, dropped = await views.some(page, now)
+    try:
+        shown, total, pages, dropped = await views.some(page, now)
+    except StoreError:
+        return _unread(request, now)
     at = min(page, pages)
     return _html(index(shown, _around(request, now), total=total, page=at, pages=pages, dropped=dropped))
 
@@ -50,12 +54,14 @@ async def show_one(
 ) -> Response:
     """One task."""
     now = datetime.now(UTC)
-    view = await views.one(task_id, round_, now) if is_task_id(task_id) else None
+    try:
+        view = await views.one(task_id, round_, now) if is_task_id(task_id) else None
+    except StoreError:
+        return _unread(request, now)
     around = _around(request, now)
     if view is None:
         back = element("p", element("a", "All tasks", href="/"))
-        missing = element("div", element("h1", "There is no such task here"), back, class_="about")
-        return _html(framed(around, "No such task", missing), 404)
+        return _told(around, 404, "There is no such task here", back)
     return _html(detail(view, around))
 
 
@@ -67,6 +73,16 @@ async def show_asset(name: str) -> Response:
         return Response(status_code=404)
     headers = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(asset.body, headers=headers, media_type=asset.media_type)
+
+
+def _unread(request: Request, now: datetime) -> Response:
+    """What is wrong with the store is for its owners, who find it in `/readyz`."""
+    again = element("p", "It is not lost for that. Its owners see what is wrong; look again soon.")
+    return _told(_around(request, now), 503, "What is counted cannot be read just now", again)
+
+
+def _told(around: Around, status: int, what: str, more: Html) -> Response:
+    return _html(framed(around, what, element("div", element("h1", what), more, class_="about")), status)
 
 
 def _by_address() -> dict[str, Asset]:

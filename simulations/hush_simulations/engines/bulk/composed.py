@@ -17,7 +17,7 @@ from hush_aggregator.tally import Tally
 from hush_common.errors import OptionError
 from hush_common.mechanisms import Offers
 from hush_common.task import Task
-from hush_simulations.engines.bulk.drawn import Drawn, merged
+from hush_simulations.engines.bulk.drawn import Drawn, StoppedError, merged
 from hush_simulations.engines.bulk.groups import parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.streams import noise_of, people_of
@@ -75,12 +75,18 @@ def composed(scenario: Scenario, task: Task, entropy: int, draw: Callable[[Kind]
 
     Raises:
         OptionError: a broker that forgets, in several rounds.
+        StoppedError: `draw` was stopped before anything was drawn; later, what there is counts.
     """
     parts: list[Drawn] = []
+    stopped = False
     for kind in _kinds(scenario, task, entropy):
         if not kind.clients:
             continue
-        drawn = draw(kind)
+        try:
+            drawn = draw(kind)
+        except StoppedError:
+            stopped = True
+            break
         if not kind.counted:
             drawn = replace(drawn, tallies=(Tally(),) * task.rounds)
         if not kind.true:
@@ -88,7 +94,11 @@ def composed(scenario: Scenario, task: Task, entropy: int, draw: Callable[[Kind]
         if not kind.honest:
             drawn = replace(drawn, truths=tuple(replace(truth, moved=0) for truth in drawn.truths))
         parts.append(drawn)
+    if not parts:
+        raise StoppedError
     every = merged(parts)
+    if stopped:  # before all liars came
+        return every
     edges = [_edges(task, some.among(scenario.clients) * some.reports) for some in scenario.liars if some.lie == "edge"]
     for tally in edges:
         every = replace(every, tallies=tuple(one.merge(tally) for one in every.tallies))
@@ -97,7 +107,8 @@ def composed(scenario: Scenario, task: Task, entropy: int, draw: Callable[[Kind]
 
 def is_plain(scenario: Scenario) -> bool:
     """Whether all people tell the truth and are counted, the same in every round: the first of `_kinds` alone."""
-    return not scenario.liars and not scenario.faults.forgotten and not scenario.panel
+    lying = any(some.among(scenario.clients) for some in scenario.liars)
+    return not lying and not scenario.faults.forgotten and not scenario.panel
 
 
 def duplicates_of(scenario: Scenario, rounds: int) -> int:

@@ -7,7 +7,11 @@ from functools import reduce
 
 from hush_aggregator.tally import Tally
 
-__all__ = ["Drawn", "Truth", "merged"]
+__all__ = ["Drawn", "StoppedError", "Truth", "merged"]
+
+
+class StoppedError(Exception):
+    """Somebody wants no more of it, before anything was drawn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,28 +42,41 @@ MOST_ONE_BY_ONE = 100_000_000
 """Answers up to which devices are drawn one by one where the law of the tally does not say everything."""
 
 
-async def simulate(experiment: Experiment, on_progress: Callable[[int], None] | None = None) -> Outcome:
-    """Run an experiment to its end.
+async def simulate(
+    experiment: Experiment, on_progress: Callable[[int], None] | None = None, stop: asyncio.Event | None = None
+) -> Outcome:
+    """Run an experiment to its end, or until `stop` is set: then no further device is drawn, and what is there counts.
 
     Raises:
         OptionError: the law of its mechanism is not known, or tallies are asked for that cannot be drawn.
+        StoppedError: `stop` was set before anything was drawn.
     """
     stopped = Event()
+
+    async def pass_on(wanted: asyncio.Event) -> None:
+        await wanted.wait()
+        stopped.set()
+
+    passing = None if stop is None else asyncio.create_task(pass_on(stop), name="hush-pass-on")
     try:
         return await asyncio.to_thread(simulate_now, experiment, on_progress or _ignore, stopped)
     finally:
         stopped.set()
+        if passing is not None:
+            passing.cancel()
 
 
 def simulate_now(
     experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
 ) -> Outcome:
-    """The same for programs without an event loop; whoever sets `stopped` wants no more of it."""
+    """The same for programs without an event loop; whoever sets `stopped` wants no more than what is drawn."""
     task, drawing, began = experiment.task, drawing_of(experiment), time.perf_counter()
     drawn = draw_rounds(experiment, on_progress, stopped)
     estimates = [_estimate(task, tally, experiment.confidence, drawing) for tally in drawn.tallies]
     elapsed = (time.perf_counter() - began) / len(estimates)
-    on_progress(experiment.clients * task.rounds)
+    halted = stopped is not None and stopped.is_set()
+    if not halted:
+        on_progress(experiment.clients * task.rounds)
     again = duplicates_of(experiment.scenario, task.rounds)
     refused = {Refusal.DUPLICATE: again} if again else {}
     nothing = Received(b"", np.empty((0, task.randomizer.width), dtype=np.int64))
@@ -77,7 +90,7 @@ def simulate_now(
             ),
             range(truth.people),
             truth.moved,
-            {ABSENT: experiment.clients - truth.people} if truth.people < experiment.clients else {},
+            {ABSENT: experiment.clients - truth.people} if truth.people < experiment.clients and not halted else {},
             elapsed,
             nothing,
             truth=truth.means,
@@ -88,7 +101,7 @@ def simulate_now(
         )
         for number, (tally, truth, made) in enumerate(zip(drawn.tallies, drawn.truths, estimates, strict=True))
     ]
-    return Outcome(task, tuple(rounds), drawing=drawing)
+    return Outcome(task, tuple(rounds), stopped=halted, drawing=drawing)
 
 
 def draw_rounds(

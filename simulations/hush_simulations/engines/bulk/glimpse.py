@@ -1,7 +1,7 @@
 """Glimpse: some people of an experiment in bulk and their reports, for a picture; the experiment itself keeps none.
 
-They are drawn once more from the same population and the same laws, with a seed of their own, so that no figure of a
-result depends on whether somebody looks.
+Numbers are taken from the cells of the population, evenly, so that a picture is as smooth as the law. Reports are drawn
+from the laws of the engine with a seed of their own: no figure of a result depends on whether somebody looks.
 """
 
 import numpy as np
@@ -9,21 +9,28 @@ from numpy.typing import NDArray
 
 from hush_common.domain import Domain, NumberDomain
 from hush_common.mechanisms import Mechanism
+from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.streams import people_of
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.scenarios.population import Value
 
-__all__ = ["MOST", "people", "reports"]
+__all__ = ["MOST", "numbers", "people", "reports"]
 
 MOST = 1 << 17
 _CELL = (1 << 20) + 1  # that no sweep and no kind of people has
 
 
 def people(experiment: Experiment) -> list[Value]:
-    """True values of at most `MOST` devices."""
+    """True values of at most `MOST` devices, as they are at first."""
     rng = people_of(experiment.seed or 0, _CELL, 0)
     return list(experiment.scenario.population.draw(min(experiment.clients, MOST), rng))
+
+
+def numbers(experiment: Experiment) -> NDArray[np.float64]:
+    """True numbers of at most `MOST` of the devices that answer in the last round; NaN where there is none."""
+    cells, places = _answering(experiment)
+    return cells.values[places]
 
 
 def reports(experiment: Experiment, mechanism: Mechanism, domain: Domain) -> NDArray[np.int64]:
@@ -31,11 +38,28 @@ def reports(experiment: Experiment, mechanism: Mechanism, domain: Domain) -> NDA
     if not isinstance(domain, NumberDomain):
         raise TypeError("there is no noise without number but about a number")
     rng = people_of(experiment.seed or 0, _CELL, 1)
-    values = np.array(people(experiment), dtype=np.float64)  # None is NaN
-    told = [
-        np.full(some.among(len(values)) * some.reports, some.value) for some in experiment.scenario.liars if some.value
-    ]
-    values = np.concatenate((values[: len(values) - sum(map(len, told))], *told))
-    indices = np.rint((values - domain.lower) / float(domain.step))
-    indices = np.where(np.isnan(indices), rng.integers(domain.sizes[0], size=len(indices)), indices)
-    return law_of(mechanism).bodies(mechanism, np.clip(indices, 0, domain.steps).astype(np.int64), rng)
+    cells, places = _answering(experiment)
+    indices = _told(experiment, domain, rng.permutation(cells.indices[places]))
+    indices = np.where(indices == MISSING, rng.integers(domain.sizes[0], size=len(indices)), indices)
+    return law_of(mechanism).bodies(mechanism, indices.astype(np.int64), rng)
+
+
+def _answering(experiment: Experiment) -> tuple[Cells, NDArray[np.int64]]:
+    """The cells of a number in the last round, and in which of them people are who answer."""
+    task, scenario = experiment.task, experiment.scenario
+    cells = cells_of(task.domain, scenario.population, scenario.panel, task.rounds)
+    cells = cells.at(task.domain, scenario.panel.moved(task.domain, task.rounds - 1))
+    weights = cells.shares if cells.refusing is None else cells.shares * (1 - cells.refusing)
+    count, below = min(experiment.clients, MOST), np.cumsum(weights)
+    evenly = (np.arange(count) + 0.5) / count * below[-1]
+    return cells, np.minimum(np.searchsorted(below, evenly, side="right"), len(below) - 1)
+
+
+def _told(experiment: Experiment, domain: NumberDomain, indices: Places) -> Places:
+    """With those of liars who tell a value in the place of some."""
+    for some in experiment.scenario.liars:
+        reading = domain.read(some.value, strict=False).parts[0] if some.lie == "value" else None
+        if reading is not None:
+            lying = min(some.among(len(indices)) * some.reports, len(indices))
+            indices = np.concatenate((indices[lying:], np.full(lying, reading)))
+    return indices

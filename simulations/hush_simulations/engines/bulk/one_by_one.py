@@ -15,7 +15,7 @@ from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import MISSING
 from hush_simulations.engines.bulk.crowd import Crowd, Source, source_of
-from hush_simulations.engines.bulk.drawn import Drawn, merged
+from hush_simulations.engines.bulk.drawn import Drawn, StoppedError, merged
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.members import MemberSource
 from hush_simulations.engines.bulk.streams import noise_of, people_of
@@ -24,17 +24,13 @@ from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Population
 
-__all__ = ["StoppedError", "draw_devices"]
+__all__ = ["draw_devices"]
 
 CHUNK = 1 << 20
 """Devices with a seed of their own: part of what a seed means, not of how the work is shared."""
 
 _BLOCK = 1 << 16  # numbers at once: with fewer, workers wait for each other; part of what a seed means, as CHUNK
 _LEAST = 256  # devices at once, or numpy's calls cost more than its work
-
-
-class StoppedError(Exception):
-    """Somebody wants no more of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,19 @@ class _Work:
     entropy: int
     cell: int
 
-    def chunk(self, number: int, stopped: Event | None = None) -> Drawn:
+    def chunk(self, number: int, stopped: Event | None = None) -> Drawn | None:
+        """The devices of a chunk, or those that were drawn until somebody wanted no more; None where there is none."""
         people, first = people_of(self.entropy, self.cell, number), number * CHUNK
         rounds = 1 if self.task.repeat == "sticky" else self.task.rounds
         noise = [noise_of(self.entropy, self.cell, number, round_) for round_ in range(rounds)]
         last = min(first + CHUNK, self.clients)
         block = max(_BLOCK // _numbers(self.task.domain), _LEAST)
-        return merged(
-            self._block(start, min(start + block, last), people, noise, stopped) for start in range(first, last, block)
-        )
+        parts = []
+        for start in range(first, last, block):
+            if stopped is not None and stopped.is_set():
+                break
+            parts.append(self._block(start, min(start + block, last), people, noise))
+        return merged(parts) if parts else None
 
     def _block(
         self,
@@ -64,10 +64,7 @@ class _Work:
         stop: int,
         people: np.random.Generator,
         noise: Sequence[np.random.Generator],
-        stopped: Event | None,
     ) -> Drawn:
-        if stopped is not None and stopped.is_set():
-            raise StoppedError
         if isinstance(self.source, MemberSource):
             return self._panel(self.source, start, stop - start, people, noise)
         crowd = self.source.draw(start, stop - start, people)
@@ -141,10 +138,10 @@ def draw_devices(
         workers: threads; numpy draws without holding the others up.
         cluster: whose workers draw instead, entered already.
         on_progress: called with the number of answers so far.
-        stopped: whoever sets it wants no more.
+        stopped: whoever sets it wants no more than what is drawn.
 
     Raises:
-        StoppedError: `stopped` was set.
+        StoppedError: `stopped` was set, and nothing is drawn.
     """
     steady = not panel and not isinstance(population, Grouped)
     source = source_of(task.domain, population) if steady else MemberSource(task.domain, population, panel)
@@ -152,22 +149,29 @@ def draw_devices(
     stopped = stopped or Event()
     numbers = range(-(-clients // CHUNK))
     done: list[Drawn] = []
-    if cluster is not None:
-        for part in cluster.each(work.chunk, numbers, lambda: not stopped.is_set()):
+
+    def keep(part: Drawn | None) -> None:
+        if part is not None:
             done.append(part)
             on_progress(sum(tally.n for one in done for tally in one.tallies))
-        if len(done) < len(numbers):
+
+    def whole() -> Drawn:
+        if not done:
             raise StoppedError
         return merged(done)
+
+    if cluster is not None:
+        for part in cluster.each(work.chunk, numbers, lambda: not stopped.is_set()):
+            keep(part)
+        return whole()
     with ThreadPoolExecutor(max(workers, 1), thread_name_prefix="hush-bulk") as pool:
         try:
             for part in pool.map(work.chunk, numbers, [stopped] * len(numbers)):
-                done.append(part)
-                on_progress(sum(tally.n for one in done for tally in one.tallies))
+                keep(part)
         except BaseException:
             stopped.set()
             raise
-    return merged(done)
+    return whole()
 
 
 def _bodies(

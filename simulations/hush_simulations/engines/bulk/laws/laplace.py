@@ -1,5 +1,7 @@
 """`laplace`: the sum of the reports, where tallies are drawn at once; all of a tally where devices are.
 
+All sums are integers: the law is linear in no stretch of the grid (`levels`), so that cells are never merged for it.
+
 The sum of n noises is the difference of two negative binomials, Poisson numbers of means b·G and b·G' with G and G'
 gamma of shape n, b = 1/(e^h - 1) and h = epsilon/m. Above a mean of 2^31 a normal number stands for the Poisson one: it
 has the same mean and variance, and is added to a gamma number about b times as wide, so that the law of the sum is
@@ -12,7 +14,6 @@ A device's noise is floor(b·E) - floor(b·E') with b = 1/h and E, E' exponentia
 """
 
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,9 @@ def sums(mechanism: Laplace, indices: Places, counts: Counts, rng: np.random.Gen
     mean = 1 / np.expm1(float(1 / mechanism.scale))
     up, down = (mean * rng.standard_gamma(n) for _ in range(2))
     noise = _difference(up, down, rng)
-    told = (counts * indices).sum(axis=1)  # of merged cells a mean of indices: no integer
-    return cast("Counts", (told + noise)[:, None])
+    told = (counts * np.asarray(indices, dtype=np.int64)).sum(axis=1)  # exact: below 10^9 people at 2^20 each
+    total: Counts = (told + noise)[:, None]
+    return total
 
 
 def _difference(up: NDArray[np.float64], down: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:

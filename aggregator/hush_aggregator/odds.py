@@ -8,7 +8,7 @@ from hush_common.epsilon import WEAK_ABOVE, at_most_sure, certified_exp, decimal
 from hush_common.figures import at_most, percent_at_most, whole
 from hush_common.task import Task
 
-__all__ = ["EVEN", "Loss", "dearest", "factor", "from_to", "losses", "sure"]
+__all__ = ["EVEN", "Loss", "dearest", "factor", "from_to", "losses", "percent", "sure"]
 
 EVEN = Fraction(1, 2)
 """Of an observer who holds two answers to be equally likely."""
@@ -49,17 +49,20 @@ class Loss:
         return self.epsilon > WEAK_ABOVE
 
 
+def percent(epsilon: Fraction, prior: Fraction = EVEN) -> str:
+    """What chance an observer can give one of two answers at most: "73.2 %". Rounded up, and never to certainty."""
+    return percent_at_most(at_most_sure(epsilon, prior))
+
+
 def sure(epsilon: Fraction, prior: Fraction = EVEN) -> str:
-    """How sure an observer can become: "at most 73.2 % sure". No promise is ever rounded to certainty, nor down."""
-    percent = percent_at_most(at_most_sure(epsilon, prior))
-    if percent.startswith(_ENDLESS):
-        return f"as good as certain: {percent}"
-    return f"at most {percent} sure"
+    """The same in words: "at most 73.2 % sure", and where no decimals suffice "as good as certain"."""
+    chance = percent(epsilon, prior)
+    return f"as good as certain: {chance}" if chance.startswith(_ENDLESS) else f"at most {chance} sure"
 
 
 def from_to(epsilon: Fraction, prior: Fraction) -> tuple[str, str]:
     """A chance before, and the largest that it can become: "1 %", "2.7 %"."""
-    return f"{at_most(100 * prior, 0)} %", percent_at_most(at_most_sure(epsilon, prior))
+    return f"{at_most(100 * prior, 0)} %", percent(epsilon, prior)
 
 
 def factor(epsilon: Fraction) -> str:
