@@ -223,6 +223,13 @@ def test_what_is_seen_in_bulk_changes_no_figure() -> None:
     assert {**run.to_document(), "elapsed_s": 0} == {**before, "elapsed_s": 0}
 
 
+def test_a_tick_of_a_very_short_interval_says_where_it_is() -> None:
+    axes = figure_of(ran("heights", clients=10**9)).axes[2]
+    labels = [float(label.get_text()) for label in axes.get_xticklabels()]
+    assert labels == pytest.approx(axes.get_xticks(), abs=1e-6)  # no offset that stands elsewhere
+    assert len(labels) <= 7
+
+
 @pytest.mark.parametrize("name", ["commute", "offices"])
 def test_reports_of_parts_are_those_of_the_tally(name: str) -> None:
     run = ran(name, clients=10**6)
