@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from http_world import TOKEN
 from servers import free_port
 
 __all__ = ["TOKEN", "HttpProcess", "running", "write_token"]
 
-TOKEN = "5f1d7a9c3e8b2046d1f0a7c6e5b4938271605f4e3d2c1b0a"  # noqa: S105 - of tests
 _PATIENCE_S = 60
 
 

@@ -6,6 +6,7 @@ A real mosquitto, a real `hush serve --http`, a real `hush http`. `python tests/
 
 import asyncio
 import json
+import os
 import secrets
 import signal
 import socket
@@ -50,7 +51,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def service(*arguments: str) -> Iterator[httpx.Client]:
+def service(*arguments: str) -> Iterator[tuple[httpx.Client, int]]:
     """A command of hush that serves HTTP, which it is told the place of last."""
     port = free_port()
     with (
@@ -59,7 +60,7 @@ def service(*arguments: str) -> Iterator[httpx.Client]:
     ):
         try:
             wait(lambda: client.get("/readyz").status_code == 200)
-            yield client
+            yield client, process.pid
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
@@ -106,6 +107,12 @@ def publish(port: int, sent: bytes, count: int) -> None:
 def counted(path: Path) -> int:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as reader:
         return int(reader.execute("SELECT coalesce(sum(n), 0) FROM tally").fetchone()[0])
+
+
+def worked(process: int) -> float:
+    """Seconds of processor time of a process, which others on the machine do not change."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Attack:
@@ -193,29 +200,35 @@ def intake() -> None:
         (place / "task.json").write_bytes(TASK.payload)
         store = place / "store.sqlite"
         arguments = ["--broker", broker.url, "--store", str(store), "--task", str(place / "task.json"), "--http"]
-        client = inside.enter_context(service("serve", *arguments))
+        client, process = inside.enter_context(service("serve", *arguments))
         port = client.base_url.port
         assert port is not None
-        ratios, total = [], 0
+        ratios, works, total = [], [], 0
         for pair in range(-1, PAIRS):  # the first is not counted
-            rates = {}
+            rates, work = {}, {}
             for attacked in (False, True) if pair % 2 else (True, False):
                 attacker = Attack(port) if attacked else None
                 sent = packets(REPORTS)
                 total += REPORTS
-                began = time.perf_counter()
+                began, before = time.perf_counter(), worked(process)
                 publish(broker.port, sent, REPORTS)
                 while counted(store) < total:
                     time.sleep(0.01)
                 rates[attacked] = REPORTS / (time.perf_counter() - began)
+                work[attacked] = worked(process) - before
                 told = "" if attacker is None else attacker.end()
                 if told:
                     say(f"  the attacker saw {told}")
             say(f"pair {pair}: {rates[False]:.0f}/s alone, {rates[True]:.0f}/s attacked")
             if pair >= 0:
                 ratios.append(rates[True] / rates[False])
-        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        say(f"intake attacked / alone: median {statistics.median(ratios):.2f} of {each}")
+                works.append(work[False] / work[True])
+        for what, found in (
+            ("reports a second, attacked / alone", ratios),
+            ("processor time, alone / attacked", works),
+        ):
+            each = ", ".join(f"{ratio:.2f}" for ratio in found)
+            say(f"{what}: median {statistics.median(found):.2f} of {each}")
 
 
 # A large store
@@ -239,7 +252,7 @@ def size() -> None:
         path = Path(folder) / "store.sqlite"
         tasks = planted(path)
         began = time.perf_counter()
-        client = inside.enter_context(service("http", "--store", str(path), "--bind"))
+        client, _ = inside.enter_context(service("http", "--store", str(path), "--bind"))
         say(f"`hush http` answers {time.perf_counter() - began:.2f} s after its start")
         timed("the page, first of all requests", lambda: client.get("/"), 1, 0)
         came, first, stream = listening(inside, client)

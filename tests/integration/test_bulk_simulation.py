@@ -1,4 +1,4 @@
-"""The bulk engine from Python: the same results with any number of workers, and the truth of the people it drew."""
+"""The bulk engine from Python: a seed repeats a run, and results are beside the truth of the people it drew."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ import pytest
 import hush
 from hush_common.errors import OptionError
 from hush_common.task import Task
-from hush_simulations.engines.bulk import one_by_one
 from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.drawn import Drawn
 from hush_simulations.engines.bulk.groups import groups_of
@@ -29,20 +28,9 @@ def shares_of(task: Task) -> tuple[float, ...]:
     return (1 / len(task.offers),) * len(task.offers) if task.offers else ()
 
 
-def devices(scenario: Scenario, clients: int, workers: int = 1) -> Drawn:
+def devices(scenario: Scenario, clients: int) -> Drawn:
     task = scenario.task()
-    return draw_devices(task, scenario.population, clients, shares_of(task), 7, workers=workers)
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_any_number_of_workers_gives_the_same_integers_and_the_same_truth(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(one_by_one, "CHUNK", 1000)
-    alone = devices(SCENARIOS[name], 5_500)
-    assert alone.tallies[0].n == 5_500
-    assert devices(SCENARIOS[name], 5_500, workers=2) == alone
-    assert devices(SCENARIOS[name], 5_500, workers=3) == alone
+    return draw_devices(task, scenario.population, clients, shares_of(task), 7)
 
 
 @pytest.mark.parametrize("drawing", ["tally", "devices"])

@@ -68,9 +68,15 @@ def figures(page: Page) -> list[Figure]:
     return [Figure(*one) for one in page.locator("[data-figure]").evaluate_all(FIGURES)]
 
 
+SOME = ["number-live", "number-legacy", "bit-failed", "category-final", "vector-none", "vector-live", "rounds-live"]
+
+
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+@pytest.mark.parametrize(
+    "tasks", [SOME, pytest.param(list(page_states.ALL), marks=pytest.mark.soak)], ids=["some", "all"]
+)
 def test_its_figures_are_those_of_the_api_of_each_kind_in_each_state(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, script: bool
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: list[str], *, script: bool
 ) -> None:
     page_states.fill(tmp_path / "hush.sqlite3")
     page_states.fail_the_failed(monkeypatch)
@@ -79,7 +85,7 @@ def test_its_figures_are_those_of_the_api_of_each_kind_in_each_state(
         httpx.Client(base_url=address) as api,
         looking(browser, address, java_script_enabled=script) as page,
     ):
-        for task_id in page_states.ALL if script else [one for one in page_states.ALL if one.endswith("-live")]:
+        for task_id in tasks:
             page.goto(f"{address}/tasks/{task_id}")
             latest, every = (api.get(f"/v1/tasks/{task_id}/rounds/{which}").json() for which in ("latest", "all"))
             scale = 100 if task_id.startswith(("bit", "category")) else 1

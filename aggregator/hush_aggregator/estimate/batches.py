@@ -1,7 +1,9 @@
 """Batches: the intervals of several samples, each kind computed for all samples at once."""
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from hush_aggregator.estimate.batch import Batch
 from hush_aggregator.estimate.intervals.betting import Reports, betting_limits
@@ -12,6 +14,27 @@ from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 __all__ = ["Batches"]
 
 _Pair = tuple[float, float]
+_FEW = 4
+_Q = TypeVar("_Q", bound=Hashable)
+_A = TypeVar("_A")
+
+
+def _remembered(solve: Callable[[Sequence[_Q]], Sequence[_A]]) -> Callable[[Sequence[_Q]], Sequence[_A]]:
+    """The same, which knows the last answers: for what depends on how many reports there are, and not on what they say.
+
+    Whoever estimates many samples of one size, as a sweep does, asks for the same each time. The many questions about a
+    vector are not kept.
+    """
+
+    @lru_cache(maxsize=256)
+    def known(asked: tuple[_Q, ...]) -> tuple[_A, ...]:
+        return tuple(solve(asked))
+
+    return lambda asked: known(tuple(asked)) if len(asked) <= _FEW else solve(asked)
+
+
+_bands = _remembered(bands)
+_students = _remembered(student_quantiles)
 
 
 @dataclass(frozen=True)
@@ -20,8 +43,8 @@ class Batches:
 
     betting: Batch[tuple[Reports, float], _Pair] = field(default_factory=partial(Batch, betting_limits))
     chernoff: Batch[tuple[Sizes, float], _Pair] = field(default_factory=partial(Batch, chernoffs))
-    band: Batch[tuple[Sizes, float, bool], _Pair] = field(default_factory=partial(Batch, bands))
+    band: Batch[tuple[Sizes, float, bool], _Pair] = field(default_factory=partial(Batch, _bands))
     clopper_pearson: Batch[tuple[int, int, float], _Pair] = field(
         default_factory=partial(Batch, clopper_pearson_shares)
     )
-    student: Batch[tuple[int, float], float] = field(default_factory=partial(Batch, student_quantiles))
+    student: Batch[tuple[int, float], float] = field(default_factory=partial(Batch, _students))

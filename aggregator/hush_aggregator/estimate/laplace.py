@@ -47,7 +47,7 @@ estimate outside the domain it keeps the length of its inner arm (`Units.around`
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import exp, sinh, sqrt
 
 import numpy as np
@@ -133,16 +133,17 @@ def estimate(parts: Sequence[Part], domain: NumberDomain, confidence: float, enr
     n, steps, units = sum(tally.n for _, tally in parts), parts[0][0].steps, Units.of(domain)
     plain = _Mean(parts, [Fraction(tally.n, n) for _, tally in parts])
     people = _Mean(parts, _pooling_weights(parts)) if several else plain
-    many = is_many([(mechanism, tally.n) for mechanism, tally in parts], confidence)
+    sizes = tuple((mechanism, tally.n) for mechanism, tally in parts)
+    many = is_many(sizes, confidence)
     reach = float(Fraction(steps + max(mechanism.window for mechanism, _ in parts), steps))
     spreads = {REPORTERS: plain.noise, POPULATION: _population_variance(people, many=many)}
     makers: dict[str, tuple[_Mean, Callable[[], _Half]]] = {
         REPORTERS: (plain, lambda: _reporters(plain, confidence, several=several)),
         POPULATION: (people, lambda: _population(people, confidence, many=many, several=several)),
-        ANYTIME: (plain, lambda: (_band(parts, confidence, values=0) / n, f"{REPORTERS}-laplace-mixture")),
+        ANYTIME: (plain, lambda: (_band(sizes, confidence, values=0) / n, f"{REPORTERS}-laplace-mixture")),
         ANYTIME_POPULATION: (
             plain,
-            lambda: (_band(parts, confidence, values=steps) / n, f"{POPULATION}-laplace-hoeffding-mixture"),
+            lambda: (_band(sizes, confidence, values=steps) / n, f"{POPULATION}-laplace-hoeffding-mixture"),
         ),
     }
     if enrolled is not None and enrolled >= n:
@@ -233,15 +234,16 @@ def _sample_variance(tallies: Sequence[Tally]) -> float:
     return float(Fraction(n * squares - total**2, n * (n - 1)))
 
 
-def _band(parts: Sequence[Part], confidence: float, *, values: int) -> float:
+@lru_cache(maxsize=64)
+def _band(sizes: tuple[tuple[Laplace, int], ...], confidence: float, *, values: int) -> float:
     """How far the sum of noise, and of values in a range of `values` less their mean, stays from 0 at all times."""
-    unit = float(max(mechanism.scale for mechanism, _ in parts))
+    unit = float(max(mechanism.scale for mechanism, _ in sizes))
     rates = _FASTEST * RATES  # in units of 1/scale of the least epsilon
-    exponents = sum(tally.n for _, tally in parts) * (rates * (values / unit)) ** 2 / 8
-    for mechanism, tally in parts:
+    exponents = sum(n for _, n in sizes) * (rates * (values / unit)) ** 2 / 8
+    for mechanism, n in sizes:
         h = float(1 / mechanism.scale)
         ratio = np.sinh(rates / unit / 2) / sinh(h / 2)
-        exponents = exponents - tally.n * np.log1p(-(ratio**2))
+        exponents = exponents - n * np.log1p(-(ratio**2))
     return symmetric_mixture_deviation(rates, exponents, confidence) * unit
 
 

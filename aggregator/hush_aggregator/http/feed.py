@@ -36,6 +36,7 @@ _UNWATCHED_S = 30.0  # between two looks while nobody follows
 _AT_ONCE = 2  # documents: whoever asks for a single one does not wait for a thousand
 _KNOWN = 4096  # places that are remembered by name
 _FIRST_S = 2.0
+_IDLE_S = 15.0
 
 
 class Change(NamedTuple):
@@ -164,8 +165,8 @@ class Feed:
             self._settled.set()
         return found
 
-    async def follow(self, place: str | None) -> AsyncIterator[Change]:
-        """What has changed since a place, then whatever changes, until the service ends.
+    async def follow(self, place: str | None) -> AsyncIterator[Change | None]:
+        """What has changed since a place, then whatever changes, until the service ends; None after 15 s without.
 
         Args:
             place: its name; of one that is not known everything is told.
@@ -186,7 +187,12 @@ class Feed:
                 document = self._entries[task_id].document  # as it is by then, and not as it was when it was found
                 yield Change(task_id, document, name if task_id == due[-1] else "")
             at = target
-            await told.wait()
+            while not told.is_set():
+                try:
+                    async with asyncio.timeout(_IDLE_S):
+                        await told.wait()
+                except TimeoutError:
+                    yield None
 
     @contextmanager
     def followed(self) -> Iterator[None]:

@@ -144,7 +144,7 @@ class Table:
         """The first cell of a row, and those others that belong to its group, in a sentence."""
         first, *others = list(zip(self.columns, row.cells, strict=True))[: max(self.grouped, 1)]
         column, cell = first
-        said = [f"{column.title} {plain(cell)}" if column.named and plain(cell).isdecimal() else plain(cell)]
+        said = [f"{column.title} {plain(cell)}" if column.named and _is_figure(plain(cell)) else plain(cell)]
         said += [f"{column.title} {plain(cell)}" for column, cell in others if plain(cell)]
         margin = " " * self.indent
         style = style_of(cell) or row.style or "bold"
@@ -176,3 +176,8 @@ class Table:
         for line in wrapped(cell, room - left):
             yield start + screen.paint(line, style)
             start = " " * (self.indent + _STEP + left)
+
+
+def _is_figure(text: str) -> bool:
+    """Whether it is a number from 0 up, as people write it."""
+    return text.replace(" ", "").replace(".", "", 1).isdecimal()

@@ -105,11 +105,9 @@ def read_record(directory: Path, given: Request) -> Record:
     try:
         text = (directory / _RUN).read_text(encoding="utf-8")
         found: object = json.loads((directory / _RESULT).read_text(encoding="utf-8"))
-        kept = _File.model_validate(json.loads(text))
-        if kept.format != _FORMAT:
-            raise OptionError(
-                _OPTION, f"{directory} is of format {kept.format}, this hush reads {_FORMAT}; repeat it there"
-            )
+        document: object = json.loads(text)
+        _check_format(directory, document)
+        kept = _File.model_validate(document)
         request = _request(directory, kept, given)
     except OSError as error:
         remedy = "name a directory that --out made"
@@ -117,6 +115,14 @@ def read_record(directory: Path, given: Request) -> Record:
     except (ValidationError, ValueError, TypeError) as error:
         raise OptionError(_OPTION, f"{directory / _RUN} or its {_RESULT} is damaged; make the run anew") from error
     return Record(request, found, tuple(_remarks(kept, request)))
+
+
+def _check_format(directory: Path, document: object) -> None:
+    """Before anything else is read: what another version writes may have fields of any name."""
+    found = document.get("format") if isinstance(document, dict) else None
+    if type(found) is int and found != _FORMAT:
+        remedy = "repeat it with the hush that kept it"
+        raise OptionError(_OPTION, f"{directory} is of format {found}, this hush reads {_FORMAT}; {remedy}")
 
 
 def _request(directory: Path, kept: _File, given: Request) -> Request:

@@ -63,6 +63,7 @@ def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Pale
         bottom.set_xlim(low, high)
     else:
         bottom.set_xlabel(f"{bottom.get_xlabel()}, another scale")
+        bottom.locator_params(axis="x", nbins=5)
 
 
 def _histogram(axes: "Axes", spreads: Sequence[Spread], colour: str, domain: NumberDomain) -> None:

@@ -78,6 +78,7 @@ def styled(palette: Palette = LIGHT) -> Iterator[None]:
                 "text.color": palette.ink,
                 "axes.labelcolor": palette.ink,
                 "axes.edgecolor": palette.faint,
+                "axes.formatter.useoffset": False,  # a tick says what it is
                 "axes.spines.top": False,
                 "axes.spines.right": False,
                 "axes.titlesize": 12,

@@ -38,10 +38,13 @@ def _head(result: SweepResult) -> str:
 
 def _table(result: SweepResult, shown: Sequence[SweepRow]) -> Table:
     parts = any(row.part for row in shown)
-    columns = [Column(name, right=all(_is_number(one) for one in values)) for name, values in _titles(result)]
+    columns = [
+        Column(name, right=all(_is_number(one) for one in values), named=True) for name, values in _titles(result)
+    ]
     columns += [Column("worst part")] if parts else []
     columns += [Column(title, right=True) for title in ("bias", "error (rms)", "theory", "covered", "width")]
-    return Table(columns, [Row([*_axes(row), *([row.part] if parts else []), *_figures(row)]) for row in shown])
+    rows = [Row([*_axes(row), *([row.part] if parts else []), *_figures(row)]) for row in shown]
+    return Table(columns, rows, grouped=len(result.axes))
 
 
 def _titles(result: SweepResult) -> list[tuple[str, Sequence[Parameter]]]:

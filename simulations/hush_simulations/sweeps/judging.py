@@ -112,18 +112,19 @@ class _Errors:
 class _Held:
     """One interval of one part, over the trials."""
 
+    made: int = 0
     covered: int = 0
     widths: list[float] = field(default_factory=list)
     methods: set[str] = field(default_factory=set)
     failure: str = ""
 
     def add(self, ends: Interval | None, method: str, *, covered: bool) -> None:
+        """A trial that has it; joint ones have no ends of their own."""
+        self.made += 1
         self.covered += covered
         self.methods.add(method)
         if ends is not None:
             self.widths.append(ends[1] - ends[0])
-
-    made: int = 0
 
 
 class _Scope:
@@ -158,7 +159,6 @@ class _Scope:
 
     def _one(self, name: str, interval: str, target: str, ends: Interval | None, method: str, *, covered: bool) -> None:
         held = self._held.setdefault((name, interval, target), _Held())
-        held.made += 1
         held.add(ends, method, covered=covered)
 
     def _missing(self, name: str, failures: Mapping[str, str]) -> None:

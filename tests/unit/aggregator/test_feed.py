@@ -60,7 +60,9 @@ class Follower:
 
     async def next(self) -> Change:
         async with asyncio.timeout(30):
-            return await anext(self._changes)
+            while (change := await anext(self._changes)) is None:
+                pass
+            return change
 
     async def until_place(self) -> list[Change]:
         """All that belong together."""
@@ -248,4 +250,17 @@ async def test_a_store_that_comes_later_is_told(path: Path) -> None:
         with SqliteStore(path) as store:
             store.add_task(A)
             assert await waiting
+        await follower.leave()
+
+
+@pytest.mark.usefixtures("store")
+async def test_where_nothing_changes_something_shows_that_the_stream_lives(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_IDLE_S", 0.02)
+    async with running(path) as feed:
+        follower = Follower(feed)
+        await follower.until_place()
+        async with asyncio.timeout(30):
+            assert await anext(follower._changes) is None
         await follower.leave()

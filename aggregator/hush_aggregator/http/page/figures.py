@@ -15,6 +15,7 @@ from hush_common.figures import exact
 
 __all__ = ["alone", "failures", "headline", "intervals", "parts", "reason", "strip"]
 
+_ALONE = 64  # parts of which each is listed for experts, too
 _LISTED = 24  # rows of a table before the rest is folded away
 
 
@@ -119,7 +120,7 @@ def parts(view: View) -> Html:
     rows = list(_categories(result) if result.categories else _coordinates(view, result))
     targets = [primary(one.joint, one.methods, final=result.final) for one in rows]
     first = next((target for target in targets if target), None)
-    shown = [_part(one, target) for one, target in zip(rows, targets, strict=True)]
+    shown = [_part(*one, drawn=place < _LISTED) for place, one in enumerate(zip(rows, targets, strict=True))]
     what = "Category" if result.categories else "Number"
     kind = "categories" if result.categories else "coordinates"
     caption = fragment(
@@ -142,6 +143,8 @@ def alone(view: View) -> Html:
         return fragment()
     rows = list(_categories(result) if result.categories else _coordinates(view, result))
     targets = [target for target in ORDER if any(target in one.alone for one in rows)]
+    if len(rows) > _ALONE:
+        return element("p", "The intervals of each looked at alone are in the document for programs.", class_="note")
     listed = tabular(
         element("caption", "Each looked at alone, without the others"),
         _head("", *(about(target, _method(result, target)) for target in targets)),
@@ -245,15 +248,15 @@ def _coordinates(view: View, result: Result) -> Iterator[_Row]:
         yield _Row(one.name, where, one.mean, "mean", *intervals_, one.methods, Scale(one.unit), axis, one.n)
 
 
-def _part(one: _Row, target: str | None) -> Html:
+def _part(one: _Row, target: str | None, *, drawn: bool) -> Html:
     interval = None if target is None else one.joint.get(target)
     scale = one.scale.fitting(interval)
-    drawn = None
-    if one.axis is not None:
-        drawn = bar(one.axis, one.value, interval) if one.n is None else _on_its_range(one, target, interval)
+    drawing = None
+    if drawn and one.axis is not None:
+        drawing = bar(one.axis, one.value, interval) if one.n is None else _on_its_range(one, target, interval)
     return element(
         "tr",
-        element("th", foreign(one.name), _counted(one), drawn, scope="row"),
+        element("th", foreign(one.name), _counted(one), drawing, scope="row"),
         element("td", UNKNOWN if one.value is None else scale.figure(one.value, f"{one.place}.{one.field}")),
         element(
             "td", UNKNOWN if interval is None else scale.interval(interval, f"{one.place}.joint_intervals.{target}")

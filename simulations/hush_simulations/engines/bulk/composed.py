@@ -107,7 +107,8 @@ def composed(scenario: Scenario, task: Task, entropy: int, draw: Callable[[Kind]
 
 def is_plain(scenario: Scenario) -> bool:
     """Whether all people tell the truth and are counted, the same in every round: the first of `_kinds` alone."""
-    return not scenario.liars and not scenario.faults.forgotten and not scenario.panel
+    lying = any(some.among(scenario.clients) for some in scenario.liars)
+    return not lying and not scenario.faults.forgotten and not scenario.panel
 
 
 def duplicates_of(scenario: Scenario, rounds: int) -> int:

@@ -1,0 +1,72 @@
+"""`hush serve --http` as operators watch it: metrics that say what was counted, and a log of one object a line."""
+
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+from servers import Mosquitto, free_port, need
+
+from hush_common.codec import encode_frame
+from hush_common.report import Report
+from hush_common.task_file import make_task
+
+HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "bit"}})
+TOKEN = "t0k3n" + secrets.token_hex(20)
+
+
+def publish(mosquitto: Mosquitto, folder: Path, task: str, count: int) -> None:
+    payload = folder / "payload"
+    reports = [Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,)) for _ in range(count)]
+    payload.write_bytes(encode_frame(reports))
+    command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-u", "alice", "-P", "right", "-q", "1"]
+    subprocess.run([*command, "-t", f"hush/v1/reports/{task}/x", "-f", str(payload)], check=True, timeout=30)
+
+
+def metrics(client: httpx.Client, wanted: str) -> str:
+    """The metrics, once a line of them is there."""
+    deadline = time.monotonic() + 60
+    text = ""
+    while wanted not in text.splitlines():
+        assert time.monotonic() < deadline, text
+        time.sleep(0.2)
+        try:
+            text = client.get("/metrics").text
+        except httpx.TransportError:
+            continue
+    return text
+
+
+def test_metrics_and_log_of_a_service(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:
+    (tmp_path / "task.json").write_bytes(HEIGHTS.payload)
+    port, log = free_port(), tmp_path / "log"
+    command = [sys.executable, "-m", "hush", "serve", "--store", str(tmp_path / "s.sqlite"), "--log-format", "json"]
+    command += ["--task", str(tmp_path / "task.json"), "--http", f"127.0.0.1:{port}"]
+    broker = f"mqtt://alice:right@127.0.0.1:{guarded_mosquitto.port}"
+    environment = {**os.environ, "HUSH_HTTP_TOKEN": TOKEN, "HUSH_BROKER": broker}
+    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, env=environment) as service:
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+                metrics(client, "hush_broker_connected 1.0")
+                for number in range(3):
+                    publish(guarded_mosquitto, tmp_path, f"made-up-{number}", 1)
+                publish(guarded_mosquitto, tmp_path, "heights", 5)
+                text = metrics(client, 'hush_reports_accepted_total{task="heights"} 5.0')
+        finally:
+            service.send_signal(signal.SIGTERM)
+            assert service.wait(30) == 0
+    assert 'hush_reports_refused_total{reason="unknown_task"} 3.0' in text.splitlines()
+    assert set(re.findall(r'task="([^"]*)"', text)) == {"heights"}
+    assert "made-up" not in text
+    assert "hush_batch_reports_sum 8.0" in text.splitlines()
+    written = log.read_text(encoding="utf-8")
+    events = [json.loads(line)["event"] for line in written.splitlines()]
+    assert {"listening", "connected", "refused", "accepted_since_start", "stopped"} <= set(events)
+    assert "right" not in written.replace("rights", "")
+    assert TOKEN not in written
