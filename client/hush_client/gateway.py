@@ -216,13 +216,7 @@ class Gateway:
         if (device, task_id) in session.sources:
             raise ValueError(f"{task_id} is already answered from a source")
         answering = Answering(
-            task_id,
-            source,
-            device=device,
-            source_timeout=source_timeout,
-            desk=session.desk,
-            absent=absent,
-            told=told,
+            task_id, source, device=device, source_timeout=source_timeout, desk=session.desk, absent=absent, told=told
         )
         session.desk.catalogue.hold(task_id)
         session.sources.add((device, task_id))

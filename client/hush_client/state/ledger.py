@@ -154,8 +154,7 @@ class Account:
 def find(connection: sqlite3.Connection, device: str, task: str, round_: int) -> Charge | None:
     """The charge of a device for one round, or None."""
     row = connection.execute(
-        f"{_SELECT} WHERE device = ? AND task = ? AND round = ?",
-        (device, task, round_),
+        f"{_SELECT} WHERE device = ? AND task = ? AND round = ?", (device, task, round_)
     ).fetchone()
     return None if row is None else _charge(row)
 
@@ -189,10 +188,7 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
     """
     about = entry.device, entry.task, entry.round, entry.digest, entry.purpose, entry.mechanism
     moment = _in_seconds(entry.charged_at)
-    connection.execute(
-        _INSERT,
-        (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind),
-    )
+    connection.execute(_INSERT, (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind))
     before = spent(connection, entry.device, entry.purpose)
     total = before + entry.epsilon if before else entry.epsilon
     connection.execute("REPLACE INTO account VALUES (?, ?, ?)", (entry.device, entry.purpose, _text(total)))
@@ -245,8 +241,7 @@ def accounts(connection: sqlite3.Connection, device: str | None = None) -> list[
 def charges(connection: sqlite3.Connection, device: str, purpose: str) -> list[Charge]:
     """The charges of an account, oldest first."""
     rows = connection.execute(
-        f"{_SELECT} WHERE device = ? AND purpose = ? ORDER BY charged_at, task, round",
-        (device, purpose),
+        f"{_SELECT} WHERE device = ? AND purpose = ? ORDER BY charged_at, task, round", (device, purpose)
     )
     return [_charge(row) for row in rows]
 
