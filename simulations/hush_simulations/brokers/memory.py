@@ -19,6 +19,8 @@ from hush_simulations.brokers.topic_filters import matches
 
 __all__ = ["MemoryBroker", "PersistentSession"]
 
+_MOST_ROUTES = 10_000  # topics of which it is remembered who gets what is published there
+
 
 class MemoryBroker:
     """A broker for devices and aggregators of one event loop.
@@ -67,6 +69,8 @@ class MemoryBroker:
         elif retain:
             self.retained.pop(topic, None)
         if (route := self._routes.get(topic)) is None:
+            if len(self._routes) >= _MOST_ROUTES:
+                self.forget_routes()
             route = self._routes[topic] = self._route(topic)
         for receiver in route:
             receiver.put(topic, payload)

@@ -5,15 +5,12 @@ Clopper and Pearson, and bias in its own standard errors, beside what chance doe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
 from hush_common.figures import exact, whole
+from hush_simulations.display.marks import Mark, beside, marks, points
 from hush_simulations.display.pictures import Picture
 from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.display.sweep_layout import Layout, Line, laid_out, telling
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bias_figure", "coverage_figure", "error_figure", "pictures_of_sweep"]
 
-_SHAPES = "osD^vPX*"
 _BROAD, _MOST_PANELS, _MOST_TICKS = 3, 12, 6
 _CHANCE, _LEAST, _FAR = 1.96, 3.0, 20.0
 _INTERVALS = {
@@ -38,20 +34,7 @@ _INTERVALS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """How a line looks: its colour, the shape of its points, and where it stands among so many lines."""
-
-    colour: str
-    shape: str
-    place: int
-    of: int
-
-
-_Point = tuple[float, float, float, float]
-"""Where, the value, and the ends of its interval."""
-
-_Drawing = Callable[["Axes", Line, _Mark, Palette], None]
+_Drawing = Callable[["Axes", Line, Mark, Palette], None]
 
 
 def pictures_of_sweep(result: SweepResult) -> dict[str, Picture]:
@@ -88,7 +71,7 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     unit = _unit(rows)
     scale = 1 if rows[0].unit else 100
 
-    def draw(axes: "Axes", line: Line, mark: _Mark, palette: Palette) -> None:
+    def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
         there = [(at, telling(cell)) for at, cell in zip(line.at, line.cells, strict=True)]
         theory = [(at, scale * row.theory_stderr) for at, row in there if row.theory_stderr]
         found = [
@@ -101,7 +84,7 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         if found:
             if not theory:
                 axes.plot([one[0] for one in found], [one[1] for one in found], color=mark.colour, lw=0.8, alpha=0.6)
-            _points(axes, found, line.name, mark, palette)
+            points(axes, found, line.name, mark, palette)
 
     figure = _figure(result, "Error of the estimate", f"error (rms), {unit}", draw, palette, log=True)
     return _finished(
@@ -122,7 +105,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     names = names[: _BROAD if len(layout.panels) <= _BROAD else 1]
 
     def drawing(interval: str) -> _Drawing:
-        def draw(axes: "Axes", line: Line, mark: _Mark, palette: Palette) -> None:
+        def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
             found = []
             for at, cell in zip(line.at, line.cells, strict=True):
                 rows = [
@@ -134,7 +117,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
                     found.append((at, 100 * worst.coverage, 100 * ends[0], 100 * ends[1]))
             axes.axhline(nominal, color=palette.ink, lw=1.2, ls=(0, (4, 3)), zorder=0)
             if found:
-                _points(axes, _beside(layout, found, mark), line.name, mark, palette)
+                points(axes, beside(layout, found, mark), line.name, mark, palette)
 
         return draw
 
@@ -152,7 +135,7 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         palette: the colours.
     """
 
-    def draw(axes: "Axes", line: Line, mark: _Mark, palette: Palette) -> None:
+    def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
         found = []
         for at, cell in zip(line.at, line.cells, strict=True):
             row = telling(cell)
@@ -163,7 +146,7 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         axes.axhline(0, color=palette.faint, lw=0.8, zorder=0)
         axes.plot([one[0] for one in found], [one[1] for one in found], color=mark.colour, lw=1.2)
         if found:
-            _points(axes, found, line.name, mark, palette)
+            points(axes, found, line.name, mark, palette)
 
     figure = _figure(result, "Bias of the estimate", "bias, in standard errors", draw, palette)
     low, high = figure.axes[0].get_ylim()
@@ -179,37 +162,6 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
 def _unit(rows: Sequence[SweepRow]) -> str:
     units = sorted({row.unit for row in rows})
     return ", ".join(unit or "points" for unit in units)
-
-
-def _points(axes: "Axes", found: Sequence[_Point], name: str, mark: _Mark, palette: Palette) -> None:
-    """Measured points with their intervals."""
-    at, value, low, high = (np.array([one[place] for one in found]) for place in range(4))
-    axes.errorbar(
-        at,
-        value,
-        yerr=(np.maximum(value - low, 0), np.maximum(high - value, 0)),
-        fmt=mark.shape,
-        color=mark.colour,
-        ms=5.5,
-        mec=palette.ground,
-        mew=0.6,
-        elinewidth=1.4,
-        capsize=2.5,
-        label=name or None,
-    )
-
-
-def _beside(layout: Layout, found: Sequence[_Point], mark: _Mark) -> list[_Point]:
-    """The points of a line a little aside, so that those of several lines do not hide each other."""
-    shift = mark.place - (mark.of - 1) / 2
-    places = sorted({at for panel in layout.panels for line in panel.lines for at in line.at})
-    if len(places) < 2:  # noqa: PLR2004 - nothing lies between
-        return [(at + 0.1 * shift, *rest) for at, *rest in found]  # type: ignore[misc]
-    if layout.logarithmic:
-        factor = min(after / before for before, after in pairwise(places)) ** (0.14 * shift)
-        return [(at * factor, value, low, high) for at, value, low, high in found]
-    apart = 0.14 * min(after - before for before, after in pairwise(places))
-    return [(at + apart * shift, value, low, high) for at, value, low, high in found]
 
 
 def _figure(
@@ -242,7 +194,7 @@ def _figure(
             if row == 0 or len(drawings) == 1:
                 axes.set_title(panels[place].title, fontsize=11.5)
             lines = panels[place].lines
-            for line, mark in zip(lines, _marks(len(lines), palette), strict=True):
+            for line, mark in zip(lines, marks(len(lines), palette), strict=True):
                 drawings[row if len(drawings) > 1 else 0](axes, line, mark, palette)
             if not axes.containers:
                 axes.text(0.5, 0.5, "none is made", transform=axes.transAxes, ha="center", color=palette.faint)
@@ -303,14 +255,3 @@ def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str
         )
         figure.draw_without_rendering()
     return figure
-
-
-def _marks(count: int, palette: Palette) -> list[_Mark]:
-    """As many lines; the colours of more than there are lie between three of them."""
-    from matplotlib.colors import LinearSegmentedColormap, to_hex  # noqa: PLC0415 - as above
-
-    colours = list(palette.lines)
-    if count > len(colours):
-        ramp = LinearSegmentedColormap.from_list("lines", [palette.third, palette.true, palette.noisy])
-        colours = [to_hex(ramp(place)) for place in np.linspace(0, 1, count)]
-    return [_Mark(colours[place], _SHAPES[place % len(_SHAPES)], place, count) for place in range(count)]
