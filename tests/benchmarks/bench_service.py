@@ -38,7 +38,7 @@ from hush_common.topics import report_topic
 
 BIT = {"epsilon": "1", "domain": {"kind": "bit"}}
 TASK = make_task({"id": "intake", **BIT})
-REPORTS = 20_000
+REPORTS = 60_000
 PAIRS = 7
 STREAMS = 500
 LORIS = 100
