@@ -1,11 +1,12 @@
 """A gateway that is killed: a program that forks one gateway for each line it reads, and says how that one ended.
 
-The step at which a gateway dies is installed from outside: it is recognised in the text of the SQL, in the first byte
-of an MQTT packet on the socket, and in the return of a publication. Nothing in the product knows of it. Forking makes
+The step at which a gateway dies is installed from outside: it is recognised in the text of the SQL, in the first bytes
+of MQTT packets on the socket, and in the return of a publication. Nothing in the product knows of it. Forking makes
 a kill cost a tenth of a second instead of the start of an interpreter; the process that dies is a process all the same.
 """
 
 import asyncio
+import copy
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from hush_client import Gateway, Receipt
 from hush_client.sending.mqtt import MqttTransport
@@ -131,22 +133,51 @@ def _watch_database(fuse: Fuse, planted: str) -> None:
     patch.object(sqlite3, "connect", partial(sqlite3.connect, factory=factory)).start()
 
 
+class _Stream:
+    """Where packets of MQTT begin in one direction of a connection."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()  # of a packet whose length has not come whole
+        self._rest = 0  # bytes of the packet that has begun
+
+    def kinds(self, data: bytes) -> list[int]:
+        """The upper half of the first byte of each packet that begins in what comes next."""
+        found = []
+        for byte in data:
+            if self._rest:
+                self._rest -= 1
+                continue
+            if not self._head:
+                found.append(byte & 0xF0)
+            self._head.append(byte)
+            if len(self._head) > 1 and byte < 0x80:
+                self._rest = sum((digit & 0x7F) << 7 * place for place, digit in enumerate(self._head[1:]))
+                self._head.clear()
+        return found
+
+
 def _watch_sockets(fuse: Fuse) -> None:
-    """See the steps in the first byte of a packet. No length in these tests is a byte that looks like one."""
+    """See the steps in the packets on the socket, many of which may go or come at once."""
     send, recv = socket.socket.send, socket.socket.recv
+    streams: WeakKeyDictionary[socket.socket, tuple[_Stream, _Stream]] = WeakKeyDictionary()
+
+    def of(connection: socket.socket) -> tuple[_Stream, _Stream]:
+        return streams.setdefault(connection, (_Stream(), _Stream()))
 
     def watched_send(self: socket.socket, data: bytes, flags: int = 0) -> int:
-        kind = {0x10: "connect", 0x30: "publish"}.get(data[0] & 0xF0, "")
-        fuse.reach(f"{kind}-before")
+        out, _ = of(self)
+        names = {0x10: "connect", 0x30: "publish"}
+        for kind in copy.deepcopy(out).kinds(data):
+            fuse.reach(f"{names.get(kind, '')}-before")
         sent = send(self, data, flags)
-        if kind == "publish":
-            fuse.reach("publish-after")
+        for kind in out.kinds(data[:sent]):
+            fuse.reach("publish-after" if kind == 0x30 else "")
         return sent
 
     def watched_recv(self: socket.socket, size: int, flags: int = 0) -> bytes:
         data = recv(self, size, flags)
-        if size == 1:
-            fuse.reach({b"\x20": "connect-after", b"\x40": "acknowledge-before"}.get(data, ""))
+        for kind in of(self)[1].kinds(data):
+            fuse.reach({0x20: "connect-after", 0x40: "acknowledge-before"}.get(kind, ""))
         return data
 
     patch.object(socket.socket, "send", watched_send).start()
