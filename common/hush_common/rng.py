@@ -3,12 +3,13 @@
 There is no seed here. A simulation that wants a repeatable run injects its own `Rng` (and says that it is not private).
 """
 
+from collections.abc import Callable
 from secrets import SystemRandom
 from typing import Protocol
 
 __all__ = ["Rng", "SystemRng"]
 
-token_bytes = SystemRandom().randbytes
+token_bytes: Callable[[int], bytes] = SystemRandom().randbytes
 _from_bytes = int.from_bytes
 
 

@@ -19,8 +19,8 @@ class ReadAhead:
     def __init__(self, paho: Any) -> None:  # noqa: ANN401 - paho's client, which the core lacks
         self._read = paho._sock_recv  # noqa: SLF001 - by which paho reads everything
         self._piece = 0 if paho._transport == "websockets" else _PIECE  # noqa: SLF001
-        self.kept = b""
-        self.at = 0
+        self.kept: bytes = b""
+        self.at: int = 0
         paho._sock_recv = self  # noqa: SLF001
 
     @property

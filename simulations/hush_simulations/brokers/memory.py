@@ -37,7 +37,8 @@ class MemoryBroker:
     """
 
     def __init__(self, name: str = "memory", *, window: int | None = None) -> None:
-        self.name, self.window = name, window
+        self.name: str = name
+        self.window: int | None = window
         self.reachable = True
         self.retained: dict[str, bytes] = {}
         self.forbidden: set[str] = set()

@@ -38,7 +38,7 @@ _OUTLIERS = (
     "No honest group of devices gives such reports: a program has a mistake, or somebody makes reports up. The "
     "estimate may be far off."
 )
-MONITOR = {
+MONITOR: dict[str | None, tuple[str, str]] = {
     "ok": ("Looks right", "The reports vary as much as the noise of this task makes them."),
     "too_little_noise": ("Too little noise", _TOO_LITTLE),
     "outliers": ("Impossible reports", _OUTLIERS),

@@ -71,7 +71,7 @@ class Groups:
 
     def __init__(self, task: Task, takers: Counts) -> None:
         self.task = task
-        self.takers = takers
+        self.takers: Counts = takers
 
     def reports(self, rng: np.random.Generator, round_: int = 0) -> Sums:
         """The sums of one round; `takers` are then those who answer in it."""
@@ -174,8 +174,9 @@ class Together(Groups):
     ) -> None:
         super().__init__(task, counts.sum(axis=2))
         self._groups = groups
-        self._everybody, self.counts = counts, counts
-        self._first, self.cells = cells, cells
+        self._everybody, self._first = counts, cells
+        self.counts: Counts = counts
+        self.cells: Cells = cells
         self._panel, self._present = panel, present
 
     def gather(self, rng: np.random.Generator, round_: int) -> None:
@@ -183,7 +184,7 @@ class Together(Groups):
         if self._present is not None:
             groups = np.zeros(len(self.cells.shares), np.int64) if self.cells.groups is None else self.cells.groups
             self.counts = rng.binomial(self._everybody, self._present[round_][:, groups])
-            self.takers = self.counts.sum(axis=2)
+            self.takers: Counts = self.counts.sum(axis=2)
 
     def _sums(self, part: Mechanism, offer: int, rng: np.random.Generator) -> Counts:
         return law_of(part).sums(part, *filled(self.cells, self.counts[offer], self.task.domain.sizes, rng), rng)
