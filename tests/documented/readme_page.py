@@ -23,7 +23,7 @@ QUOTES = {
     "limit of another program": re.compile(r"(?<=keeps only )1000(?= messages)"),
 }
 PINNED = {
-    "address of a file or a page": "3123417201411",
+    "address of a file or a page": "31234127001808017201411",
     "name": "81631120",
     "limit of another program": "1000",
 }
@@ -42,7 +42,7 @@ def _claims() -> tuple[str, ...]:
         f"One report says almost nothing; {computed(n)} of them find the mean.",
         f"With Python ≥ {given(needed[1])}, in a clone",
         f"at ε = {given(1)}, whoever was 50/50 about a person's answer is at most {computed(sure)} sure of it",
-        f"under {given(6)} MB in all",  # weighed by tests/integration/test_install.py
+        f"under {given(8)} MB in all",  # weighed by tests/integration/test_install.py
         f"deduplicated by a random {computed(8 * REPORT_ID_BYTES)}-bit id",
     )
 
