@@ -19,6 +19,9 @@ from inputs import CALLS, SECRET, TASKS, call, example, leaks
 from hush_client.commands import ledger
 from hush_common import errors
 
+# Ctrl-C may be pressed while a weak reference is cleared, where Python can only say so; it is pressed again.
+pytestmark = pytest.mark.filterwarnings(r"ignore:[\s\S]*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning")
+
 SEED = 20261122
 _ALL, _PART, _SAMPLE = 10_000, 500, 50
 _FORGED_LINE = re.compile(rf"^(hush: |[-0-9: ]+INFO )?{FORGED}", re.MULTILINE)

@@ -22,6 +22,9 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, HushError
 from hush_simulations.scenarios import csv_file
 
+# Ctrl-C may be pressed while a weak reference is cleared, where Python can only say so; it is pressed again.
+pytestmark = pytest.mark.filterwarnings(r"ignore:[\s\S]*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning")
+
 COMMANDS = commands()
 
 PUBLIC = {
