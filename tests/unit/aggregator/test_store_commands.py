@@ -161,7 +161,8 @@ def test_results_as_csv_have_a_line_for_each_interval(path: Path) -> None:
 def test_without_pyarrow_an_export_says_what_to_install_and_leaves_nothing(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(OptionError, match=r"needs pyarrow; run pip install pyarrow, or take CSV"):
         told(export.app, "heights", "--store", path, "--out", tmp_path / "reports.parquet")
     assert not list(tmp_path.glob("reports*"))
