@@ -20,7 +20,10 @@ from hush_client.commands import ledger
 from hush_common import errors
 
 # Ctrl-C may be pressed while a weak reference is cleared, where Python can only say so; it is pressed again.
-pytestmark = pytest.mark.filterwarnings(r"ignore:[\s\S]*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings(r"ignore:[\s\S]*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("unrendered"),
+]
 
 SEED = 20261122
 _ALL, _PART, _SAMPLE = 10_000, 500, 50

@@ -121,6 +121,7 @@ def test_in_no_legal_call(one: Call, tmp_path: Path) -> None:
     assert_hidden(one, tmp_path, SECRET, *CELLS, stored=one.command == "report")
 
 
+@pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize(
     ("command", "option"),
     [(name, option) for name, options in COMMANDS.items() for option in options],
