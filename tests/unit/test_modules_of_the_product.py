@@ -1,4 +1,4 @@
-"""A module of the product fits in a head: it is short, and what it imports does not lead back to it.
+"""No module of the product imports itself by way of others.
 
 `lint-imports` says the same of rooms; here a module and the package it lies in are two, so that a package which offers
 a name of a module is not what the module imports.
@@ -11,8 +11,6 @@ from pathlib import Path
 import grimp
 import pytest
 from product import PACKAGES, product_files
-
-LONGEST = 300
 
 
 def loop(imports: Mapping[str, set[str]]) -> list[str]:
@@ -28,11 +26,6 @@ def loop(imports: Mapping[str, set[str]]) -> list[str]:
 def imports_of_the_product() -> dict[str, set[str]]:
     graph = grimp.build_graph(*(Path(place).name for place in PACKAGES), cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-
-
-def test_no_module_is_longer_than_people_read() -> None:
-    lines = {name: len(file.read_text(encoding="utf-8").splitlines()) for name, file in product_files().items()}
-    assert {name: number for name, number in lines.items() if number > LONGEST} == {}
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
