@@ -106,8 +106,8 @@ class Ownership:
     def begin(self) -> None:
         """A new connection: whatever was retained before may be another thing by now."""
         self.unconfirmed.clear()
-        kept = {task_id: standing.last for task_id, standing in self._standings.items()}
-        self._standings = {task_id: Standing(last=last) for task_id, last in kept.items()}
+        kept = self._standings.items()
+        self._standings = {task_id: Standing(last=standing.last, told=standing.told) for task_id, standing in kept}
         self.look_at(self._tasks.rows)
 
     async def decide(self, session: Session) -> None:
@@ -191,7 +191,7 @@ class Ownership:
             await self._note(row, there if there is not None and there.store else None)
             self._tell(row, standing, verdict)
             return
-        standing.mine = signature(row, self._me, there)
+        standing.mine, standing.told = signature(row, self._me, there), ""
         await self._note(row, standing.mine)
         self._due.discard(task_id)
         await self._put_task(session, row, standing)

@@ -72,6 +72,7 @@ class Recalls:
         self._published: dict[str, tuple[int, int, int | None]] = {}
         self._expected: dict[str, int] = {}
         self._said: dict[str, bytes] = {}  # what is retained, as far as was seen on this connection
+        self._own: dict[str, set[bytes]] = {}  # what this store has published there; before this start, what was found
         self._sent: dict[str, float] = {}  # published, and not come back yet; when
         self._forbidden = False
         self._wake = asyncio.Event()
@@ -138,6 +139,8 @@ class Recalls:
         await self.refresh()
         await session.watch(self._hear)
         await asyncio.sleep(_FIRST_WORDS_S)  # so that what is stored first is all that there is to know
+        for task_id, payload in self._said.items():
+            self._find(task_id, payload)
         began = _elapsed()
         asking = [(began + _OVERDUE_AFTER_S, self._signs.overdue), (began + _SILENT_AFTER_S, self._signs.silent)]
         while True:
@@ -167,7 +170,13 @@ class Recalls:
         elif task_id in self._tasks:
             self._said[task_id] = payload
             self._sent.pop(task_id, None)
+            if self._put_back:  # however late what is retained comes
+                self._find(task_id, payload)
             self._wake.set()
+
+    def _find(self, task_id: str, payload: bytes) -> None:
+        """A recall that is there at the start may be this store's: of before it was put back, or before a command."""
+        self._own.setdefault(task_id, {payload})
 
     def _note(self, cause: Cause | None) -> None:
         """Something may be lost, of any task."""
@@ -261,8 +270,9 @@ class Recalls:
                 continue
             there = self._said.get(task_id)
             if there != payload:
-                if there:
+                if there and there not in self._own.get(task_id, ()):
                     _LOG.warning("task %s: somebody else has written its recall; let this aggregator alone do", task_id)
+                self._own.setdefault(task_id, set()).add(payload)
                 self._said[task_id] = payload  # before it is sent: what others write meanwhile comes after
                 self._sent[task_id] = _elapsed()
                 await session.publish(recall_topic(task_id), payload, retain=True)

@@ -105,7 +105,8 @@ class Releases:
                 while self._due:
                     await self._release_due(session)
         except (BrokerError, TimeoutError) as error:
-            _LOG.warning("the last estimates could not be released (%s); the next start releases them", error)
+            why = error if isinstance(error, BrokerError) else f"they took longer than {_LAST_S:g} s"
+            _LOG.warning("the last estimates could not be released (%s); the next start releases them", why)
 
     async def close(self) -> None:
         """Give up what is still being made."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_world import living
 
 from hush_aggregator.claims import TAKE_OVER, Claim
 from hush_aggregator.ownership import Ownership
@@ -128,6 +129,20 @@ async def test_a_second_aggregator_changes_nothing_that_the_first_published(
     assert f"nothing is published of it: the estimate there is that of another store, {name(first)}" in caplog.text
     assert "run: hush task take-over heights --store" in caplog.text
     assert row(second).owner == name(first)
+
+
+def test_that_a_task_is_another_stores_is_told_once_however_often_it_connects(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = {"store": "f" * 32, "term": 3, "digest": HEIGHTS.digest.hex(), "n": 10**6}
+    with living(tmp_path / "store") as world:
+        world.broker.retained[ESTIMATE] = json.dumps(others).encode()
+        world.serve()
+        for _ in range(3):
+            world.broker.drop()
+            world.wait(60)
+        assert caplog.text.count("the connection is lost") == 3
+    assert caplog.text.count("nothing is published of it") == 1
 
 
 async def test_a_second_aggregator_counts_all_the_same(tmp_path: Path) -> None:

@@ -353,6 +353,36 @@ def test_a_recall_that_somebody_else_writes_or_clears_is_put_right(
     assert world.broker.retained[recall_topic("other")] == foreign
 
 
+@pytest.mark.parametrize("restored", [True, False], ids=["hush store restore", "hush task recall"])
+def test_its_own_earlier_recall_is_not_that_of_somebody_else(
+    world: World, caplog: pytest.LogCaptureFixture, *, restored: bool
+) -> None:
+    """A store put back lacks the recall that it published last; a command replaces it while the service is away."""
+    world.serve()
+    with closing(sqlite3.connect(":memory:")) as copy:
+        world.store._connection.backup(copy)
+        published = asked(world)
+        world.wait(2)
+        assert world.open == published
+        world.stop()
+        if restored:
+            copy.backup(world.store._connection)
+    if restored:
+        world.store._connection.execute("UPDATE identity SET restored = 1")
+    else:
+        asked(world)
+    world.serve()
+    assert world.open not in (None, published)
+    later = asked(world)  # while it runs
+    world.wait(2)
+    assert world.open == later
+    assert "somebody else" not in caplog.text
+    world.broker.deliver(TOPIC, encode_recall(Recall("heights", HEIGHTS.digest, bytes(16), 86_400)), retain=True)
+    world.wait(2)
+    assert world.open == later
+    assert caplog.text.count("somebody else has written its recall") == 1
+
+
 def test_a_flood_of_foreign_recalls_is_answered_twice_a_second(world: World) -> None:
     world.serve()
     before = len(world.broker.recalls)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -285,6 +285,22 @@ def test_the_last_release_does_not_wait_for_what_is_slow(run: Run) -> None:
     assert took < FRESH_S
     assert [document["n"] for document in world.released("healthy")] == [1]
     assert world.running == 0
+
+
+@pytest.mark.parametrize(
+    ("connected", "why"), [(False, "fake: the connection was lost"), (True, "they took longer than 5 s")]
+)
+def test_estimates_that_are_left_to_the_next_start_have_a_reason(
+    run: Run, caplog: pytest.LogCaptureFixture, *, connected: bool, why: str
+) -> None:
+    async def story() -> None:
+        world = World(connected=connected)
+        world.count("task")
+        await world.releases.release_last(world, first=partial(asyncio.sleep, 60 if connected else 0))
+        await world.releases.close()
+
+    run(story())
+    assert caplog.messages == [f"the last estimates could not be released ({why}); the next start releases them"]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
