@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -21,10 +22,13 @@ import typer
 
 from hush import cli
 
-__all__ = ["EXIT_CODES", "Option", "Shown", "commands", "run", "unprintable"]
+__all__ = ["EXIT_CODES", "PROGRESS", "Option", "Shown", "commands", "run", "unprintable", "without_progress"]
 
 EXIT_CODES = {0, 1, 2, 130, 141, 143}
 """Done; it did not work; a mistake on the command line; stopped, by Ctrl-C, a closed pipe or SIGTERM."""
+
+PROGRESS = re.compile(r"^hush: (\d[\d ]*) of \d[\d ]* .+, \d[\d ]* s(?:, .+)?\n", re.MULTILINE)
+"""A line of progress: how many are done. It comes after five seconds, so how many lines come depends on the machine."""
 
 _LAST_WORDS = {"serve": "trying again until it works", "broker": "Ctrl-C stops it", "http": "HTTP on http://"}
 """After these a command that runs for ever has shown all that there is to show."""
@@ -92,6 +96,11 @@ class Shown:
 def unprintable(text: str) -> list[str]:
     """What could move a cursor, forge a line or turn the order of letters round, but for `\\n` and `\\t`."""
     return sorted({sign for sign in text if sign not in "\n\t" and unicodedata.category(sign) in _HIDDEN})
+
+
+def without_progress(text: str) -> str:
+    """What a command prints on standard error, however long the machine takes for it."""
+    return PROGRESS.sub("", text)
 
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from commands import without_progress
 
 from hush.cli import main
 
@@ -33,7 +34,8 @@ def listed(value):
 def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     wide = {**os.environ, "COLUMNS": "200"}
     command = [*HUSH, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env=wide)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env=wide)
+    return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout, without_progress(ended.stderr))
 
 
 @dataclass

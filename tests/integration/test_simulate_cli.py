@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 import pytest
+from commands import PROGRESS, without_progress
 from servers import need
 
 from hush_simulations.scenarios.library import SCENARIOS
@@ -20,13 +20,24 @@ from hush_simulations.scenarios.library import SCENARIOS
 HUSH = (sys.executable, "-m", "hush")
 
 
+# The same command with a line of progress as often as something is counted: a test waits for that, and not for a time.
+TELLING = "from hush_simulations.display import ticking; ticking.EVERY_S = 0; from hush.cli import main; main()"
+
+
 def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+    ended = subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+    return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout, without_progress(ended.stderr))
 
 
 def line_of(stream: IO[str] | None) -> str:
     assert stream is not None
     return stream.readline()
+
+
+def counted(line: str) -> bool:
+    """Whether it is a line of progress, and something is done."""
+    told = PROGRESS.fullmatch(line)
+    return told is not None and told[1] != "0"
 
 
 def test_the_default_run_prints_a_table_and_nothing_else() -> None:
@@ -186,17 +197,17 @@ def test_a_stopped_simulation_leaves_no_broker_and_after_ctrl_c_shows_what_is_th
 ) -> None:
     if broker == "mosquitto":
         need("mosquitto")
-    command = [*HUSH, "simulate", "--clients", "200000", "--broker", broker, "--json"]
+    command = [sys.executable, "-c", TELLING, "simulate", "--clients", "200000", "--broker", broker, "--json"]
     environment = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/usr/sbin"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
-        deadline = time.monotonic() + 30
-        while not list(tmp_path.glob("hush-simulation-*/gateway-19")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        while not counted(line_of(process.stderr)):
+            assert process.poll() is None
+        assert list(tmp_path.glob("hush-simulation-*/gateway-19"))
         process.send_signal(sent)
-        out, err = process.communicate(timeout=30)
+        out, rest = process.communicate(timeout=60)
+    err = without_progress(rest)
     if sent == signal.SIGTERM:
         assert (process.returncode, out, err) == (143, "", "hush: stopped\n")
     else:
@@ -217,14 +228,17 @@ def test_a_stopped_simulation_leaves_no_broker_and_after_ctrl_c_shows_what_is_th
 
 
 def test_a_second_ctrl_c_stops_at_once_and_shows_nothing() -> None:
-    command = [*HUSH, "simulate", "--clients", "200000", "--engine", "memory"]
+    command = [sys.executable, "-c", TELLING, "simulate", "--clients", "200000", "--engine", "memory"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert "reports counted" in line_of(process.stderr)
+        while not counted(line_of(process.stderr)):
+            assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert "Ctrl-C again stops at once" in line_of(process.stderr)
+        while PROGRESS.fullmatch(line := line_of(process.stderr)):
+            continue
+        assert "Ctrl-C again stops at once" in line
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "hush: stopped\n")
+    assert (process.returncode, out, without_progress(err)) == (130, "", "hush: stopped\n")
 
 
 def test_the_embedded_broker_serves_until_ctrl_c() -> None:
