@@ -1,22 +1,30 @@
 """Every chapter of the tour runs, and what it says is so: each constant is computed here without hush."""
 
 import ast
+import errno
 import json
 import math
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import mpmath
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from scipy import integrate, stats
+from typer.testing import CliRunner, Result
 
+from hush_common.errors import OptionError
 from hush_common.terminal.screen import Screen
 from hush_common.terminal.words import width_of
+from hush_simulations.commands.tour import app
 from hush_simulations.display.style import DARK
 from hush_simulations.tour.contents import CHAPTERS, Chapter, chapter
 from hush_simulations.tour.export import write_notebook, write_page
@@ -257,6 +265,9 @@ def test_a_chapter_is_a_notebook_of_jupyter_with_its_outputs(tmp_path: Path) -> 
     assert sum("data:image/png" in str(cell.get("outputs")) for cell in cells) == 3
 
 
+RUNNING = "hush: running the chapter notes, which takes some seconds\n"
+
+
 def run_hush(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "hush", *arguments], capture_output=True, text=True, check=False)
 
@@ -265,7 +276,7 @@ def test_the_command_lists_prints_and_says_what_is_wrong() -> None:
     listed = run_hush("tour")
     assert [name for name in NAMES if name in listed.stdout] == NAMES
     printed = run_hush("tour", "notes")
-    assert (printed.returncode, printed.stderr) == (0, "")
+    assert (printed.returncode, printed.stderr) == (0, RUNNING)
     assert printed.stdout.startswith("Location, scale, and the proof step by step\n")
     wrong = run_hush("tour", "nonsense")
     assert (wrong.returncode, wrong.stdout) == (2, "")
@@ -278,6 +289,93 @@ def test_without_marimo_it_says_what_to_install() -> None:
     ran = subprocess.run([sys.executable, "-c", code, "tour", "notes"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "hush tour needs marimo, which comes with hush-ldp[tour]" in ran.stderr
+
+
+def run_cli(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+class Opened:
+    """What `hush tour --open` hands to marimo, which is not started.
+
+    Attributes:
+        paths: of the notebooks, in turn.
+    """
+
+    def __init__(self) -> None:
+        self.paths: list[Path] = []
+
+    def __call__(self, command: list[str]) -> int:
+        assert command[1:4] == ["-m", "marimo", "edit"]
+        self.paths.append(Path(command[4]).resolve())
+        return 0
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    found = Opened()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("subprocess.call", found)
+    return found
+
+
+def test_what_is_opened_is_a_copy_in_this_directory_and_keeps_what_is_changed(tmp_path: Path, opened: Opened) -> None:
+    copy, installed = tmp_path / "tour-notes.py", chapter("notes").path
+    first = run_cli("notes", "--open")
+    assert first.output == "hush: opening tour-notes.py, a copy of the chapter; your changes are saved in it\n"
+    assert copy.read_bytes() == installed.read_bytes()
+    copy.write_text("changed", encoding="utf-8")
+    again = run_cli("notes", "--open")
+    assert again.output == "hush: opening tour-notes.py with your changes; delete it to begin anew\n"
+    assert copy.read_text(encoding="utf-8") == "changed"
+    assert [first.exit_code, again.exit_code] == [0, 0]
+    assert opened.paths == [copy, copy] != [installed, installed]
+
+
+def test_a_copy_can_be_written_whatever_the_mode_of_the_installed_file(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "installed"
+    shutil.copytree(chapter("notes").path.parent, installed)
+    (installed / "notes.py").chmod(0o444)
+    monkeypatch.setattr("hush_simulations.tour.contents._FOLDER", installed)
+    run_cli("notes", "--open")
+    assert opened.paths == [tmp_path / "tour-notes.py"]
+    assert (tmp_path / "tour-notes.py").stat().st_mode & 0o200
+
+
+def test_where_no_copy_can_be_written_nothing_is_opened(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    ended = run_cli("notes", "--open")
+    words = f"tour-notes.py cannot be written in {tmp_path} (Permission denied); change to a directory of your own"
+    assert isinstance(ended.exception, OptionError)
+    assert words in str(ended.exception)
+    assert opened.paths == []
+
+
+def test_marimo_itself_edits_the_copy(tmp_path: Path) -> None:
+    """Started as a person starts it, but for the browser; asked over HTTP which file it has open."""
+    command = [sys.executable, "-m", "hush", "tour", "notes", "--open"]
+    environment = {**os.environ, "BROWSER": "true", "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        address = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(address.replace("localhost", "127.0.0.1"), timeout=30) as response:
+            page = response.read().decode()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    (name,) = re.findall("<marimo-filename[^>]*>(.+)</marimo-filename>", page)
+    assert tmp_path / name == tmp_path / "tour-notes.py"
+    assert str(chapter("notes").path) not in page
 
 
 def cells_of(one: Chapter) -> set[str]:

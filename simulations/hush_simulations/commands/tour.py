@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +24,8 @@ def tour(
         str | None, typer.Argument(metavar="[CHAPTER]", help="A chapter; without one they are listed.")
     ] = None,
     open_: Annotated[
-        bool, typer.Option("--open", help="Open it as a notebook in a browser, with sliders, instead of printing it.")
+        bool,
+        typer.Option("--open", help="Copy it here as tour-CHAPTER.py, and open that in a browser, with sliders."),
     ] = False,
 ) -> None:
     """List the chapters of the tour, print one, or open it as a notebook."""
@@ -37,21 +39,47 @@ def tour(
         raise OptionError("CHAPTER", f"there is no such chapter; choose {', '.join(one.name for one in CHAPTERS)}")
     _need_marimo()
     if open_:
-        command = [sys.executable, "-m", "marimo", "edit", str(found.path)]
+        command = [sys.executable, "-m", "marimo", "edit", str(_copied(found))]
         raise typer.Exit(subprocess.call(command))  # noqa: S603 - our own interpreter and file
     _print(found)
+
+
+def _copied(found: Chapter) -> Path:
+    """Copy a chapter into the working directory: a notebook saves what is changed in it, and hush stays as installed.
+
+    Raises:
+        OptionError: the copy cannot be written.
+    """
+    path = Path(f"tour-{found.name}.py")
+    try:
+        with path.open("xb") as file:
+            file.write(found.path.read_bytes())
+    except FileExistsError:
+        _say(f"opening {path} with your changes; delete it to begin anew")
+    except OSError as error:
+        here = f"{path} cannot be written in {Path.cwd()} ({error.strerror})"
+        raise OptionError("--open", f"{here}; change to a directory of your own") from None
+    else:
+        _say(f"opening {path}, a copy of the chapter; your changes are saved in it")
+    return path
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"hush: {words}\n")
+    sys.stderr.flush()
 
 
 def _list() -> None:
     rows = [Row([one.name, one.title, one.source]) for one in CHAPTERS]
     columns = [Column("chapter"), Column("what it is about"), Column("after")]
-    note = "hush tour heights prints a chapter; hush tour heights --open shows it as a notebook, with sliders."
+    note = "hush tour heights prints a chapter; hush tour heights --open opens a copy as a notebook, with sliders."
     show([Table(columns, rows), Sentence(""), Sentence(note)])
 
 
 def _print(found: Chapter) -> None:
     from hush_simulations.tour.reading import blocks, run  # noqa: PLC0415 - marimo takes a second to import
 
+    _say(f"running the chapter {found.name}, which takes some seconds")
     show(blocks(run(found)[0]))
 
 
