@@ -127,7 +127,7 @@ def _question(task: Task) -> str:
 
 def _alternatives(task: Task) -> str:
     needs = [f"{name} needs {significant(ratio)} times as many people" for name, ratio in alternatives(task).items()]
-    return f"{', '.join(needs)} for the same error" if needs else ""
+    return f"{', '.join(needs)} for the same error for the reporters" if needs else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -157,8 +157,9 @@ def test_it_stands_in_a_plan_beside_the_others(toy: Toy, unknown: str) -> None:
     with toy.registered():
         found = solve(question).to_document()
     lines = {line["mechanism"]: line for line in found["mechanisms"]}
-    assert {"mechanism", "reporters", "population", "relative"} <= lines[toy.kind.name].keys()
-    assert found["auto"] != toy.kind.name
+    assert {"mechanism", "reporters", "population"} <= lines[toy.kind.name].keys()
+    assert lines[toy.kind.name]["relative"].keys() == {"reporters", "population"}
+    assert toy.kind.name not in found["auto"].values()
     assert toy.kind.name not in {line["mechanism"] for line in solve(question).to_document()["mechanisms"]}
 
 

@@ -72,8 +72,37 @@ def test_a_plan_names_what_auto_picks_and_what_the_others_cost() -> None:
     assert "table (auto)" in ended.stdout
     assert "12 294" in ended.stdout
     assert "6 484" in ended.stdout
-    assert "auto picks table; multilevel needs 1.05 times as many people, laplace 1.99 times." in ended.stdout
-    assert "Cost of local versus central DP: 51.4 times as many people." in ended.stdout
+    assert "auto picks table.\n" in ended.stdout
+    assert "For the reporters, multilevel needs 1.05 times as many people, laplace 1.99 times." in ended.stdout
+    assert "For the population, laplace needs 1.84 times as many people." in ended.stdout
+    assert "versus central DP, in people: 51.4 times for the reporters and " in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--epsilon", "1", "--error", "5%"),
+        ("--epsilon", "1", "--error", "5%", "--rms"),
+        ("--epsilon", "5", "--error", "5%"),
+        ("--epsilon", "8", "--error", "2%"),
+        ("--epsilon", "8", "--people", "1000"),
+        ("--people", "40", "--error", "30%"),
+    ],
+)
+def test_a_plan_reports_for_each_target_whether_auto_is_the_cheapest(
+    inside: Callable[..., Ended], options: tuple[str, ...]
+) -> None:
+    found = json.loads(inside("plan", *options, "--json").stdout)
+    told = " ".join(inside("plan", *options).stdout.split())
+    for target in ("reporters", "population"):
+        (sentence,) = re.findall(rf"For the {target}, (.*?)\.(?: |$)", told)
+        relatives = {one["mechanism"]: one["relative"][target] for one in found["mechanisms"]}
+        cheapest = min(relatives, key=relatives.__getitem__)
+        assert found["cheapest"][target] == cheapest
+        is_told = relatives[cheapest] < 1 / 1.005
+        assert sentence.startswith(f"auto is not the cheapest: {cheapest} needs ") == is_told
+        assert ("auto is not the cheapest" in sentence) == is_told
+    assert "For the population, auto is not the cheapest" in told or options[1] == "1"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +130,7 @@ def test_any_two_give_the_third_as_one_json_object(
     assert (ended.returncode, ended.stderr) == (0, "")
     found = json.loads(ended.stdout)
     assert found["unknown"] == unknown
-    assert found["auto"] in {line["mechanism"] for line in found["mechanisms"]}
+    assert {*found["auto"].values(), *found["cheapest"].values()} <= {line["mechanism"] for line in found["mechanisms"]}
     assert "null" not in ended.stdout
 
 

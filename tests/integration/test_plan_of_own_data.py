@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hush.cli import main
+from hush_common.figures import significant
 
 AGES = ("--column", "age", "--lower", "0", "--upper", "100", "--unit", "years")
 SIZE = ("--people", "400", "--epsilon", "1")
@@ -75,6 +76,21 @@ def test_the_error_is_that_of_the_data_and_both_forms_say_so(plan: Plan, asked: 
     worst = " ".join(asked("--lower", "0", "--upper", "100").stdout.split())
     assert "Every figure is for worst-case values." in worst
     assert "In 95 % of samples, whatever the values, no interval" in worst
+
+
+def test_a_cheaper_mechanism_is_reported_for_the_data_too(asked: Plan, tmp_path: Path) -> None:
+    """Everybody is 50: at epsilon 2 multilevel has a level there, which answers with less noise than the table."""
+    file = tmp_path / "alike.csv"
+    file.write_text("age\n50\n50\n50\n", encoding="utf-8")
+    options = ("--csv", str(file), "--epsilon", "2", *AGES)
+    document = json.loads(asked(*options, "--json").stdout)
+    told = " ".join(asked(*options).stdout.split())
+    for target in ("reporters", "population"):
+        relatives = {line["mechanism"]: line["relative"][target] for line in document["mechanisms"]}
+        assert (document["auto"][target], document["cheapest"][target]) == ("table", "multilevel")
+        assert min(relatives, key=relatives.__getitem__) == "multilevel"
+        times = significant(relatives["multilevel"])
+        assert f"For the {target}, auto is not the cheapest: multilevel needs about {times} times" in told
 
 
 def test_devices_without_a_value_are_planned_as_they_answer(plan: Plan) -> None:

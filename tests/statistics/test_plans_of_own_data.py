@@ -161,7 +161,7 @@ def test_auto_is_what_a_task_would_get_whatever_the_data_are() -> None:
         question = PlanQuestion(
             domain=NUMBER, people=None, epsilon=Fraction(epsilon), error=0.05, confidence=0.95, data=data
         )
-        assert solve(question).auto == name
+        assert solve(question).auto == {"reporters": name, "population": name}
 
 
 @pytest.mark.parametrize("name", DOMAINS)

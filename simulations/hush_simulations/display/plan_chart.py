@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from hush_aggregator.estimate import REPORTERS
 from hush_simulations.display.chart import Bar, Bars
 from hush_simulations.display.plan_table import amount_in_words
 from hush_simulations.planning.plan import Plan
+from hush_simulations.planning.precision import TARGETS
 
 __all__ = ["charts_of_plan"]
 
@@ -13,7 +13,7 @@ _TITLES = {"people": "People", "epsilon": "Epsilon", "error": "Error"}
 
 
 def charts_of_plan(plan: Plan, *, signs: bool) -> Iterator[Bars]:
-    """What each mechanism needs or gives for the reporters; shorter is better.
+    """What each mechanism needs or gives, a chart for each target; shorter is better.
 
     Args:
         plan: what was found.
@@ -21,7 +21,8 @@ def charts_of_plan(plan: Plan, *, signs: bool) -> Iterator[Bars]:
     """
     domain = plan.question.domain
     lines = [*plan.mechanisms, *plan.for_comparison]
-    found = [(line.mechanism, line.amounts[REPORTERS]) for line in lines if REPORTERS in line.amounts]
-    if found:
-        bars = [Bar(name, float(amount), amount_in_words(domain, amount)) for name, amount in found]
-        yield Bars(f"{_TITLES[plan.question.unknown]} with each mechanism, for the reporters", bars, signs)
+    for target in TARGETS:
+        found = [(line.mechanism, line.amounts[target]) for line in lines if target in line.amounts]
+        if found:
+            bars = [Bar(name, float(amount), amount_in_words(domain, amount)) for name, amount in found]
+            yield Bars(f"{_TITLES[plan.question.unknown]} with each mechanism, for the {target}", bars, signs)

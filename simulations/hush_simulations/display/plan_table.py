@@ -1,22 +1,33 @@
 """The answer of `hush plan` for a person."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from operator import itemgetter
 
-from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.worst_case import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import at_most_sure, decimal_text
-from hush_common.figures import exact, percent_at_most, ratio, whole
+from hush_common.figures import exact, percent_at_most, ratio, significant, whole
 from hush_common.terminal.screen import Block
 from hush_common.terminal.table import Column, Row, Table
 from hush_common.terminal.words import Sentence
 from hush_simulations.display.error_words import error_in_words, is_share
 from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
+from hush_simulations.planning.precision import TARGETS, Target
 
 __all__ = ["amount_in_words", "blocks"]
 
-_VISIBLE = 1.005  # times as dear, from which on it is told
+_VISIBLE = 1.005  # times as dear, or as cheap, from which on a sentence tells it
+_NEEDS: Mapping[Unknown, str] = {
+    "people": "{} times as many people",
+    "epsilon": "{} times the epsilon",
+    "error": "about {} times as many people for the same error",
+}
+_TIMES: Mapping[Unknown, str] = {
+    "people": "people, as a multiple of what auto needs.",
+    "epsilon": "epsilon, as a multiple of what auto needs.",
+    "error": "people for the same error, as a multiple of what auto needs: the square of the ratio of the errors.",
+}
 
 
 def blocks(plan: Plan) -> Iterator[Block]:
@@ -65,9 +76,9 @@ def _bounds(number: NumberDomain) -> str:
 
 
 def _table(plan: Plan) -> Table:
-    unit = "epsilon" if plan.question.unknown == "epsilon" else "people"
     columns = [Column("mechanism"), Column("parameters")]
-    columns += [Column(name, right=True) for name in (REPORTERS, POPULATION, f"× {unit}")]  # noqa: RUF001
+    for target in TARGETS:
+        columns += [Column(target, right=True), Column(f"× {target}", right=True)]  # noqa: RUF001
     rows = [_row(plan, line) for line in plan.mechanisms] + [Row()]
     rows += [Row([line.mechanism, "not offered", *_cells(plan, line)], "dim") for line in plan.for_comparison]
     trusted = plan.trusted_collector
@@ -76,17 +87,17 @@ def _table(plan: Plan) -> Table:
 
 
 def _row(plan: Plan, line: PlanLine) -> Row:
-    is_chosen = line.mechanism == plan.auto
+    is_chosen = line.mechanism in plan.auto.values()
     parameters = ", ".join(f"{name} {whole(value)}" for name, value in line.parameters.items())
     name = line.mechanism + (" (auto)" if is_chosen else "")
     return Row([name, parameters, *_cells(plan, line)], "bold" if is_chosen else "")
 
 
 def _cells(plan: Plan, line: PlanLine) -> Iterator[str]:
-    for target in (REPORTERS, POPULATION):
-        yield amount_in_words(plan.question.domain, line.amounts[target]) if target in line.amounts else "out of reach"
     comparable = not (line is plan.trusted_collector and plan.question.unknown == "error")
-    yield "" if line.relative is None or not comparable else ratio(line.relative)
+    for target in TARGETS:
+        yield amount_in_words(plan.question.domain, line.amounts[target]) if target in line.amounts else "out of reach"
+        yield ratio(line.relative[target]) if comparable and target in line.relative else ""
 
 
 def amount_in_words(domain: Domain, amount: Amount) -> str:
@@ -101,13 +112,15 @@ def amount_in_words(domain: Domain, amount: Amount) -> str:
 
 def _sentences(plan: Plan) -> Iterator[str]:
     yield from _choice(plan)
-    price, epsilon = plan.price_of_no_trust, plan.question.epsilon
-    if price is not None and price > 1:
-        yield _price(plan.question.unknown, price)
+    epsilon = plan.question.epsilon
+    prices = plan.price_of_no_trust.items()
+    if costs := [f"{ratio(price)} times for the {target}" for target, price in prices if price > 1]:
+        yield f"Cost of local versus central DP, in {plan.question.unknown}: {' and '.join(costs)}."
     if epsilon is not None:
         sure = percent_at_most(at_most_sure(epsilon))
         yield f"Epsilon {decimal_text(epsilon)}: whoever was 50/50 about a person becomes at most {sure} sure."
     yield "reporters: those who answer, noise alone. population: those of whom they are a random sample."
+    yield f"× reporters, × population: {_TIMES[plan.question.unknown]}"  # noqa: RUF001
     data = plan.question.data
     basis = "Every figure is for worst-case values." if data is None else _basis(data, plan.question.domain)
     yield f"trusted collector: sees every value and adds noise to the mean, once. {basis}"
@@ -128,23 +141,35 @@ def _basis(data: OwnValues, domain: Domain) -> str:
 
 
 def _choice(plan: Plan) -> Iterator[str]:
-    if plan.auto is None:
+    """What `auto` picks, and for each target how the others compare with it."""
+    names = set(plan.auto.values())
+    if len(names) == 1:
+        yield f"auto picks {names.pop()}."
+    elif names:
+        yield f"auto picks {' and '.join(f'{name} for the {target}' for target, name in plan.auto.items())}."
+    elif not plan.cheapest:
         yield "No mechanism achieves this error: ask more people, or accept a larger one."
         return
-    dearer = [
-        (line.mechanism, line.relative)
-        for line in (*plan.mechanisms, *plan.for_comparison)
-        if line.mechanism != plan.auto and line.relative is not None and line.relative > _VISIBLE
-    ]
-    costs = [f"{name} {ratio(relative)} times" for name, relative in dearer]
-    if costs:
-        much = "the epsilon" if plan.question.unknown == "epsilon" else "as many people"
-        same = " for the same error" if plan.question.unknown == "error" else ""
-        name, relative = dearer[0]
-        costs[0] = f"{name} needs {ratio(relative)} times {much}{same}"
-    yield f"auto picks {plan.auto}" + ("; " + ", ".join(costs) if costs else "") + "."
+    for target in TARGETS:
+        yield from _compared(plan, target)
 
 
-def _price(unknown: Unknown, price: float) -> str:
-    much = {"people": "as many people", "epsilon": "the epsilon", "error": "the error"}[unknown]
-    return f"Cost of local versus central DP: {ratio(price)} times {much}."
+def _compared(plan: Plan, target: Target) -> Iterator[str]:
+    if target not in plan.cheapest:
+        yield f"For the {target}, no mechanism achieves this error: ask more people, or accept a larger one."
+        return
+    if target not in plan.auto:
+        yield f"For the {target}, auto does not achieve this error; {plan.cheapest[target]} does."
+        return
+    others = [line for line in (*plan.mechanisms, *plan.for_comparison) if line.mechanism != plan.auto[target]]
+    found = [(line.mechanism, line.relative[target]) for line in others if target in line.relative]
+    cheaper = sorted((one for one in found if one[1] * _VISIBLE < 1), key=itemgetter(1))
+    dearer = [one for one in found if one[1] > _VISIBLE]
+    if not cheaper and not dearer:
+        return
+    (name, relative), *rest = [*cheaper, *dearer]
+    costs = [f"{name} needs {_NEEDS[plan.question.unknown].format(significant(relative))}"]
+    costs += [f"{name} {significant(relative)} times" for name, relative in rest]
+    offered = {line.mechanism for line in plan.mechanisms}
+    remark = "auto is not the cheapest: " if any(name in offered for name, _ in cheaper) else ""
+    yield f"For the {target}, {remark}{', '.join(costs)}."

@@ -93,9 +93,9 @@ def _best(run: Run, best: Instead) -> str:
     devices = "the same device" if run.result.n == 1 else f"the same {n} devices"
     own, other = (error_in_words(best.domain, error) for error in (best.own_error, best.best_error))
     if best.own == best.best:
-        return f"{best.own} is the best mechanism for this: ± {own} for the reporters at worst, as hush plan computes."
+        return f"{best.own} is what auto takes here: ± {own} for the reporters at worst, as hush plan computes."
     if best.times <= _VISIBLE:
-        return f"--mechanism auto takes {best.best}, whose intervals would be no shorter here."
+        return f"--mechanism auto takes {best.best}, whose interval for the reporters would be no shorter here."
     return (
         f"--mechanism auto takes {best.best}: with {devices} and epsilon {epsilon} the reporters' interval would be "
         f"± {other} at worst, where {best.own} has ± {own}. For the same error {best.own} needs {ratio(best.times)} "

@@ -80,14 +80,15 @@ class PlanLine:
         mechanism: its name in a task file, or of a reference what it is.
         amounts: what it takes, by target; a target that no epsilon or number of people reaches is left out.
         parameters: that a task would hold, where there is one epsilon to have them at.
-        relative: how many times the people (or epsilon, where that is asked for) of `auto` it takes, for `reporters`;
-            of the trusted collector how many times the error, where that is asked for.
+        relative: by target, how many times the people (or epsilon, where that is asked for) of `auto` it takes; of the
+            trusted collector how many times the error, where that is asked for. A target that this line or `auto` does
+            not reach is left out.
     """
 
     mechanism: str
     amounts: Mapping[str, Amount] = field(default_factory=dict)
     parameters: Mapping[str, int] = field(default_factory=dict)
-    relative: float | None = None
+    relative: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,33 +100,47 @@ class Plan:
         mechanisms: that hush has.
         for_comparison: others.
         trusted_collector: who sees every value.
-        auto: the mechanism that a task file means by `auto`; None where none reaches what is asked for.
+        auto: by target, the mechanism that a task file means by `auto`. It is the same for both targets unless epsilon
+            is asked for. A target for which it does not reach what is asked for is left out.
     """
 
     question: PlanQuestion
     mechanisms: tuple[PlanLine, ...]
     for_comparison: tuple[PlanLine, ...]
     trusted_collector: PlanLine
-    auto: str | None
+    auto: Mapping[str, str]
 
     @property
-    def price_of_no_trust(self) -> float | None:
-        """How many times as much it takes not to have to trust the collector."""
-        relative = self.trusted_collector.relative
-        return None if relative is None else 1 / relative
+    def price_of_no_trust(self) -> Mapping[str, float]:
+        """By target, how many times as much it takes not to have to trust the collector."""
+        return {target: 1 / relative for target, relative in self.trusted_collector.relative.items()}
+
+    @property
+    def cheapest(self) -> Mapping[str, str]:
+        """By target, the mechanism of hush that needs the least; `auto` where it needs no more than another."""
+        found = {}
+        for target in (REPORTERS, POPULATION):
+            able = [line for line in self.mechanisms if target in line.amounts]
+            if able:
+                auto = self.auto.get(target)
+                best = min(able, key=lambda line: (line.amounts[target], line.mechanism != auto))
+                found[target] = best.mechanism
+        return found
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object; what is not known is left out."""
         document = {"unknown": self.question.unknown, **_known(self.question)}
-        if self.auto is not None:
-            document["auto"] = self.auto
+        if self.auto:
+            document["auto"] = dict(self.auto)
+        if self.cheapest:
+            document["cheapest"] = dict(self.cheapest)
         document |= {
             "mechanisms": [_line(self.question, line) for line in self.mechanisms],
             "for_comparison": [_line(self.question, line) for line in self.for_comparison],
             "trusted_collector": _line(self.question, self.trusted_collector),
         }
-        if self.price_of_no_trust is not None:
-            document["price_of_no_trust"] = self.price_of_no_trust
+        if self.price_of_no_trust:
+            document["price_of_no_trust"] = dict(self.price_of_no_trust)
         return document
 
 
@@ -153,7 +168,7 @@ def _line(question: PlanQuestion, line: PlanLine) -> dict[str, Any]:
         document |= first | parameters | {target: targets[target] for target in (POPULATION,) if target in targets}
     else:
         document |= parameters | targets
-    return document | ({} if line.relative is None else {"relative": line.relative})
+    return document | ({"relative": dict(line.relative)} if line.relative else {})
 
 
 def _known(question: PlanQuestion) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from operator import itemgetter
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_common.mechanisms.build import choose
@@ -35,20 +36,22 @@ def solve(question: PlanQuestion) -> Plan:
     lines = list(_offered(question, known))
     others = [_line(question, name, family) for name, family in references(question.domain, known).items()]
     trusted = _line(question, "trusted collector", central(question.domain, known))
-    chosen = _auto(question, lines)
+    auto = {target: found for target in TARGETS if (found := _auto(question, known, lines, target)) is not None}
 
     def compared(line: PlanLine) -> PlanLine:
-        ratio = _ratio(line, chosen)
-        if ratio is None or question.unknown != "error" or line is trusted:
-            return replace(line, relative=ratio)
-        return replace(line, relative=ratio**2)  # an error half as large takes four times the people
+        found = {target: _ratio(line, amount, target) for target, (_, amount) in auto.items()}
+        squared = question.unknown == "error" and line is not trusted  # half the error takes four times the people
+        relative: dict[str, float] = {
+            target: one**2 if squared else one for target, one in found.items() if one is not None
+        }
+        return replace(line, relative=relative)
 
     return Plan(
         question=question,
         mechanisms=tuple(map(compared, lines)),
         for_comparison=tuple(map(compared, others)),
         trusted_collector=compared(trusted),
-        auto=chosen.mechanism if REPORTERS in chosen.amounts else None,
+        auto={target: name for target, (name, _) in auto.items()},
     )
 
 
@@ -103,25 +106,26 @@ def _people_or_error(question: PlanQuestion, cost: MechanismCost, target: Target
     return None
 
 
-def _auto(question: PlanQuestion, lines: Sequence[PlanLine]) -> PlanLine:
-    """The line that `mechanism = "auto"` means; where epsilon is asked for, the one that needs least of it."""
-    if question.epsilon is None:
-        names = [kind.name for kind in fitting(question.domain) if kind.auto]
-        able = [line for line in lines if REPORTERS in line.amounts and line.mechanism in names]
-        best = min(able, key=lambda line: line.amounts[REPORTERS], default=lines[0])
-        return next((line for line in able if _is_auto(question, line)), best) if question.data else best
-    by_name = {line.mechanism: line for line in lines}
-    return by_name[choose(question.domain, [question.epsilon])[0]]
+def _auto(question: PlanQuestion, known: Known, lines: Sequence[PlanLine], target: Target) -> tuple[str, Amount] | None:
+    """The mechanism that `mechanism = "auto"` means, and what it takes; None where that reaches no such error.
+
+    Public parameters alone decide it, not the data. Where epsilon is asked for, it is the smallest one that suffices
+    for the mechanism that `auto` means at that epsilon.
+    """
+    reached = {line.mechanism: line.amounts[target] for line in lines if target in line.amounts}
+    if question.epsilon is not None:
+        name, _ = choose(question.domain, [question.epsilon])
+        return (name, reached[name]) if name in reached else None
+    own = [(name, at) for name, at in reached.items() if choose(question.domain, [Fraction(at)])[0] == name]
+    if own:
+        return min(own, key=itemgetter(1))
+    families = offered(question.domain, known)
+    epsilon = _least_epsilon(question, lambda at: families[choose(question.domain, [at])[0]](at), target)
+    return None if epsilon is None else (choose(question.domain, [epsilon])[0], epsilon)
 
 
-def _is_auto(question: PlanQuestion, line: PlanLine) -> bool:
-    """Whether `auto` means this mechanism at its epsilon: that is decided by public parameters, not by the data."""
-    epsilon = line.amounts[REPORTERS]
-    return isinstance(epsilon, Fraction) and choose(question.domain, [epsilon])[0] == line.mechanism
-
-
-def _ratio(line: PlanLine, chosen: PlanLine) -> float | None:
-    """How many times the amount of `auto`; None where one of them has none, or so large an epsilon makes it 0."""
-    if REPORTERS not in line.amounts or not chosen.amounts.get(REPORTERS):
+def _ratio(line: PlanLine, auto: Amount, target: Target) -> float | None:
+    """How many times the amount of `auto`; None where the line has none, or so large an epsilon makes that 0."""
+    if target not in line.amounts or not auto:
         return None
-    return float(Fraction(line.amounts[REPORTERS]) / Fraction(chosen.amounts[REPORTERS]))
+    return float(Fraction(line.amounts[target]) / Fraction(auto))

@@ -65,14 +65,15 @@ def _compared(domain: Domain, own: str, people: int, task: Task, confidence: flo
     )
     plan = solve(question)
     by_name = {line.mechanism: line for line in plan.mechanisms if REPORTERS in line.amounts}
-    if plan.auto not in by_name or own not in by_name:
+    auto = plan.auto.get(REPORTERS)
+    if auto is None or own not in by_name:
         return None
-    mine, best = by_name[own], by_name[plan.auto]
+    mine, best = by_name[own], by_name[auto]
     return Instead(
         domain=domain,
         own=own,
         best=best.mechanism,
         own_error=float(mine.amounts[REPORTERS]),
         best_error=float(best.amounts[REPORTERS]),
-        times=1.0 if mine.relative is None else mine.relative,
+        times=mine.relative.get(REPORTERS, 1.0),
     )

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import sqrt
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -176,10 +177,11 @@ def test_auto_is_what_a_task_would_get(domain: Domain, epsilon: str) -> None:
     found = solve(
         PlanQuestion(domain=domain, people=None, epsilon=Fraction(epsilon), error=0.05, confidence=None)
     ).to_document()
-    assert found["auto"] == choose(domain, [Fraction(epsilon)])[0]
-    relatives = {one["mechanism"]: one["relative"] for one in found["mechanisms"]}
-    assert relatives[found["auto"]] == 1
-    assert min(relatives.values()) > 0.99
+    for target in TARGETS:
+        assert found["auto"][target] == choose(domain, [Fraction(epsilon)])[0]
+        relatives = {one["mechanism"]: one["relative"][target] for one in found["mechanisms"]}
+        assert relatives[found["auto"][target]] == 1
+        assert target == "population" or min(relatives.values()) > 0.99
 
 
 def test_an_epsilon_without_a_table_has_no_line_for_it() -> None:
@@ -204,7 +206,11 @@ def test_the_price_of_no_trust_is_a_number_of_people() -> None:
         PlanQuestion(domain=BIT, people=None, epsilon=Fraction(1, 10), error=0.01, confidence=None)
     ).to_document()
     assert found["trusted_collector"]["reporters"] == 1415
-    assert found["price_of_no_trust"] == pytest.approx(999_168 / 1415)
+    collector, randomized = found["trusted_collector"], found["mechanisms"][0]
+    assert found["price_of_no_trust"] == {
+        "reporters": pytest.approx(999_168 / 1415),
+        "population": pytest.approx(randomized["population"] / collector["population"]),
+    }
 
 
 def test_an_error_bar_that_is_a_point_has_no_price() -> None:
@@ -212,6 +218,63 @@ def test_an_error_bar_that_is_a_point_has_no_price() -> None:
     found = planned(domain=BIT, people=300, epsilon=Fraction(15), error=None, confidence=0.95)
     (line,) = found["mechanisms"]
     assert line["reporters"] == 0
-    assert found["auto"] == "randomized_response"
-    assert not any("relative" in one for one in (line, *found["for_comparison"], found["trusted_collector"]))
-    assert "price_of_no_trust" not in found
+    assert found["auto"] == {"reporters": "randomized_response", "population": "randomized_response"}
+    for one in (line, *found["for_comparison"], found["trusted_collector"]):
+        assert "reporters" not in one["relative"]
+    assert "reporters" not in found["price_of_no_trust"]
+
+
+def ranks(found: dict[str, Any]) -> dict[Target, list[str]]:
+    """The mechanisms by what each needs, for each target."""
+    lines = found["mechanisms"]
+    return {
+        target: [one["mechanism"] for one in sorted((one for one in lines if target in one), key=itemgetter(target))]
+        for target in TARGETS
+    }
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "5", "6", "8", "12"])
+@pytest.mark.parametrize("confidence", [0.95, None])
+def test_each_target_is_ranked_by_its_own_figures(epsilon: str, confidence: float | None) -> None:
+    found = planned(domain=NUMBER, people=None, epsilon=Fraction(epsilon), error=0.02, confidence=confidence)
+    chosen = next(one for one in found["mechanisms"] if one["mechanism"] == found["auto"]["reporters"])
+    for target in TARGETS:
+        assert found["cheapest"][target] == ranks(found)[target][0]
+        for one in (*found["mechanisms"], *found["for_comparison"], found["trusted_collector"]):
+            assert one["relative"][target] == one[target] / chosen[target]
+        price = chosen[target] / found["trusted_collector"][target]
+        assert found["price_of_no_trust"][target] == pytest.approx(price, rel=1e-12)
+
+
+def test_a_ranking_for_one_target_is_not_one_for_both() -> None:
+    """One-bit reports vary no more for the sampling; those of a table do."""
+    found = planned(domain=NUMBER, people=None, epsilon=Fraction(1), error=0.05, confidence=None)
+    assert ranks(found) == {
+        "reporters": ["table", "multilevel", "laplace"],
+        "population": ["multilevel", "table", "laplace"],
+    }
+    assert found["cheapest"] == {"reporters": "table", "population": "multilevel"}
+    assert found["auto"] == {"reporters": "table", "population": "table"}
+
+
+@pytest.mark.parametrize(("people", "error"), [(40, 0.3), (1000, 0.1), (3000, 0.05)])
+@pytest.mark.parametrize("confidence", [0.95, None])
+def test_the_epsilon_of_auto_is_one_at_which_auto_means_that_mechanism(
+    people: int, error: float, confidence: float | None
+) -> None:
+    found = planned(domain=NUMBER, people=people, epsilon=None, error=error, confidence=confidence)
+    lines = {one["mechanism"]: one for one in found["mechanisms"]}
+    for target in TARGETS:
+        auto = found["auto"][target]
+        assert lines[auto]["relative"][target] == 1
+        assert choose(NUMBER, [Fraction(lines[auto][target])])[0] == auto
+
+
+def test_a_mechanism_that_auto_means_only_at_a_larger_epsilon_is_compared_with_that_epsilon() -> None:
+    """Multilevel suffices at an epsilon at which auto means a table, and no table does."""
+    found = planned(domain=NUMBER, people=300, epsilon=None, error=0.01, confidence=0.95)
+    (line, _) = found["mechanisms"]
+    assert found["auto"] == {"reporters": "multilevel"}
+    assert line["relative"]["reporters"] < 1
+    assert choose(NUMBER, [Fraction(line["reporters"])])[0] == "table"
+    assert choose(NUMBER, [Fraction(line["reporters"]) / Fraction(line["relative"]["reporters"])])[0] == "multilevel"
