@@ -1,14 +1,18 @@
 """Admission: which decoded reports count, given the tasks and the clock. A refusal is a value, counted by reason."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import compress
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hush_aggregator.decode import Block, Decoded, note
+from hush_aggregator.decode import Block, Decoded
+from hush_aggregator.senders import note
 from hush_aggregator.store.base import UNKNOWN, Accepted
 from hush_common.mechanisms import Offers
 from hush_common.refusal import Refusal
@@ -16,6 +20,7 @@ from hush_common.task import CLOCK_SKEW, Task
 
 __all__ = ["Admitted", "admit"]
 
+_FEW = 16
 _NONE: Mapping[str, timedelta] = MappingProxyType({})
 
 
@@ -70,11 +75,7 @@ def admit(
             accepted.append(Accepted(task, block.round, block.ids, block.bodies, late=True))
             note(senders, (task.id, Refusal.CLOSED), block.sender)
             continue
-        inside = _inside(block, task)
-        refuse(task.id, Refusal.OUT_OF_RANGE, len(block.ids) - int(inside.sum()), block.sender)
-        if inside.any():
-            each = block.sender_of_each[inside]
-            accepted.append(Accepted(task, block.round, block.ids[inside], block.bodies[inside], senders=each))
+        accepted += _within(block, task, partial(refuse, task.id, Refusal.OUT_OF_RANGE))
     return Admitted(accepted, refused, senders)
 
 
@@ -96,12 +97,39 @@ def _misfit(block: Block, task: Task, now: datetime) -> Refusal | None:
     return None
 
 
-def _inside(block: Block, task: Task) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def _within(block: Block, task: Task, refuse: Callable[[int, str | None], object]) -> Iterator[Accepted]:
+    """What a device that follows the mechanism can send; the rest is refused."""
+    bodies, senders = block.bodies, block.senders or None
+    if _all_inside(block, task):
+        yield Accepted(task, block.round, block.ids, bodies, senders=senders)
+        return
+    inside = _inside(block, task)
+    refuse(len(inside) - int(inside.sum()), block.sender)
+    if inside.any():
+        kept = None if senders is None else list(compress(senders, inside.tolist()))
+        yield Accepted(task, block.round, block.ids[inside], bodies[inside], senders=kept)
+
+
+def _all_inside(block: Block, task: Task) -> bool:
+    """Whether none of a few reports is to be refused: quickly, for a batch may have thousands of blocks of one."""
+    span = _span(task)
+    if span is None or len(block.ids) > _FEW or block.bodies.shape[1] != task.randomizer.width:
+        return False
+    low, high = span
+    return all(low <= body[0] <= high for body in block.bodies.tolist())
+
+
+def _span(task: Task) -> tuple[int, int] | None:
+    """The first and the last body of a task whose bodies are all the integers between."""
+    return None if isinstance(task.randomizer, Offers) else task.randomizer.span
+
+
+def _inside(block: Block, task: Task) -> NDArray[np.bool_]:
     """Which bodies a device that follows the mechanism can send."""
     mechanism = task.randomizer
     if block.bodies.shape[1] != mechanism.width:
         return np.zeros(len(block.ids), dtype=np.bool_)
-    span = None if isinstance(mechanism, Offers) else mechanism.span
+    span = _span(task)
     if span is None:
         return np.fromiter(map(mechanism.admits, map(tuple, block.bodies.tolist())), np.bool_, len(block.ids))
     low, high = span

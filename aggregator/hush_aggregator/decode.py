@@ -1,42 +1,40 @@
 """Decode: a batch of payloads into arrays. Total: every message ends in an array or is counted as refused.
 
-Frames that share a topic's task and a header are parts of one table of fixed-width rows, so that `np.frombuffer` reads
-all of them at once; only JSON goes through `hush_common.codec.decode`. Both read the same frames and refuse the same
-payloads (a property test holds them equal).
+Reports of one task, round and body length form one block, in the order of receipt, whether they came in frames or as
+JSON. All rows of one length are read by one `np.frombuffer`. The reports read, and the payloads refused, are those of
+`hush_common.codec.decode` (a property test compares them).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import lru_cache
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.receive import ReportMessage
-from hush_common import codec
-from hush_common.codec import HEADER, count_of, width_of
+from hush_aggregator.senders import note, only
+from hush_common.codec import HEADER, VERSION, count_of, decode_json, width_of
 from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES
 
-__all__ = ["Block", "Decoded", "decode", "note"]
-
-K = TypeVar("K")
+__all__ = ["Block", "Decoded", "decode"]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Reports that stand or fall together until their bodies are looked at.
+    """Reports that stand or fall together until their bodies are looked at, in the order of receipt.
 
     Args:
         topic_task: the task id in the topic they came on; None for a topic that is none of ours.
-        stated_task: the task id a JSON report states; None for frames, which state none.
+        stated_task: the task id that JSON reports state, where it is not the one in the topic; else None.
         digest: the digest of the task they answer, 8 bytes.
         round: the round they answer.
         ids: report ids, shape (count,), dtype `V16`.
         bodies: shape (count, width), in the byte order in which they came.
-        sender: who sent all of them, as their topics say; None for several senders.
-        senders: who sent each, shape (count,); None for one sender of all.
+        senders: who sent each, as their topics say.
     """
 
     topic_task: str | None
@@ -45,13 +43,12 @@ class Block:
     round: int
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
-    sender: str | None = None
-    senders: NDArray[np.object_] | None = None
+    senders: Sequence[str] = ()
 
     @property
-    def sender_of_each(self) -> NDArray[np.object_]:
-        """Shape (count,)."""
-        return np.full(len(self.ids), self.sender, dtype=np.object_) if self.senders is None else self.senders
+    def sender(self) -> str | None:
+        """Who sent all of them; None for several senders."""
+        return only(self.senders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,66 +66,86 @@ class Decoded:
     senders: dict[tuple[str | None, Refusal], str | None] = field(default_factory=dict)
 
 
+_Key = tuple[str | None, str | None, bytes]
+"""What the reports of a block have in common: the task in the topic, another one that they state, and the header of a
+frame, which says digest, round and length of a body."""
+
+
 def decode(messages: Iterable[ReportMessage]) -> Decoded:
     """Read every payload of a batch of messages on report topics."""
-    refused: Counter[tuple[str | None, Refusal]] = Counter()
-    senders: dict[tuple[str | None, Refusal], str | None] = {}
-    frames: defaultdict[tuple[str | None, bytes], list[ReportMessage]] = defaultdict(list)
-    framers: dict[tuple[str | None, bytes], str | None] = {}
-    blocks: list[Block] = []
-    for message in messages:
-        task_id, payload = message.task_id, message.payload
-        if payload[:1] == b"{":
-            read = _json(message)
-            if isinstance(read, Block):
-                blocks.append(read)
-            else:
-                refused[task_id, read] += 1
-                note(senders, (task_id, read), message.sender)
-        else:
-            key = task_id, payload[: HEADER.size]
-            frames[key].append(message)
-            note(framers, key, message.sender)
-    for (task_id, header), framed in frames.items():
-        width = width_of(header)
-        sender = framers[task_id, header]
-        if isinstance(width, Refusal):
-            refused[task_id, width] += len(framed)
-            note(senders, (task_id, width), sender)
+    found = Decoded([], Counter())
+
+    def refuse(task_id: str | None, reason: Refusal, sender: str) -> None:
+        found.refused[task_id, reason] += 1
+        note(found.senders, (task_id, reason), sender)
+
+    parts: list[bytes] = []  # the reports of each message, as a frame has them
+    senders: list[str] = []
+    groups: defaultdict[_Key, list[int]] = defaultdict(list)
+    for task_id, sender, payload, _ in messages:
+        read = _read(payload)
+        if isinstance(read, Refusal):
+            refuse(task_id, read, sender)
             continue
-        whole = [message for message in framed if count_of(len(message.payload), width)]
-        if len(whole) < len(framed):
-            refused[task_id, Refusal.MALFORMED] += len(framed) - len(whole)
-            note(senders, (task_id, Refusal.MALFORMED), sender)
-        if whole:
-            blocks.append(_block((task_id, sender), header, width, whole))
-    return Decoded(blocks, refused, senders)
+        named, header, rows = read
+        groups[task_id, None if named == task_id else named, header].append(len(parts))
+        parts.append(rows)
+        senders.append(sender)
+    by_width: defaultdict[int, dict[_Key, list[int]]] = defaultdict(dict)
+    for key, places in groups.items():
+        width, whole = _whole(key[2], places, parts)
+        if len(whole) < len(places):
+            for k in sorted({*places} - {*whole}):
+                refuse(key[0], width if isinstance(width, Refusal) else Refusal.MALFORMED, senders[k])
+        if not isinstance(width, Refusal) and whole:
+            by_width[width][key] = whole
+    for width, some in by_width.items():
+        found.blocks.extend(_blocks(width, some, parts, senders))
+    return found
 
 
-def note(names: dict[K, str | None], key: K, name: str | None) -> None:
-    """Keep under `key` the one name that is noted there; None for several."""
-    if names.setdefault(key, name) != name:
-        names[key] = None
+def _read(payload: bytes) -> tuple[str | None, bytes, bytes] | Refusal:
+    """The task that a payload states, if any; its header and its reports as a frame has them, which may be invalid."""
+    if payload[:1] != b"{":
+        return None, payload[: HEADER.size], payload[HEADER.size :]
+    read = decode_json(payload)
+    if isinstance(read, Refusal):
+        return read
+    task, digest, round_, report_id, body = read
+    header = HEADER.pack(VERSION, 0, 8 * len(body), digest, round_)
+    return task, header, report_id + b"".join([k.to_bytes(8, "big", signed=True) for k in body])
 
 
-def _json(message: ReportMessage) -> Block | Refusal:
-    frame = codec.decode(message.payload)
-    if isinstance(frame, Refusal):
-        return frame
-    ids = np.frombuffer(b"".join(report.id for report in frame.reports), dtype=f"V{REPORT_ID_BYTES}")
-    bodies = np.array([report.body for report in frame.reports], dtype=np.int64)
-    return Block(message.task_id, frame.task, frame.digest, frame.round, ids, bodies, message.sender)
+def _whole(header: bytes, places: list[int], parts: Sequence[bytes]) -> tuple[int | Refusal, list[int]]:
+    """How many integers a body has under a header, and which of the messages under it have whole reports."""
+    width = width_of(header)
+    if isinstance(width, Refusal):
+        return width, []
+    return width, [k for k in places if count_of(HEADER.size + len(parts[k]), width)]
 
 
-def _block(source: tuple[str | None, str | None], header: bytes, width: int, messages: list[ReportMessage]) -> Block:
-    rows = np.frombuffer(
-        b"".join([message.payload[HEADER.size :] for message in messages]),
-        dtype=[("id", f"V{REPORT_ID_BYTES}"), ("body", ">i8", (width,))],
-    )
-    _, _, _, digest, round_ = HEADER.unpack(header)
-    task_id, sender = source
-    senders = None
-    if sender is None:
-        names = np.array([message.sender for message in messages], dtype=np.object_)
-        senders = np.repeat(names, [count_of(len(message.payload), width) for message in messages])
-    return Block(task_id, None, digest, round_, rows["id"].copy(), rows["body"], sender, senders)
+@lru_cache
+def _row(width: int) -> "np.dtype[np.void]":
+    return np.dtype([("id", f"V{REPORT_ID_BYTES}"), ("body", ">i8", (width,))])
+
+
+def _blocks(
+    width: int, groups: Mapping[_Key, Sequence[int]], parts: Sequence[bytes], senders: Sequence[str]
+) -> Iterator[Block]:
+    """Blocks of one width: slices of one array.
+
+    Args:
+        width: integers in a body.
+        groups: which messages are of which block.
+        parts: the reports of each message, as a frame has them.
+        senders: who sent each.
+    """
+    row = _row(width)
+    rows = np.frombuffer(b"".join([parts[k] for places in groups.values() for k in places]), dtype=row)
+    ids, bodies, end = rows["id"].copy(), rows["body"], 0
+    for (topic_task, stated_task, header), places in groups.items():
+        _, _, _, digest, round_ = HEADER.unpack(header)
+        counts = [len(parts[k]) // row.itemsize for k in places]
+        start, end = end, end + sum(counts)
+        names = chain.from_iterable(repeat(senders[k], count) for k, count in zip(places, counts, strict=True))
+        yield Block(topic_task, stated_task, digest, round_, ids[start:end], bodies[start:end], list(names))

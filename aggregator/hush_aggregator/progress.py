@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections import Counter
 
-from hush_aggregator.decode import note
 from hush_aggregator.log_fields import fields
+from hush_aggregator.senders import note
 from hush_aggregator.store.base import CommitOutcome
 from hush_common.refusal import Refusal
 

@@ -5,6 +5,7 @@ up. Merging commutes and associates, so shards in any order give the same tally 
 """
 
 from dataclasses import dataclass
+from operator import add
 
 __all__ = ["Tally"]
 
@@ -34,4 +35,4 @@ class Tally:
             raise ValueError(
                 f"tallies of {len(self.moments)} and {len(other.moments)} sums are of different tasks; merge one task"
             )
-        return Tally(self.n + other.n, tuple(a + b for a, b in zip(self.moments, other.moments, strict=True)))
+        return Tally(self.n + other.n, tuple(map(add, self.moments, other.moments)))

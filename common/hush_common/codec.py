@@ -25,6 +25,7 @@ __all__ = [
     "Frame",
     "count_of",
     "decode",
+    "decode_json",
     "encode_frame",
     "encode_json",
     "is_hex",
@@ -44,6 +45,7 @@ BODY_LIMIT = 1024
 _JSON_LIMIT = 32 * 1024
 _INT64 = range(-(1 << 63), 1 << 63)
 _UINT32 = range(1 << 32)
+_VERSIONS = range(VERSION, VERSION + 1)
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _KEYS = {"v", "task", "digest", "round", "id", "body"}
 
@@ -103,9 +105,13 @@ def encode_json(task_id: str, report: Report) -> bytes:
 
 def decode(payload: bytes) -> Frame | Refusal:
     """Read a payload of either form. Never raises, whatever the bytes are."""
-    if payload[:1] == b"{":
-        return _decode_json(payload)
-    return _decode_frame(payload)
+    if payload[:1] != b"{":
+        return _decode_frame(payload)
+    read = decode_json(payload)
+    if isinstance(read, Refusal):
+        return read
+    task, digest, round_, report_id, body = read
+    return Frame((Report(digest, round_, report_id, body),), task)
 
 
 def _decode_frame(payload: bytes) -> Frame | Refusal:
@@ -140,11 +146,12 @@ def count_of(length: int, width: int) -> int:
     return count if rest == 0 and 1 <= count <= FRAME_LIMIT else 0
 
 
-def _decode_json(payload: bytes) -> Frame | Refusal:
+def decode_json(payload: bytes) -> tuple[str, bytes, int, bytes, tuple[int, ...]] | Refusal:
+    """Read a payload that starts with a brace: task, digest, round, id and body of its report. Never raises."""
     if len(payload) > _JSON_LIMIT:
         return Refusal.MALFORMED
     try:
-        document = json.loads(payload.decode("utf-8"), object_pairs_hook=unique_object, parse_constant=_no_constant)
+        document = _DECODER.decode(payload.decode("utf-8"))
     except (ValueError, RecursionError):
         return Refusal.MALFORMED
     version = document.get("v")
@@ -152,17 +159,15 @@ def _decode_json(payload: bytes) -> Frame | Refusal:
         return Refusal.UNKNOWN_VERSION
     if not _is_json_report(document):
         return Refusal.MALFORMED
-    report = Report(
-        bytes.fromhex(document["digest"]), document["round"], bytes.fromhex(document["id"]), tuple(document["body"])
-    )
-    return Frame((report,), document["task"])
+    digest, report_id = bytes.fromhex(document["digest"]), bytes.fromhex(document["id"])
+    return document["task"], digest, document["round"], report_id, tuple(document["body"])
 
 
 def _is_json_report(document: dict[str, Any]) -> bool:
     """Whether the keys are those of the protocol, each with a value of its type and range."""
     return (
         document.keys() == _KEYS
-        and is_int(document["v"], range(VERSION, VERSION + 1))
+        and is_int(document["v"], _VERSIONS)
         and isinstance(document["task"], str)
         and is_hex(document["digest"], DIGEST_BYTES)
         and is_int(document["round"], _UINT32)
@@ -179,16 +184,19 @@ def unique_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     Raises:
         ValueError: a key appears twice.
     """
-    document: dict[str, object] = {}
-    for name, value in pairs:
-        if name in document:
-            raise ValueError(f"the key {name[:40]!r} appears twice")
-        document[name] = value
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice[:40]!r} appears twice")
     return document
 
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_object, parse_constant=_no_constant)  # to make one takes longer
 
 
 def is_hex(text: object, length: int) -> bool:

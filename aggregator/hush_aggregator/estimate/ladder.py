@@ -12,7 +12,8 @@ LADDER = range(1, 25)
 
 def threshold(mechanism: Laplace, rung: int) -> int:
     """How far beyond the grid, in steps, rung `rung` lets a report lie."""
-    return ceil(rung * mechanism.scale)
+    scale = mechanism.scale
+    return -(-rung * scale.numerator // scale.denominator)
 
 
 def rung(n: int) -> int:

@@ -4,11 +4,11 @@ import json
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskCount, TaskRow
 from hush_aggregator.store.counting import read_counts, reasons
@@ -20,11 +20,12 @@ from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES, Report
 from hush_common.task import digest_of
 
-__all__ = ["WHOLE_TASK", "SqliteReader", "is_closed", "read_tally", "translated"]
+__all__ = ["WHOLE_TASK", "SqliteReader", "closed_rounds", "is_closed", "read_tallies", "read_tally", "translated"]
 
 WHOLE_TASK = -1
 """The round of a mark that closes a whole task."""
 
+_AT_ONCE = 400  # rounds: a statement has at most 999 parameters where SQLite is old
 _PORTION = 4096  # reports read at a time: a writer of the same process waits no longer
 _REPORTS = "SELECT id, body FROM report WHERE digest = ? AND round = ? AND id > ? ORDER BY id LIMIT ?"
 _TASKS = "SELECT id, digest, payload, origin, state, owner, term, taken_from FROM task"
@@ -182,19 +183,40 @@ class SqliteReader:
 
 def read_tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
     """The tally of a round, as it was sealed."""
-    row = run.execute("SELECT n, moments, seal FROM tally WHERE digest = ? AND round = ?", (digest, round_)).fetchone()
-    if row is None:
-        return Tally()
-    n, moments_, sealed = row
-    if sealed != seal(digest, round_, n, moments_):
-        raise damaged("a tally")
-    return Tally(n, tuple(json.loads(moments_)))
+    return read_tallies(run, [(digest, round_)]).get((digest, round_), Tally())
+
+
+def read_tallies(run: sqlite3.Connection, rounds: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Tally]:
+    """The tallies of these rounds (digest, round), as they were sealed; none of a round without a report."""
+    found = {}
+    for digest, round_, n, moments, sealed in _of_rounds(
+        run, "SELECT digest, round, n, moments, seal FROM tally", rounds
+    ):
+        if sealed != seal(digest, round_, n, moments):
+            raise damaged("a tally")
+        found[digest, round_] = Tally(n, tuple(json.loads(moments)))
+    return found
 
 
 def is_closed(run: sqlite3.Connection, digest: bytes, round_: int) -> bool:
     """Whether a mark closes a round, by itself or with the whole task."""
-    query = "SELECT 1 FROM closed WHERE digest = ? AND round IN (?, ?)"
-    return run.execute(query, (digest, round_, WHOLE_TASK)).fetchone() is not None
+    return bool(closed_rounds(run, [(digest, round_)]))
+
+
+def closed_rounds(run: sqlite3.Connection, rounds: Sequence[tuple[bytes, int]]) -> set[tuple[bytes, int]]:
+    """Which of these rounds (digest, round) a mark closes, by itself or with the whole task."""
+    marked = {*rounds, *((digest, WHOLE_TASK) for digest, _ in rounds)}
+    marks = {*_of_rounds(run, "SELECT digest, round FROM closed", sorted(marked))}
+    return {(digest, round_) for digest, round_ in rounds if {(digest, round_), (digest, WHOLE_TASK)} & marks}
+
+
+def _of_rounds(run: sqlite3.Connection, select: str, rounds: Sequence[tuple[bytes, int]]) -> Iterator[Any]:
+    """The rows of a table with a key (digest, round) that are of these rounds, some hundred at a time."""
+    for start in range(0, len(rounds), _AT_ONCE):
+        some = rounds[start : start + _AT_ONCE]
+        values = ", ".join(["(?, ?)"] * len(some))
+        query = f"{select} WHERE (digest, round) IN (VALUES {values})"
+        yield from run.execute(query, [part for key in some for part in key])
 
 
 @contextmanager

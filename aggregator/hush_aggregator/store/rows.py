@@ -1,6 +1,6 @@
 """What a store keeps and counts: values, and no way to them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -112,7 +112,7 @@ class Accepted:
         ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
         bodies: their bodies, shape (count, width), in any byte order.
         late: they came after the end of their task, and only count as duplicates, if that is what they are.
-        senders: who sent each, shape (count,), for quotas; None where nobody is charged. Never stored.
+        senders: who sent each, for quotas; None where nobody is charged. Never stored.
     """
 
     task: Task
@@ -120,7 +120,7 @@ class Accepted:
     ids: NDArray[np.void]
     bodies: NDArray[np.int64]
     late: bool = False
-    senders: NDArray[np.object_] | None = None
+    senders: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ def slowly(batch: list[tuple[str, bytes]]) -> tuple[Counter[Row], Counter[tuple[
         if isinstance(read, Refusal):
             refused[task_in(topic), read] += 1
         else:
-            rows.update((task_in(topic), read.task, r.digest, r.round, r.id, r.body) for r in read.reports)
+            stated = None if read.task == task_in(topic) else read.task
+            rows.update((task_in(topic), stated, r.digest, r.round, r.id, r.body) for r in read.reports)
     return rows, refused
 
 
@@ -110,6 +111,30 @@ def test_frames_of_one_header_become_one_array() -> None:
     decoded = decode([Delivery(TOPIC, payload) for payload in payloads])
     assert len(decoded.blocks) == 1
     assert decoded.blocks[0].bodies.shape == (100, 1)
+
+
+def test_json_reports_and_frames_become_one_array_in_the_order_of_receipt() -> None:
+    reports = [Report(b"8 bytes!", 0, bytes([k]) * 16, (k,)) for k in range(100)]
+    payloads = [encode_json("heights", one) if one.body[0] % 3 else encode_frame([one]) for one in reports]
+    topics = [f"hush/v1/reports/heights/device-{k}" for k in range(100)]
+    (block,) = decode(map(Delivery, topics, payloads)).blocks
+    assert block.bodies.tolist() == [[k] for k in range(100)]
+    assert block.senders == [f"device-{k}" for k in range(100)]
+    assert block.stated_task is None
+
+
+def test_json_reports_that_state_another_task_are_a_block_of_their_own() -> None:
+    report = Report(b"8 bytes!", 0, bytes(16), (1,))
+    payloads = [encode_json("heights", report), encode_json("weights", report), encode_json("heights", report)]
+    blocks = decode([Delivery(TOPIC, payload) for payload in payloads]).blocks
+    assert [(block.stated_task, len(block.ids)) for block in blocks] == [(None, 2), ("weights", 1)]
+
+
+def test_each_report_of_a_frame_has_its_sender() -> None:
+    frames = [encode_frame([Report(b"8 bytes!", 0, bytes([k, n]) * 8, (k,)) for n in range(k)]) for k in (1, 3, 2)]
+    topics = [f"hush/v1/reports/heights/{name}" for name in "abc"]
+    (block,) = decode(map(Delivery, topics, frames)).blocks
+    assert (list(block.senders), block.sender) == (["a", "b", "b", "b", "c", "c"], None)
 
 
 def test_a_frame_above_the_limit_is_malformed() -> None:

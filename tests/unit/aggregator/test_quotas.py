@@ -22,8 +22,7 @@ def batch(*numbers: int, sender: str | tuple[str, ...] = "kitchen", round_: int 
     """Reports with these ids."""
     ids = np.frombuffer(b"".join(number.to_bytes(16) for number in numbers), dtype="V16")
     names = (sender,) * len(numbers) if isinstance(sender, str) else sender
-    each = np.array(names, dtype=np.object_)
-    return Accepted(HEIGHTS, round_, ids, np.ones((len(numbers), 1), dtype=np.int64), senders=each)
+    return Accepted(HEIGHTS, round_, ids, np.ones((len(numbers), 1), dtype=np.int64), senders=names)
 
 
 def commit(store: SqliteStore, *reports: Accepted) -> tuple[int, dict[Refusal, int]]:

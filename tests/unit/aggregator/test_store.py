@@ -69,6 +69,71 @@ def test_an_id_twice_in_one_batch_counts_once_and_the_first_wins(store: SqliteSt
     assert totals(store, HEIGHTS, 0) == (1, 10, 100)
 
 
+def test_rows_are_written_in_the_order_of_their_ids_and_of_equal_ids_the_first_received_counts(
+    store: SqliteStore,
+) -> None:
+    written: list[str] = []
+    store._connection.set_trace_callback(lambda text: written.append(text) if "INTO report" in text else None)
+    numbers = [7, 3, 200, 3, 7, 1, 3]
+    reports = [(number, 10**k) for k, number in enumerate(numbers)]
+    outcome = store.commit([accepted(*reports[:4]), accepted(*reports[4:])], {})
+    store._connection.set_trace_callback(None)
+    ids = [int(text.split("'")[3], 16) for text in written]
+    assert ids == sorted(numbers)
+    assert (outcome.accepted, outcome.refused) == (4, {Refusal.DUPLICATE: 3})
+    kept = {int.from_bytes(report.id): report.body[0] for report in store.reports(HEIGHTS.digest, 0)}
+    assert kept == {7: 1, 3: 10, 200: 100, 1: 10**5}
+    assert totals(store, HEIGHTS, 0) == (4, sum(kept.values()), sum(body**2 for body in kept.values()))
+
+
+def test_a_batch_of_many_tasks_reads_and_writes_each_tally_once_and_the_next_reads_none(store: SqliteStore) -> None:
+    tasks = [make_task({"id": f"t{k}", "epsilon": "1", "domain": NUMBER}) for k in range(900)]
+    statements: Counter[str] = Counter()
+    store._connection.set_trace_callback(lambda text: statements.update([" ".join(text.split()[:3])]))
+    for body in (1, 2, 3):
+        statements.clear()
+        batch = [accepted((body, body), task=task) for task in tasks]
+        assert store.commit([*batch, *batch[:100]], {}).accepted == 900
+        assert statements["INSERT OR REPLACE"] == 900
+        assert statements["SELECT digest, round,"] == (3 if body == 1 else 0)
+        assert statements["SELECT digest, round"] == 5  # the marks of closed rounds and tasks
+    store._connection.set_trace_callback(None)
+    assert {totals(store, task, 0) for task in tasks} == {(3, 6, 14)}
+
+
+def test_what_a_command_changes_is_counted_on_and_not_what_was_read_before(store: SqliteStore, path: Path) -> None:
+    store.add_task(HEIGHTS)
+    store.commit([accepted((1, 10))], {})
+    with sqlite3.connect(path) as other:
+        other.execute("DELETE FROM report")
+        other.execute("DELETE FROM tally")
+    other.close()
+    assert store.commit([accepted((2, 5))], {}).accepted == 1
+    assert totals(store, HEIGHTS, 0) == (1, 5, 25)
+
+
+def test_a_batch_that_fails_leaves_nothing_behind_in_memory_either(store: SqliteStore) -> None:
+    store.commit([accepted((1, 10))], {})
+    store._connection.executescript(
+        "CREATE TEMP TRIGGER fault AFTER INSERT ON main.refusal BEGIN SELECT RAISE(ABORT, 'planted'); END"
+    )
+    with pytest.raises(StoreError, match="planted"):
+        store.commit([accepted((2, 20))], {(UNKNOWN, Refusal.CLOSED): 1})
+    store._connection.execute("DROP TRIGGER fault")
+    assert store.commit([accepted((3, 30))], {}).accepted == 1
+    assert totals(store, HEIGHTS, 0) == (2, 40, 1000)
+
+
+def test_only_so_many_sums_stay_in_memory(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_aggregator.store.sqlite._MOST_KNOWN", 120)
+    tasks = [make_task({"id": f"t{k}", "epsilon": "1", "domain": NUMBER}) for k in range(7)]
+    for body in range(1, 4):
+        for task in tasks:
+            store.commit([accepted((body, body), task=task)], {})
+            assert sum(len(tally.moments) for tally in store._tallies._known.values()) == store._tallies._size <= 120
+    assert {totals(store, task, 0) for task in tasks} == {(3, 6, 14)}
+
+
 def test_an_id_of_an_earlier_batch_is_a_duplicate_even_after_reopening(path: Path) -> None:
     with SqliteStore(path) as store:
         store.commit([accepted((1, 10), (2, 20))], {})

@@ -6,6 +6,7 @@ These are Σ of k moved into [-t, m + t], and how many were moved, t = `threshol
 from collections.abc import Sequence
 from functools import lru_cache
 from math import sqrt
+from operator import ne
 from typing import cast
 
 import numpy as np
@@ -75,6 +76,8 @@ def worst(mechanism: Laplace, people: int, assumed: Assumed, _: int) -> tuple[fl
 
 def fold(mechanism: Laplace, bodies: NDArray[np.int64]) -> tuple[int, ...]:
     reported = bodies[:, 0]
+    if len(reported) <= _FEW:
+        return _fold_few(mechanism, reported.tolist())
     total = _sum(reported)
     sums = [total, _sum_of_squares(reported)]
     reaches = _reaches(mechanism)
@@ -82,6 +85,18 @@ def fold(mechanism: Laplace, bodies: NDArray[np.int64]) -> tuple[int, ...]:
     below = _beyond(reported[reported < -int(reaches[0])], 0, -1, reaches)
     for over, under, reach in zip(above, below, reaches.tolist(), strict=True):
         sums += [total - (over[1] - over[0] * reach) + (under[1] - under[0] * reach), over[0] + under[0]]
+    return tuple(sums)
+
+
+def _fold_few(mechanism: Laplace, reported: list[int]) -> tuple[int, ...]:
+    """The same of a few reports, without arrays: a batch may have one report of each of thousands of tasks."""
+    total, steps, sums = sum(reported), mechanism.steps, [sum(reported), sum(k * k for k in reported)]
+    nearest = threshold(mechanism, LADDER[0])
+    if -nearest <= min(reported) and max(reported) <= steps + nearest:
+        return (*sums, *((total, 0) * len(LADDER)))
+    for reach in _reaches(mechanism).tolist():
+        moved = [min(max(k, -reach), steps + reach) for k in reported]
+        sums += [sum(moved), sum(map(ne, moved, reported))]
     return tuple(sums)
 
 
