@@ -69,13 +69,17 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hush needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' # for dependency groups
+
+# Whoever made the environment: the pip that a Python brings may not know dependency groups.
+$(VENV)/pip: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	touch $@
 
 $(VENV)/demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[simulations]'
 	touch $@
 
-$(VENV)/dev: pyproject.toml | $(BIN)/python
+$(VENV)/dev: pyproject.toml | $(VENV)/pip
 	$(BIN)/python -m pip install --quiet --editable '.[simulations]' --group dev
 	touch $@ $(VENV)/demo
 
