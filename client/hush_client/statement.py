@@ -8,6 +8,7 @@ from hush_client.policy import Policy
 from hush_client.state import kept, ledger
 from hush_client.state.ledger import Charge
 from hush_common.epsilon import at_most_sure, float_at_most
+from hush_common.figures import percent_at_most
 
 __all__ = ["Budget", "Statement", "read_statement"]
 
@@ -56,6 +57,11 @@ class Statement:
     def certainty(self) -> float:
         """How sure an observer of all reports, 50/50 about an answer before, can be at most: 0.5 to 1, rounded up."""
         return float_at_most(at_most_sure(self.spent))
+
+    @property
+    def certainty_text(self) -> str:
+        """The same for a person: "73.2 %". Rounded up, and never to 100 %."""
+        return percent_at_most(at_most_sure(self.spent))
 
 
 def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) -> Statement:

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import exp, log, sqrt
+from math import ceil, exp, log, sqrt
 
 import numpy as np
 from documented.figures import computed, given, on_section, percent
@@ -31,7 +31,7 @@ def table() -> Iterator[str]:
     yield f"whoever was {even} between two values of yours is, after seeing your report, at most e^ε/(1 + e^ε) sure."
     yield (
         f"| ε | {row} | |---|---|---|---|---|---|---| | at most sure | "
-        + " | ".join(percent(sure(epsilon), 1) for epsilon in LOSSES.values())
+        + " | ".join(percent(ceil(1000 * sure(epsilon) - 1e-9) / 1000, 1) for epsilon in LOSSES.values())  # a promise
         + f" | | error of a mean of {given(people)} numbers (rms, share of R) | "
         + " | ".join(computed(sqrt(2 / people) / epsilon, ".3f") for epsilon in LOSSES.values())
         + " |"

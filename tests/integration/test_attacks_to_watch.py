@@ -37,6 +37,8 @@ def test_floating_point_names_four_values_in_five_and_is_a_guess_at_hush() -> No
         verdicts = figures[f"hush verdicts, epsilon {label}"]
         right = figures[f"hush right among verdicts, epsilon {label}"]
         assert right <= most + 6 * math.sqrt(most * (1 - most) / verdicts)  # hush draws anew in every run
+    bounds = [row[-1] for row in played("float").rows]
+    assert bounds == ["52.5 %", "62.3 %", "73.2 %", "88.1 %", "98.3 %"]  # rounded up, as every promise is
 
 
 def test_a_year_of_fresh_noise_averages_away_and_a_ledger_stays() -> None:

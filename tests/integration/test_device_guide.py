@@ -115,7 +115,7 @@ async def senders(aggregator: aiomqtt.Client, count: int) -> list[str]:
     ("number", "printed", "reports"),
     [
         (0, "sent spent 1 of 4", ["heating/kitchen-7"]),
-        (2, "sent; spent 1; an observer is at most 73.1% sure", ["heating/meter-3"]),
+        (2, "sent; spent 1; an observer is 73.2 % sure at most", ["heating/meter-3"]),
         (3, "{'flat-1': 'sent', 'flat-2': 'sent', 'flat-3': 'sent'}\nall sent", ["heating/house-4"]),
     ],
 )

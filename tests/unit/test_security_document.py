@@ -1,9 +1,13 @@
 """SECURITY.md names a test for each of its promises, and for every channel by which a value could leave."""
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+
+from hush_common.epsilon import at_most_sure
+from hush_common.figures import percent_at_most
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -50,3 +54,10 @@ def test_every_file_that_it_names_exists() -> None:
     named = set(re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXT)) | set(re.findall(r"`(tests/[a-z_/]+\.py)`", TEXT))
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_how_sure_an_observer_can_become_is_rounded_up_as_every_promise_is() -> None:
+    found = re.findall(r"(\d+\.\d %) (?:sure )?at ε = ([\d.]*\d)", TEXT)
+    assert [epsilon for _, epsilon in found] == ["0.1", "1", "4"]
+    for said, epsilon in found:
+        assert said == percent_at_most(at_most_sure(Fraction(epsilon)))

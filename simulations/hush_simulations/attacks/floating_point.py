@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hush_common.domain import NumberDomain
-from hush_common.epsilon import posterior
-from hush_common.figures import fixed
+from hush_common.epsilon import at_most_sure, posterior
+from hush_common.figures import fixed, percent_at_most
 from hush_common.mechanisms import Laplace
 from hush_common.rng import Rng, SystemRng
 from hush_simulations.attacks.demonstration import Demonstration
@@ -87,8 +87,9 @@ def run(seed: int | None = None, count: int = 1000) -> Demonstration:
             f"hush right among verdicts, epsilon {label}": guessed,
             f"allowed, epsilon {label}": posterior(epsilon),
         }
-        shares = (certain, wrong / (2 * count), guessed, posterior(epsilon))
-        rows.append((label, *(f"{fixed(share, 1, scale=100)} %" for share in shares)))
+        shares = (certain, wrong / (2 * count), guessed)
+        allowed = percent_at_most(at_most_sure(epsilon))
+        rows.append((label, *(f"{fixed(share, 1, scale=100)} %" for share in shares), allowed))
     return Demonstration(
         "float",
         "Read a yes or no from the last bits of one report",
@@ -97,7 +98,7 @@ def run(seed: int | None = None, count: int = 1000) -> Demonstration:
             "numpy: named with certainty",
             "numpy: named wrongly",
             "hush: verdicts that are right",
-            "a guess may be right",
+            "a guess may be right, at most",
         ),
         tuple(rows),
         "Noise that is drawn in floating point hides nothing from who looks at its last bits; on hush's integers the "

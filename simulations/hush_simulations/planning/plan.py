@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.worst_case import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
-from hush_common.epsilon import decimal_text, posterior
+from hush_common.epsilon import at_most_sure, decimal_text, float_at_most
 from hush_simulations.planning.costs import Known
 
 __all__ = ["Amount", "OwnValues", "Plan", "PlanLine", "PlanQuestion", "Unknown", "range_of"]
@@ -179,7 +179,7 @@ def _known(question: PlanQuestion) -> dict[str, Any]:
         known["people"] = question.people
     if question.epsilon is not None:
         known["epsilon"] = decimal_text(question.epsilon)
-        known["observer_at_most_sure"] = posterior(question.epsilon)
+        known["observer_at_most_sure"] = float_at_most(at_most_sure(question.epsilon))
     if question.error is not None:
         known["error"] = question.error_in_unit
         known["error_of_range"] = question.error

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -392,3 +393,5 @@ async def test_the_ledger_tells_what_was_spent_and_what_it_means(tmp_path: Path)
     assert statement.spent == 2
     assert statement.cap == 5
     assert statement.certainty == pytest.approx(0.8808, abs=1e-3)
+    assert statement.certainty_text == "88.1 %"
+    assert replace(statement, budgets=(replace(statement.budgets[0], spent=Fraction(1)),)).certainty_text == "73.2 %"
