@@ -12,7 +12,7 @@ def main(broker: str, device: str, state: str, height: float) -> None:
     with hush.SyncClient(broker, device=device, state=state) as client:
         receipt = client.report("heights", height)
         statement = client.ledger()
-    print(f"{receipt.status}: spent {statement.spent} in all")
+    print(f"{receipt.status}: spent {float(statement.spent):g} in all")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 import configparser
+import inspect
 import re
 import shlex
 import signal
@@ -18,6 +19,7 @@ from certificates import Authority
 from fake_transport import make_heights
 from servers import Mosquitto, free_port, need
 
+from hush_client import Client
 from hush_common.broker_url import BrokerUrl
 from hush_common.topics import ALL_REPORTS, task_topic
 
@@ -147,6 +149,22 @@ async def test_the_service_of_the_guide_answers_by_itself_and_may_be_stopped_at_
         assert await asyncio.wait_for(process.wait(), 10) == -signal.SIGTERM
 
 
+async def test_the_service_of_the_guide_logs_that_the_broker_cannot_be_reached(tmp_path: Path) -> None:
+    program = tmp_path / "thermometer.py"
+    program.write_text(blocks("python")[1], encoding="utf-8")
+    environment = {"HUSH_BROKER": f"mqtt://kitchen-7:hunter2@{HOST}:{free_port()}", "STATE_DIRECTORY": str(tmp_path)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), stderr=asyncio.subprocess.PIPE, env=environment
+    )
+    assert process.stderr is not None
+    line = (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
+    process.kill()
+    await process.wait()
+    assert line.startswith("WARNING ")
+    assert "cannot connect" in line
+    assert PASSWORD not in line
+
+
 async def test_the_line_for_cron_reports_once_a_round(house: House) -> None:
     *assignments, line = house.here(blocks("cron")[0]).strip().splitlines()
     environment = dict(assignment.split("=", 1) for assignment in assignments)
@@ -181,6 +199,13 @@ async def test_the_rules_of_the_guide_confine_a_device_to_its_own_topic(house: H
             while task_topic("last") not in read:
                 read.append(str((await anext(listener.messages)).topic))
     assert set(read) == {task_topic("heating"), task_topic("processor-temperature"), task_topic("last")}
+
+
+def test_what_the_guide_calls_on_a_client_is_awaited_where_it_must_be() -> None:
+    spans = re.findall(r"`([^`]*\bclient\.(\w+)\([^`]*)`", re.sub(r"```.*?```", "", GUIDE, flags=re.DOTALL))
+    assert {name for _, name in spans} >= {"ledger", "sync"}
+    wrong = [span for span, name in spans if inspect.iscoroutinefunction(getattr(Client, name)) != ("await " in span)]
+    assert wrong == []
 
 
 def test_every_address_of_the_guide_is_one() -> None:
