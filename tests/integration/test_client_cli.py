@@ -365,7 +365,9 @@ def test_an_endless_timeout_is_a_wrong_usage(hush: Hush, command: tuple[str, ...
 
 def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None:
     assert hush("report", "heights", "172", "--device", "a").returncode == 0
-    assert "check" not in hush("sync", "--device", "a").stdout
+    right = hush("sync", "--device", "a")
+    assert "check" not in right.stdout
+    assert right.stderr.startswith("hush: that was the state in /")
     wrong = hush("sync", "--device", "b")
     assert_one_line(wrong.stdout, "1 kept for another broker or device name go by that alone; check --device")
     assert json.loads(hush("sync", "--device", "b", "--json").stdout)["elsewhere"] == 1

@@ -10,8 +10,8 @@ from hush_client.limits import LONGEST_KEEP
 from hush_client.state import ledger
 from hush_client.state.database import FILE_NAME, State
 from hush_client.state.identity import device_name
-from hush_client.state.location import unusable
-from hush_common.errors import OptionError
+from hush_client.state.location import state_directory, unusable
+from hush_common.errors import OptionError, printable
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP
 from hush_common.topics import is_sender
 
@@ -29,6 +29,7 @@ __all__ = [
     "check_device",
     "check_seconds",
     "check_there",
+    "name_state",
     "verified",
 ]
 
@@ -89,6 +90,12 @@ def check_there(directory: Path) -> None:
         raise OptionError("--state", f"{directory} {wrong}; name the directory that the device was given") from error
     except OSError as error:
         raise unusable(directory, error) from error
+
+
+def name_state(given: Path | None) -> None:
+    """Name the state that a command has used on standard error, where nobody has named one."""
+    if given is None:
+        typer.echo(printable(f"hush: that was the state in {state_directory(given)}; --state names another"), err=True)
 
 
 async def verified(directory: Path, device: str) -> str:

@@ -13,7 +13,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from hush_client.commands.device import StateDirectory, check_there
+from hush_client.commands.device import StateDirectory, check_there, name_state
+from hush_client.policy import Policy
 from hush_client.receipt import Reason
 from hush_client.state import ledger, outbox, pins
 from hush_client.state.database import Job, State
@@ -31,6 +32,7 @@ __all__ = ["app"]
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 _T = TypeVar("_T")
+_SHELLS = decimal_text(Policy().lifetime)
 _PRIORS = (Fraction(1, 2), Fraction(1, 100))
 """Observers to compare: one who knows nothing of two values, one who held a value for unlikely."""
 
@@ -50,14 +52,26 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class _Caps:
+    """Caps to show beside what was spent. A state does not have those of the program that answers from it.
+
+    Args:
+        lifetime: of each purpose.
+        total: of all purposes together; None for no cap.
+        stated: whether `lifetime` was stated here.
+    """
+
     lifetime: Fraction
     total: Fraction | None
+    stated: bool
 
 
 @app.command()
 def run(
     state: StateDirectory = None,
-    lifetime: Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")] = "4",
+    lifetime: Annotated[
+        str,
+        typer.Option(help=f"Largest total epsilon of all tasks with one purpose; {_SHELLS} if not given."),
+    ] = "",
     total: Annotated[
         str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")
     ] = "",
@@ -67,7 +81,11 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show what this device has spent, on what, and what an observer could learn from it at most."""
-    caps = _Caps(parse_epsilon(lifetime, field="--lifetime"), parse_epsilon(total, field="--total") if total else None)
+    caps = _Caps(
+        parse_epsilon(lifetime, field="--lifetime") if lifetime else Policy().lifetime,
+        parse_epsilon(total, field="--total") if total else None,
+        stated=bool(lifetime),
+    )
     directory = state_directory(state)
     check_there(directory)
     if forget:
@@ -77,13 +95,15 @@ def run(
         else:
             devices = "1 device" if count == 1 else f"{whole(count)} devices"
             typer.echo(printable(f"{forget}: forgotten by {devices}; whatever is published under it counts as new."))
+        name_state(state)
         return
     page = asyncio.run(_load(directory))
     if as_json:
         typer.echo(json.dumps(_document(page, caps)))
-        return
-    nothing = [] if page.accounts else [_said(f"{directory}: nothing has been spent here.")]
-    show([*nothing, *_blocks(page, caps)])
+    else:
+        nothing = [] if page.accounts else [_said(f"{directory}: nothing has been spent here.")]
+        show([*nothing, *_blocks(page, caps)])
+    name_state(state)
 
 
 async def _forget(directory: Path, task: str) -> int:
@@ -133,6 +153,7 @@ def _totals(page: _Page) -> dict[str, Fraction]:
 def _document(page: _Page, caps: _Caps) -> dict[str, object]:
     return {
         "v": 1,
+        "cap_is": "stated" if caps.stated else "default",
         "devices": [
             {
                 "device": device,
@@ -199,6 +220,8 @@ def _blocks(page: _Page, caps: _Caps) -> Iterator[Block]:
         if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
             own = "each purpose has its own budget, and whoever asks words it; a total limits all of them"
             yield _said(f"{device}: {own}.")
+    if page.accounts and not caps.stated:
+        yield _said(f"The cap of {_SHELLS} is that of hush report; a program has its own: state it with --lifetime.")
     for device, task in _repeated(page):
         seen = "a change of value may show, and no epsilon accounts for that"
         yield _said(f"{device}: {task} repeats its reports: {seen}.")

@@ -22,6 +22,7 @@ from hush_client.commands.device import (
     check_device,
     check_seconds,
     check_there,
+    name_state,
     verified,
 )
 from hush_client.limits import LONGEST_KEEP
@@ -68,6 +69,7 @@ def sync(
         typer.echo(json.dumps({"v": 1, "done": synced.done} | counts))
     else:
         typer.echo(_sentence(synced))
+    name_state(state)
     if not synced.done:
         why = f"the broker did not acknowledge everything within {exact(timeout)} s"
         raise synced.trouble or BrokerError(str(completed), why)

@@ -80,6 +80,7 @@ def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(dir
         f"d refused steps, round 2 (epsilon 1/3): {Reason.OVER_TOTAL.meaning}.",
         f"d: with all its reports in hand, {INFERENCE} (epsilon 5/3 in total).",
         "d: each purpose has its own budget, and whoever asks words it; a total limits all of them.",
+        "The cap of 4 is that of hush report; a program has its own: state it with --lifetime.",
         "d: sticky repeats its reports: a change of value may show, and no epsilon accounts for that.",
         "5 of these reports still wait for the broker; they will be sent unchanged.",
     ]
@@ -90,6 +91,28 @@ def test_a_total_is_shown_beside_what_was_spent_of_it(directory: Path) -> None:
     assert "epsilon 2/3 of 1" in text
     assert "(epsilon 5/3 of 6 in total)" in text
     assert "whoever asks words it" not in text
+    assert "that of hush report" not in text
+
+
+def test_json_tells_a_cap_that_was_stated_from_the_default(directory: Path) -> None:
+    for arguments, cap, origin in (((), "4", "default"), (("--lifetime", "10"), "10", "stated")):
+        document = json.loads(run(directory, "--json", *arguments))
+        assert ({account["cap"] for account in document["accounts"]}, document["cap_is"]) == ({cap}, origin)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_the_state_that_nobody_named_is_named_here(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    home = directory.with_name(f"{directory.name}-home")
+    home.mkdir()
+    place = directory.rename(home / "hush")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    monkeypatch.delenv("HUSH_STATE", raising=False)
+    unnamed = CliRunner().invoke(app, arguments)
+    assert unnamed.stderr == f"hush: that was the state in {place}; --state names another\n"
+    named = CliRunner().invoke(app, ["--state", str(place), *arguments])
+    assert (named.exit_code, named.stdout, named.stderr) == (0, unnamed.stdout, "")
 
 
 def test_json_has_everything_exactly(directory: Path) -> None:
