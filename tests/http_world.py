@@ -1,22 +1,27 @@
 """A store over HTTP in the process of a test."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
 import numpy as np
+from fastapi import FastAPI
+from servers import free_port
 
+from hush_aggregator.http.address import Address, bind
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.bearer import Token
+from hush_aggregator.http.server import serve_http
 from hush_aggregator.http.service import Service
 from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 from hush_common.task_file import make_task
 
-__all__ = ["BEARER", "DRAFT", "HEIGHTS", "TOKEN", "WAY", "asked", "make_store", "writable"]
+__all__ = ["BEARER", "DRAFT", "HEIGHTS", "TOKEN", "WAY", "asked", "make_store", "serving", "writable"]
 
 TOKEN = "5f1d7a9c3e8b2046d1f0a7c6e5b4938271605f4e3d2c1b0a"  # noqa: S105 - of tests
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -53,6 +58,19 @@ async def asked(service: Service) -> AsyncIterator[httpx.AsyncClient]:
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
     ):
         yield client
+
+
+@asynccontextmanager
+async def serving(app: FastAPI) -> AsyncIterator[int]:
+    """The port of a server."""
+    port = free_port()
+    running = asyncio.create_task(serve_http(app, bind("--http", Address("127.0.0.1", port))))
+    try:
+        yield port
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 def writable(path: Path) -> Service:

@@ -230,12 +230,14 @@ CALLS: tuple[Call, ...] = (
     Call(
         "serve",
         {"--broker": _BROKER, "--store": "store", "--http": "127.0.0.1:0", "--http-host": "hush.example"}
-        | {"--http-write": "", "--http-token-file": "token", "--http-open": ""},
+        | {"--http-write": "", "--http-token-file": "token", "--http-open": ""}
+        | {"--http-trusted-proxy": "127.0.0.1"},
     ),
     Call("http", {"--store": "store", "--bind": "127.0.0.1:0", "--confidence": "0.9"}, files=STORE_FILES),
     Call(
         "http",
-        {"--bind": "127.0.0.1:0", "--host": "hush.example", "--write": "", "--token-file": "token", "--open": ""},
+        {"--bind": "127.0.0.1:0", "--host": "hush.example", "--write": "", "--token-file": "token", "--open": ""}
+        | {"--trusted-proxy": "10.0.0.0/8"},
         environment={"HUSH_STORE": "store"},
         files=STORE_FILES,
     ),

@@ -48,6 +48,7 @@ PUBLIC = {
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     *("--quota", "--gateway", "--keep", "--login-timeout", "--home-assistant-prefix"),
     *("--http", "--http-host", "--http-token-file", "--bind", "--token-file"),  # where, and names of files
+    *("--trusted-proxy", "--http-trusted-proxy"),
     *("--draw", "--workers", "--rerun", "--like", "--trials", "--theme", "--plot"),  # of the laboratory
     "--log-format",
     "--inputs",  # of a function under test

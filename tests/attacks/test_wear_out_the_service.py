@@ -6,45 +6,38 @@ A real server on the loopback, with shorter times than its own.
 import asyncio
 import select
 import socket
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI, Response
-from http_world import BEARER, make_store, writable
-from servers import free_port
+from http_process import running
+from http_world import BEARER, make_store, serving, writable
 
 from hush_aggregator.http import connection, guard
-from hush_aggregator.http.address import Address, bind
 from hush_aggregator.http.app import create_app
+from hush_aggregator.http.client_address import parse_network
 from hush_aggregator.http.connection import LONGEST, Phase
-from hush_aggregator.http.guard import BODY_LIMIT
-from hush_aggregator.http.server import serve_http
+from hush_aggregator.http.guard import BODY_LIMIT, STREAMS
+from hush_aggregator.http.problems import Kind
 
 PATIENCE_S = 30
 HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HEAD += b"".join(f"{name}: {value}\r\n".encode() for name, value in BEARER.items())
+HALF_HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+REFUSED = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+STREAM = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HONEST = 40
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> FastAPI:
     return create_app(writable(make_store(tmp_path / "hush.sqlite3")))
-
-
-@asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[int]:
-    """The port of a server."""
-    port = free_port()
-    running = asyncio.create_task(serve_http(app, bind("--http", Address("127.0.0.1", port))))
-    try:
-        yield port
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 @contextmanager
@@ -67,6 +60,56 @@ async def answered(port: int) -> bool:
     """Whether others are answered meanwhile."""
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
         return (await client.get("/v1/tasks")).status_code == 200
+
+
+@contextmanager
+def reopening(port: int, sent: bytes) -> Iterator[list[int]]:
+    """Two threads that open connections without pause, up to 250 each at a time. The list says how many they opened."""
+    opened, over = [0, 0], threading.Event()
+
+    def reopen(at: int) -> None:
+        held: list[socket.socket] = []
+        while not over.is_set():
+            with suppress(OSError):
+                held.append(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
+                opened[at] += 1
+                held[-1].sendall(sent)
+            if len(held) > 250:
+                held.pop().close()  # the others stay for as long as the service lets them
+        for one in held:
+            one.close()
+
+    threads = [threading.Thread(target=reopen, args=(at,)) for at in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield opened
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def until(opened: list[int], number: int) -> None:
+    while sum(opened) < number:
+        time.sleep(0.01)
+
+
+def ask(port: int, path: str = "/v1/tasks", *, forwarded: str = "", address: str = "127.0.0.1") -> bytes:
+    """The status of an answer; empty if the connection was closed instead."""
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"X-Forwarded-For: {forwarded}\r\n" if forwarded else ""
+    with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), PATIENCE_S, (address, 0)) as one:
+        one.sendall(f"{head}\r\n".encode())
+        return status(one)
+    return b""
+
+
+def status(one: socket.socket) -> bytes:
+    """The status of the answer that comes; empty if the connection is closed instead."""
+    with suppress(ConnectionError):
+        return one.recv(65_536)[9:12]
+    return b""
 
 
 async def test_a_head_that_never_ends_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +187,16 @@ async def test_a_body_that_never_comes_ends_in_an_answer(app: FastAPI, monkeypat
         assert b"took too long" in answer
 
 
+async def test_a_client_that_leaves_within_its_body_is_not_an_error(
+    app: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(app) as port:
+        with connected(port, HEAD + b"Content-Length: 100\r\n\r\n{"):
+            assert await answered(port)
+        assert await answered(port)
+    assert caplog.text == ""
+
+
 async def test_a_reader_that_does_not_read_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LONGEST, Phase.READER, 0.5)
     app.add_api_route("/large", lambda: Response(bytes(64_000_000)))
@@ -189,7 +242,7 @@ async def test_streams_that_stay_open_take_no_place_of_a_request(app: FastAPI, m
         entered.release()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(guard, "REQUESTS", 2)
+    monkeypatch.setattr(guard, "REQUESTS", 4)
     app.add_api_route("/slow", slow)
     async with serving(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as one:
         for _ in range(5):
@@ -200,8 +253,101 @@ async def test_streams_that_stay_open_take_no_place_of_a_request(app: FastAPI, m
         for _ in asked:
             await entered.acquire()
         found = await one.get("/v1/tasks")
-        assert (found.status_code, found.headers["retry-after"]) == (503, "5")
+        assert (found.status_code, found.headers["retry-after"]) == (429, "5")
+        assert found.json()["type"] == Kind.OVER_SHARE.type
+        assert await asyncio.to_thread(ask, port, address="127.0.0.2") == b"200"
         assert (await one.get("/healthz")).status_code == 200
         for task in asked:
             task.cancel()
         await asyncio.wait(asked)
+
+
+@pytest.mark.parametrize("sent", [HALF_HEAD, b"", REFUSED], ids=["half", "no", "refused"])
+async def test_connections_reopened_without_pause_keep_nobody_out(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Half heads, nothing, and refused requests whose body never comes, with the fewest connections there may be."""
+    monkeypatch.setattr(connection, "_most", lambda: 64)
+    async with serving(app) as port:
+        with reopening(port, sent) as opened:
+            await asyncio.to_thread(until, opened, 200)
+            found = [await asyncio.to_thread(ask, port) for _ in range(HONEST)]
+    assert found == [b"200"] * HONEST
+
+
+@pytest.mark.slow
+def test_nor_do_they_with_the_limits_of_the_service(tmp_path: Path) -> None:
+    make_store(tmp_path / "store")
+    with running(tmp_path, ["http", "--store", str(tmp_path / "store")]) as service:
+        with reopening(service.port, HALF_HEAD) as opened:
+            until(opened, 2000)
+            found = [ask(service.port) for _ in range(HONEST)]
+        assert found == [b"200"] * HONEST
+
+
+@pytest.mark.slow
+def test_620_streams_at_once_from_one_address_get_300_and_leave_the_rest_to_others(tmp_path: Path) -> None:
+    make_store(tmp_path / "store")
+    with running(tmp_path, ["http", "--store", str(tmp_path / "store")]) as service, ExitStack() as stack:
+        opened = [stack.enter_context(connected(service.port)) for _ in range(620)]
+        for one in opened:
+            with suppress(ConnectionError):
+                one.sendall(STREAM)
+        found = [status(one) for one in opened]
+        assert found.count(b"200") == STREAMS // 2
+        assert set(found) <= {b"200", b"429", b""}
+        assert ask(service.port) == b"200"
+        assert ask(service.port, "/v1/events") == b"429"
+        assert ask(service.port, "/v1/events", address="127.0.0.2") == b"200"
+
+
+async def test_one_address_has_a_share_of_the_connections(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its connections have sent a complete request, so that none of them is closed for another one."""
+    monkeypatch.setattr(connection, "_most", lambda: 40)
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
+    async with serving(app) as port:
+        with ExitStack() as stack:
+            found = []
+            for _ in range(20):
+                one = stack.enter_context(connected(port, STREAM))
+                found.append(await asyncio.to_thread(status, one))
+            assert found == [b"200"] * 20
+            assert await asyncio.to_thread(ask, port) == b""
+            assert await asyncio.to_thread(ask, port, address="127.0.0.2") == b"200"
+
+
+async def test_behind_a_trusted_proxy_the_forwarded_address_has_the_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "STREAMS", 4)
+    monkeypatch.setattr(connection, "_most", lambda: 12)
+    monkeypatch.setattr(connection, "is_loopback", lambda _: False)
+    service = writable(make_store(tmp_path / "hush.sqlite3"))
+    made = create_app(replace(service, trusted_proxies=(parse_network("127.0.0.1"),)))
+    async with serving(made) as port:
+        with ExitStack() as stack:
+            found: list[bytes] = []
+            for _ in range(3):  # what the client has put there itself does not count
+                head = STREAM[:-2] + b"X-Forwarded-For: 198.51.100.%d, 192.0.2.1\r\n\r\n" % len(found)
+                found.append(await asyncio.to_thread(status, stack.enter_context(connected(port, head))))
+            assert found == [b"200", b"200", b"429"]
+            other = STREAM[:-2] + b"X-Forwarded-For: 192.0.2.2\r\n\r\n"
+            assert await asyncio.to_thread(status, stack.enter_context(connected(port, other))) == b"200"
+            idle = [
+                stack.enter_context(connected(port)) for _ in range(4)
+            ]  # more than an address may have: a proxy may
+            assert await asyncio.to_thread(ask, port, forwarded="192.0.2.3") == b"200"
+            assert select.select(idle, [], [], 0.2)[0] == []
+
+
+async def test_who_is_no_trusted_proxy_cannot_name_another_address(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "STREAMS", 4)
+    async with serving(app) as port:
+        with ExitStack() as stack:
+            found = []
+            for number in range(3):
+                head = STREAM[:-2] + b"X-Forwarded-For: 192.0.2.%d\r\n\r\n" % number
+                found.append(await asyncio.to_thread(status, stack.enter_context(connected(port, head))))
+            assert found == [b"200", b"200", b"429"]

@@ -15,8 +15,7 @@ from servers import free_port, need
 
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.connection import _FILES_FOR_OTHERS, _MOST
-from hush_aggregator.http.events import MOST_STREAMS
-from hush_aggregator.http.guard import BODY_LIMIT, HEAD_LIMIT, HEADER_LIMIT, REQUEST_S, REQUESTS
+from hush_aggregator.http.guard import BODY_LIMIT, HEAD_LIMIT, HEADER_LIMIT, REQUEST_S, REQUESTS, STREAMS
 from hush_aggregator.http.service import Service
 
 TEXT = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
@@ -60,10 +59,10 @@ def test_its_tables_name_every_endpoint_option_and_bound(tmp_path: Path) -> None
     for place in places:
         assert place.rpartition("/")[2].replace("{task_id}", "{id}").replace("{number}", "{n}") in named, place
     options = {option.flag for name in ("http", "serve") for option in commands()[name]}
-    told = set(re.findall(r"(--(?:http[a-z-]*|bind|token-file|write|open|host))\b", TEXT))
+    told = set(re.findall(r"(--(?:http[a-z-]*|bind|token-file|write|open|host|trusted-proxy))\b", TEXT))
     assert told <= options
     assert {flag for flag in options if flag.startswith("--http")} <= told
-    for bound in (REQUESTS, HEADER_LIMIT, MOST_STREAMS, _MOST, _FILES_FOR_OTHERS):
+    for bound in (REQUESTS, HEADER_LIMIT, STREAMS, _MOST, _FILES_FOR_OTHERS):
         assert str(bound) in TEXT
     assert f"{BODY_LIMIT // 1024} KiB" in TEXT
     assert f"{HEAD_LIMIT // 1024} KiB" in TEXT

@@ -42,6 +42,10 @@ def http(
     host: Annotated[
         list[str] | None, typer.Option(help="A further name under which it is asked; may be repeated.")
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy whose forwarded addresses count; may be repeated."),
+    ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
@@ -60,7 +64,7 @@ def http(
 
     if not 0 < confidence < 1:
         raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
-    options = HttpOptions("--bind", bind, "--", token_file, write, open_, tuple(host or ()))
+    options = HttpOptions("--bind", bind, "--", token_file, write, open_, tuple(host or ()), tuple(trusted_proxy or ()))
     access = Access.open(options)
     with logging_to(sys.stderr, log_format) as log, access.listener, InProcesses() as estimator:
         service = access.service(store, confidence, estimator=estimator)

@@ -33,6 +33,7 @@ class HttpBeside:
         write: whether tasks may be written.
         open_: whether everybody who reaches the address may read.
         hosts: further names under which it is asked.
+        trusted_proxies: addresses or networks of proxies, of whose requests the forwarded address counts.
         store: the file of the store.
         confidence: nominal coverage of the intervals, inside (0, 1).
 
@@ -49,6 +50,7 @@ class HttpBeside:
         write: bool,
         open_: bool,
         hosts: tuple[str, ...],
+        trusted_proxies: tuple[str, ...] = (),
         store: Path,
         confidence: float,
     ) -> None:
@@ -60,12 +62,13 @@ class HttpBeside:
         if not address:
             _need_none(
                 {"--http-token-file": token_file, "--http-write": write, "--http-open": open_, "--http-host": hosts}
+                | {"--http-trusted-proxy": trusted_proxies}
             )
             return
         with http_extra("hush serve --http"):
             from hush_aggregator.http import access, app, server  # noqa: PLC0415 - only where it is wanted
         self._create_app, self._serve_http = app.create_app, server.serve_http
-        options = access.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts)
+        options = access.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, trusted_proxies)
         self._access = access.Access.open(options)
 
     def __enter__(self) -> Self:

@@ -87,6 +87,10 @@ def serve(
     http_host: Annotated[
         list[str] | None, typer.Option(help="A further name under which HTTP is asked; may be repeated.")
     ] = None,
+    http_trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy whose forwarded addresses count; may be repeated."),
+    ] = None,
     home_assistant: Annotated[
         bool, typer.Option("--home-assistant", help="Announce each task to Home Assistant, as a device with sensors.")
     ] = False,
@@ -116,6 +120,7 @@ def serve(
         write=http_write,
         open_=http_open,
         hosts=tuple(http_host or ()),
+        trusted_proxies=tuple(http_trusted_proxy or ()),
         store=store,
         confidence=confidence,
     )

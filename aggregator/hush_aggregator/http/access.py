@@ -11,6 +11,7 @@ from typing import Self
 from hush_aggregator.estimating import Estimator
 from hush_aggregator.http.address import Address, bind
 from hush_aggregator.http.bearer import TOKEN_VARIABLE, Token, find_token
+from hush_aggregator.http.client_address import Network, parse_network
 from hush_aggregator.http.service import LOOPBACK, Live, Service
 from hush_common.errors import OptionError
 
@@ -31,6 +32,7 @@ class HttpOptions:
         write: whether tasks may be given, withdrawn and closed.
         open: whether everybody who reaches the address may read.
         hosts: further names under which it is asked.
+        trusted_proxies: addresses or networks of proxies, of whose requests the forwarded address counts.
     """
 
     option: str
@@ -40,6 +42,7 @@ class HttpOptions:
     write: bool = False
     open: bool = False
     hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Access:
         token: what writing and single reports need.
         write: whether tasks may be written.
         guarded: whether reading needs the token.
+        trusted_proxies: addresses of proxies, of whose requests the forwarded address counts.
     """
 
     listener: socket.socket
@@ -61,6 +65,7 @@ class Access:
     token: Token | None
     write: bool
     guarded: bool
+    trusted_proxies: tuple[Network, ...] = ()
 
     @classmethod
     def open(cls, options: HttpOptions) -> Self:
@@ -77,6 +82,7 @@ class Access:
                 f"{options.prefix}write", f"needs a token; name its file with {token_option}, or set {TOKEN_VARIABLE}"
             )
         named = frozenset(_name(f"{options.prefix}host", name) for name in options.hosts)
+        trusted = tuple(_network(f"{options.prefix}trusted-proxy", text) for text in options.trusted_proxies)
         listener = bind(options.option, address)
         bound = ip_address(str(listener.getsockname()[0]).partition("%")[0])
         if not bound.is_loopback and token is None and not options.open:
@@ -90,7 +96,7 @@ class Access:
         if bound.is_loopback or bound.is_unspecified:
             hosts |= LOOPBACK
         guarded = not bound.is_loopback and not options.open
-        return cls(listener, frozenset(hosts), bound.is_unspecified, token, options.write, guarded)
+        return cls(listener, frozenset(hosts), bound.is_unspecified, token, options.write, guarded, trusted)
 
     @property
     def url(self) -> str:
@@ -119,7 +125,15 @@ class Access:
             confidence=confidence,
             estimator=estimator,
             live=live,
+            trusted_proxies=self.trusted_proxies,
         )
+
+
+def _network(option: str, text: str) -> Network:
+    try:
+        return parse_network(text)
+    except ValueError as error:
+        raise OptionError(option, str(error)) from None
 
 
 def _name(option: str, text: str) -> str:

@@ -3,19 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from hush_aggregator.http import changes, events, exports, health, metrics, results, tasks
+from hush_aggregator.http import changes, events, exports, health, metrics, problem_list, results, tasks
 from hush_aggregator.http.description import Described
 from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.guard import Guard
 from hush_aggregator.http.page import router as page
 from hush_aggregator.http.page.reading_views import Views
-from hush_aggregator.http.problems import ProblemError, problem
+from hush_aggregator.http.problems import Kind, ProblemError, problem
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Service
 from hush_aggregator.task_changes import ClosedError, NoRoundError, TakenError, UnknownError
@@ -31,6 +32,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     exports.router,
     events.router,
     metrics.router,
+    problem_list.router,
     page.router,
 )
 
@@ -54,6 +56,7 @@ def create_app(service: Service) -> FastAPI:
         title="hush",
         version="1",
         summary="Statistics from devices without the devices' values.",
+        description="Wherever GET is described, HEAD answers too: with the same status and headers, without a body.",
         openapi_url="/v1/openapi.json",
         docs_url=None,  # its pages load from other hosts
         redoc_url=None,
@@ -84,33 +87,33 @@ async def _told(_: Request, error: Exception) -> Response:
 
 
 async def _no_store(_: Request, error: Exception) -> Response:
-    return problem(503, str(error))
+    return problem(Kind.STORE_UNAVAILABLE, str(error))
 
 
 async def _no_task(_: Request, error: Exception) -> Response:
     match error:
         case UnknownError():
-            return problem(404, "there is no such task here; GET /v1/tasks lists those that there are")
+            return problem(Kind.UNKNOWN_TASK, "there is no such task here; GET /v1/tasks lists those that there are")
         case NoRoundError():
-            return problem(404, str(error))
+            return problem(Kind.UNKNOWN_ROUND, str(error))
         case TakenError(digest=digest, there=there):
-            return problem(409, str(error), members={"digest": digest.hex(), "there": there.hex()})
+            return problem(Kind.TASK_EXISTS, str(error), members={"digest": digest.hex(), "there": there.hex()})
         case ClosedError():
-            return problem(409, str(error))
+            return problem(Kind.TASK_CLOSED, str(error))
         case _:
-            return problem(422, str(error))
+            return problem(Kind.INVALID_TASK, str(error))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
     match error.status_code:
         case 404:
-            return problem(404, "there is nothing here; GET /v1/openapi.json lists what there is")
+            return problem(Kind.UNKNOWN_PATH, "there is nothing here; GET /v1/openapi.json lists what there is")
         case 405:
             detail = f"{request.method[:20]} is not for this place; the header Allow says what is"
-            return problem(405, detail, headers={"Allow": ", ".join(sorted(_methods(request)))})
+            return problem(Kind.WRONG_METHOD, detail, headers={"Allow": ", ".join(sorted(_methods(request)))})
         case status:
-            return problem(status, str(error.detail), headers=dict(error.headers or {}))
+            return problem(HTTPStatus(status), str(error.detail), headers=dict(error.headers or {}))
 
 
 def _methods(request: Request) -> set[str]:
@@ -119,11 +122,11 @@ def _methods(request: Request) -> set[str]:
     for route in [route for router in ROUTERS for route in router.routes]:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             found |= route.methods or set()
-    return found
+    return found | ({"HEAD"} if "GET" in found else set())
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type checker
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return problem(422, f"{where}: {first['msg']}; GET /v1/openapi.json says what fits there")
+    return problem(Kind.INVALID_PARAMETER, f"{where}: {first['msg']}; GET /v1/openapi.json says what fits there")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 
 from hush_aggregator.http.bearer import Token
-from hush_aggregator.http.problems import ProblemError
+from hush_aggregator.http.problems import Kind, ProblemError
 from hush_aggregator.http.service import Service
 
 __all__ = ["check_place", "check_token", "headers_of"]
@@ -41,13 +41,14 @@ def check_place(service: Service, headers: Mapping[str, list[str]]) -> None:
     found = _HOST.fullmatch(host[0].lower()) if len(host) == 1 else None
     if found is None or not _is_here(service, found["name"]):
         raise ProblemError(
-            421, "the name in Host is none of this service; ask by its address, or name it with --http-host (--host)"
+            Kind.UNKNOWN_HOST,
+            "the name in Host is none of this service; ask by its address, or name it with --http-host (--host)",
         )
     here = {f"{scheme}://{host[0].lower()}" for scheme in ("http", "https")}
     if any(origin.lower() not in here for origin in headers.get("origin", [])):
-        raise ProblemError(403, "pages of other places may not ask this service")
+        raise ProblemError(Kind.OTHER_ORIGIN, "pages of other places may not ask this service")
     if {"cross-site", "same-site"} & set(headers.get("sec-fetch-site", [])) and not _is_followed(headers):
-        raise ProblemError(403, "pages of other places may not ask this service")
+        raise ProblemError(Kind.OTHER_ORIGIN, "pages of other places may not ask this service")
 
 
 def check_token(token: Token | None, headers: Mapping[str, list[str]], *, login: bool = False) -> None:
@@ -62,15 +63,15 @@ def check_token(token: Token | None, headers: Mapping[str, list[str]], *, login:
         ProblemError: it is not there, or another one. What was sent is not repeated.
     """
     if token is None:
-        raise ProblemError(403, "this service was started without a token, and gives this to nobody")
+        raise ProblemError(Kind.NO_TOKEN_SET, "this service was started without a token, and gives this to nobody")
     given = headers.get("authorization", [])
     remedy = "send the header Authorization: Bearer, and the token"
     challenge = _LOGIN if login else _BEARER
     if not given:
-        raise ProblemError(401, f"this needs the token of the service; {remedy}", headers=challenge)
+        raise ProblemError(Kind.TOKEN_MISSING, f"this needs the token of the service; {remedy}", headers=challenge)
     found = _sent(given[0], login=login) if len(given) == 1 else None
     if found is None or not token.fits(found):
-        raise ProblemError(401, f"this is not the token of the service; {remedy}", headers=challenge)
+        raise ProblemError(Kind.TOKEN_WRONG, f"this is not the token of the service; {remedy}", headers=challenge)
 
 
 def _sent(given: str, *, login: bool) -> str | None:

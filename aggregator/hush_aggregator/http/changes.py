@@ -12,7 +12,7 @@ from hush_aggregator.http.answers import JSON, answer
 from hush_aggregator.http.description import CONFLICT, form
 from hush_aggregator.http.documents import Change
 from hush_aggregator.http.permission import may_write
-from hush_aggregator.http.problems import ProblemError
+from hush_aggregator.http.problems import Kind, ProblemError
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.results import Round
 from hush_aggregator.http.service import Opened
@@ -57,7 +57,7 @@ async def give_task(request: Request, store: Opened) -> Response:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (JSON, _TOML):
-        raise ProblemError(415, f"a task is sent as {JSON} or {_TOML}; say so in Content-Type")
+        raise ProblemError(Kind.WRONG_MEDIA_TYPE, f"a task is sent as {JSON} or {_TOML}; say so in Content-Type")
     body = await request.body()
 
     def give() -> tuple[task_changes.Given, list[str]]:

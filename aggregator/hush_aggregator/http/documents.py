@@ -17,6 +17,7 @@ __all__ = [
     "Conflict",
     "Health",
     "Problem",
+    "ProblemKinds",
     "Refusals",
     "RefusalsOfTask",
     "ResultDocument",
@@ -193,12 +194,26 @@ class ResultDocuments(TypedDict):
 
 
 class Problem(TypedDict):
-    """What was wrong, and what to do (RFC 9457)."""
+    """What was wrong, and what to do (RFC 9457). `type` names its kind: see GET /v1/problems."""
 
-    type: str
+    type: Annotated[str, Field(pattern=r"^(/v1/problems#[a-z-]+|about:blank)$", examples=["/v1/problems#unknown-task"])]
     title: str
     status: int
     detail: str
+
+
+class ProblemKind(TypedDict):
+    """A kind of problems."""
+
+    status: int
+    title: str
+
+
+class ProblemKinds(TypedDict):
+    """All kinds of problems, by name."""
+
+    v: Literal[1]
+    problems: dict[str, ProblemKind]
 
 
 class Conflict(Problem):

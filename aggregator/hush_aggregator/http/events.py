@@ -10,12 +10,10 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from hush_aggregator.http.feed import Feed
-from hush_aggregator.http.problems import ProblemError
 
-__all__ = ["MOST_STREAMS", "router"]
+__all__ = ["EVENTS_PATH", "router"]
 
-MOST_STREAMS = 600
-"""Streams at the same time: the files that a process may have open are often 1024."""
+EVENTS_PATH = "/v1/events"
 
 _RETRY_MS = 2000
 _PIECE = 32 * 1024
@@ -25,8 +23,6 @@ router: APIRouter = APIRouter(tags=["events"])
 
 async def _followed(request: Request) -> AsyncIterator[Feed]:
     feed = cast("Feed", request.app.state.feed)
-    if feed.followers >= MOST_STREAMS:
-        raise ProblemError(503, f"{MOST_STREAMS} streams are open, and no more are served; come back later")
     with feed.followed():
         yield feed
 
@@ -41,7 +37,7 @@ class _Events(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get("/v1/events", response_class=_Events)
+@router.get(EVENTS_PATH, response_class=_Events)
 async def get_events(
     feed: Annotated[Feed, Depends(_followed)],
     last_event_id: Annotated[str | None, Header(description="The id of the last event that was received.")] = None,

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from hush_aggregator.exporting import FORMATS, need_arrow, reports_of
 from hush_aggregator.http.permission import may_export
-from hush_aggregator.http.problems import ProblemError
+from hush_aggregator.http.problems import Kind, ProblemError
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.http.service import Opened
 from hush_aggregator.http.tasks import Id
@@ -44,7 +44,7 @@ async def get_parquet(task_id: Id, store: Opened, number: Round = None) -> Respo
     try:
         need_arrow("reports.parquet")
     except OptionError as error:
-        raise ProblemError(501, str(error)) from error
+        raise ProblemError(Kind.NO_PARQUET, str(error)) from error
     return await _export(task_id, store, number, ".parquet")
 
 

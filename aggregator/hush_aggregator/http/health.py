@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 
 from hush_aggregator.http.answers import answer
 from hush_aggregator.http.documents import Health
-from hush_aggregator.http.problems import ProblemError
+from hush_aggregator.http.problems import Kind, ProblemError
 from hush_aggregator.http.service import Opened, Served
 from hush_common.errors import StoreError
 
@@ -25,7 +25,7 @@ async def readyz(service: Served, store: Opened) -> Response:
     try:
         await store.run(lambda opened: opened.changes())
     except StoreError as error:
-        raise ProblemError(503, str(error)) from error
+        raise ProblemError(Kind.STORE_UNAVAILABLE, str(error)) from error
     if service.live is not None and not service.live.connected:
-        raise ProblemError(503, "the aggregator is not connected to its broker; its log says why")
+        raise ProblemError(Kind.BROKER_UNAVAILABLE, "the aggregator is not connected to its broker; its log says why")
     return answer({"status": "ok"})

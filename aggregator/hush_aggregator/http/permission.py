@@ -6,7 +6,7 @@ from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from hush_aggregator.http.callers import check_token, headers_of
-from hush_aggregator.http.problems import ProblemError
+from hush_aggregator.http.problems import Kind, ProblemError
 from hush_aggregator.http.service import Served
 
 __all__ = ["may_export", "may_write"]
@@ -31,5 +31,7 @@ async def may_write(request: Request, service: Served, _: _Described) -> None:
         ProblemError: it is so.
     """
     if not service.write:
-        raise ProblemError(403, "this service only reads; who runs it starts it with --http-write (hush http: --write)")
+        raise ProblemError(
+            Kind.READ_ONLY, "this service only reads; who runs it starts it with --http-write (hush http: --write)"
+        )
     check_token(service.token, headers_of(request.scope["headers"]))

@@ -14,6 +14,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.http.places import Places
+from hush_aggregator.http.problems import Kind
 from hush_aggregator.known_tasks import stored_task
 from hush_aggregator.result import Counted, Result, result_of
 from hush_aggregator.result_reader import read_round, utc_now
@@ -51,7 +52,7 @@ class Reading:
         self._estimator = estimator or InThread()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-http-store")
         self._aside = ThreadPoolExecutor(_ASIDE, thread_name_prefix="hush-http-aside")
-        self.exports: Places = Places(_ASIDE, "other exports are under way; ask again later")
+        self.exports: Places = Places(_ASIDE, Kind.TOO_MANY_EXPORTS, "other exports are under way; ask again later")
         self._opened: SqliteReader | None = None
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes

@@ -5,12 +5,14 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from hush_aggregator.http.address import BACKLOG
-from hush_aggregator.http.connection import Connection
+from hush_aggregator.http.connection import ACCEPTED_AT_ONCE, Connection, Connections
 from hush_aggregator.http.guard import HEAD_LIMIT
 
 __all__ = ["serve_http"]
@@ -23,6 +25,12 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to whoever runs the event loop."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept few connections at once, while as many wait as before."""
+        await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(BACKLOG)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
@@ -38,10 +46,11 @@ async def serve_http(app: FastAPI, listener: socket.socket) -> None:
     """Answer requests until cancelled, then finish those under way within a second. Closes the socket."""
     for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):  # neither times of requests, nor what they break
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    trusted = app.state.service.trusted_proxies
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=Connection,
+        http=cast("type[Connection]", partial(Connection, connections=Connections(trusted))),
         h11_max_incomplete_event_size=HEAD_LIMIT,
         ws="none",
         lifespan="off",  # uvicorn would end the process where it fails
@@ -49,7 +58,7 @@ async def serve_http(app: FastAPI, listener: socket.socket) -> None:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=_GRACE_S,
     )
     server = _Server(config)

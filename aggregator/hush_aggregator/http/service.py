@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from hush_aggregator.estimating import Estimator
 from hush_aggregator.http.bearer import Token
+from hush_aggregator.http.client_address import Network
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.metrics.figures import Figures
 
@@ -44,6 +45,7 @@ class Service:
         confidence: nominal coverage of the intervals, inside (0, 1).
         estimator: makes the estimates; None for threads.
         live: the aggregator beside it; None where there is none.
+        trusted_proxies: addresses of proxies, of whose requests the forwarded address counts.
     """
 
     store: Path
@@ -55,6 +57,7 @@ class Service:
     confidence: float = 0.95
     estimator: Estimator | None = None
     live: Live | None = None
+    trusted_proxies: tuple[Network, ...] = ()
 
 
 def _service(request: Request) -> Service:

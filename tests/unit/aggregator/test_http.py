@@ -97,7 +97,7 @@ async def test_a_wrong_method_names_those_that_are_right(path: Path) -> None:
     async with asked(Service(path)) as client:
         answer = await client.delete("/v1/tasks")
     assert is_problem(answer, 405, "Allow")
-    assert answer.headers["allow"] == "GET, POST"
+    assert answer.headers["allow"] == "GET, HEAD, POST"
 
 
 async def test_a_task_is_given_once_and_another_one_under_its_id_is_a_conflict(path: Path) -> None:
