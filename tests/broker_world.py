@@ -151,4 +151,4 @@ def living(path: Path) -> Iterator[World]:
 
 
 def frame(task: Task = HEIGHTS) -> bytes:
-    return encode_frame([Report(task.digest, 0, token_bytes(16), (1,))])
+    return encode_frame([Report(task.report_digest, 0, token_bytes(16), (1,))])

@@ -87,7 +87,7 @@ def _misfit(block: Block, task: Task, now: datetime) -> Refusal | None:
     """Why the whole block is refused. An earlier round is welcome until the task closes: devices answer late."""
     if block.stated_task not in (None, task.id):
         return Refusal.WRONG_TOPIC
-    if block.digest != task.digest:
+    if block.digest != task.report_digest:
         return Refusal.WRONG_DIGEST
     if block.round >= task.rounds:
         return Refusal.UNKNOWN_ROUND

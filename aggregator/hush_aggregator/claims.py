@@ -21,7 +21,7 @@ TAKE_OVER = "?"
 """What stands in `TaskRow.taken_from` once an operator wants it, until the aggregator has seen from whom."""
 
 _STORE = re.compile(r"[0-9a-f]{32}")
-_DIGEST = re.compile(r"[0-9a-f]{16}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _HIGHEST = 2**53 - 1  # the last integer that every reader of JSON has
 _MANY = 2**63 - 1
 

@@ -30,7 +30,7 @@ class Block:
     Args:
         topic_task: the task id in the topic they came on; None for a topic that is none of ours.
         stated_task: the task id that JSON reports state, where it is not the one in the topic; else None.
-        digest: the digest of the task they answer, 8 bytes.
+        digest: the first 16 bytes of the digest of the task they answer.
         round: the round they answer.
         ids: report ids, shape (count,), dtype `V16`.
         bodies: shape (count, width), in the byte order in which they came.

@@ -98,7 +98,7 @@ def blocks(task: Task) -> Iterator[Block]:
         ("rounds", _rounds(task)),
         ("opens", "always open" if task.opens is None else task.opens.isoformat()),
         ("closes", "never" if task.closes is None else task.closes.isoformat()),
-        ("digest", task.digest.hex()),
+        ("digest", task.digest.hex(" ", 16)),  # so that it fits a narrow terminal
     ]
     yield Facts([Fact(label, words) for label, words in rows if words])
     yield Sentence("")

@@ -29,7 +29,7 @@ from hush_common.task import Task
 __all__ = ["FRAME_REPORTS", "Question", "admit", "answer", "answer_all"]
 
 FRAME_REPORTS = 256
-"""Most reports of one frame: of one integer each it has 6160 bytes, and with the longest legal bodies 2.1 million."""
+"""Most reports of one frame: of one integer each it has 6168 bytes, and with the longest legal bodies 2.1 million."""
 
 
 @dataclass(frozen=True, slots=True)

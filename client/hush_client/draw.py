@@ -52,4 +52,4 @@ def draw(decision: Decision, value: Reading, randomness: Rng) -> Drawn:
         elif memory.substitute is None:  # of before: it gets one now, whether a value is missing or not
             memory = fresh = memory.with_substitute(mechanism, randomness)
         body = memory.body(mechanism, *value.parts)
-    return Drawn(Report.new(task.digest, decision.round, body, randomness), fresh)
+    return Drawn(Report.new(task.report_digest, decision.round, body, randomness), fresh)

@@ -857,11 +857,11 @@ hush_status hush_encode_frame(const uint8_t *digest, uint32_t round, const uint8
         return HUSH_SPACE;
     }
     uint8_t *at = out;
-    put_big_endian(at, 1, 1); /* version */
+    put_big_endian(at, 2, 1); /* version */
     put_big_endian(at + 1, 0, 1);
     put_big_endian(at + 2, 8 * width, 2);
-    memcpy(at + 4, digest, HUSH_DIGEST_BYTES);
-    put_big_endian(at + 12, round, 4);
+    memcpy(at + 4, digest, HUSH_REPORT_DIGEST_BYTES);
+    put_big_endian(at + 4 + HUSH_REPORT_DIGEST_BYTES, round, 4);
     at += HUSH_HEADER_BYTES;
     for (size_t report = 0; report < count; report++) {
         memcpy(at, ids + HUSH_ID_BYTES * report, HUSH_ID_BYTES);
@@ -934,10 +934,10 @@ hush_status hush_encode_json(const char *task_id, const uint8_t *digest, uint32_
         return HUSH_ARGUMENT;
     }
     writer to = {out, capacity, 0, false};
-    put_text(&to, "{\"v\":1,\"task\":\"");
+    put_text(&to, "{\"v\":2,\"task\":\"");
     put_text(&to, task_id);
     put_text(&to, "\",\"digest\":\"");
-    put_hex(&to, digest, HUSH_DIGEST_BYTES);
+    put_hex(&to, digest, HUSH_REPORT_DIGEST_BYTES);
     put_text(&to, "\",\"round\":");
     put_number(&to, round, false);
     put_text(&to, ",\"id\":\"");
@@ -1392,7 +1392,7 @@ hush_status hush_recall_topic(const char *task_id, char *out, size_t capacity)
 static hush_status read_hex(reader *from, uint8_t *out, size_t count)
 {
     static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-    char text[2 * HUSH_ID_BYTES + 1];
+    char text[2 * HUSH_DIGEST_BYTES + 1]; /* the longest that a recall has */
     hush_status status = read_word(from, text, 2 * count + 1);
     if (status != HUSH_OK || strlen(text) != 2 * count) {
         return status == HUSH_OK ? HUSH_TASK : status;
@@ -1488,7 +1488,7 @@ hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *r
 bool hush_is_recalled(const hush_recall *recall, const char *task_id, const uint8_t *frame, size_t size)
 {
     return recall && task_id && frame && size >= HUSH_HEADER_BYTES && *recall->task &&
-           strcmp(recall->task, task_id) == 0 && memcmp(frame + 4, recall->digest, HUSH_DIGEST_BYTES) == 0;
+           strcmp(recall->task, task_id) == 0 && memcmp(frame + 4, recall->digest, HUSH_REPORT_DIGEST_BYTES) == 0;
 }
 
 hush_status hush_recall_delay(const hush_recall *recall, hush_random source, void *context, uint32_t *milliseconds)

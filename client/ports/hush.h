@@ -39,9 +39,10 @@ typedef enum {
 } hush_became;
 
 enum {
-    HUSH_DIGEST_BYTES = 8,
+    HUSH_DIGEST_BYTES = 32,        /* SHA-256 over the published task */
+    HUSH_REPORT_DIGEST_BYTES = 16, /* the first of them, which a report carries */
     HUSH_ID_BYTES = 16,
-    HUSH_HEADER_BYTES = 16,
+    HUSH_HEADER_BYTES = 24,
     HUSH_FRAME_BYTES = HUSH_HEADER_BYTES + HUSH_ID_BYTES + 8, /* a frame of one report of one integer */
     HUSH_JSON_BYTES = 256,                                    /* enough for one report of one integer */
     HUSH_TOPIC_BYTES = 256,
@@ -79,7 +80,7 @@ typedef struct {
 } hush_task;
 
 typedef struct {
-    uint8_t digest[HUSH_DIGEST_BYTES];
+    uint8_t digest[HUSH_REPORT_DIGEST_BYTES];
     uint32_t round;
     uint8_t id[HUSH_ID_BYTES];
     int64_t body;
@@ -106,11 +107,12 @@ hush_status hush_answer(const hush_task *task, const char *value, int64_t now, h
 hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, hush_became *became);
 hush_status hush_perturb(const hush_task *task, uint32_t index, hush_random source, void *context, int64_t *body);
 
-/* A frame of `count` reports of one task, round and width: 16 bytes of `ids` and `width` integers of `bodies` each. */
+/* A frame of `count` reports of one task, round and width: 16 bytes of `ids` and `width` integers of `bodies` each.
+ * `digest` has 16 bytes, as in hush_report; of a whole one the first 16 are used. */
 hush_status hush_encode_frame(const uint8_t *digest, uint32_t round, const uint8_t *ids, const int64_t *bodies,
                               size_t width, size_t count, uint8_t *out, size_t capacity, size_t *size);
 
-/* The JSON form of one report, without a terminating zero. */
+/* The JSON form of one report, without a terminating zero. `digest` as above. */
 hush_status hush_encode_json(const char *task_id, const uint8_t *digest, uint32_t round, const uint8_t *id,
                              const int64_t *body, size_t width, char *out, size_t capacity, size_t *size);
 
@@ -132,7 +134,7 @@ hush_status hush_recall_topic(const char *task_id, char *out, size_t capacity);
 /* Reads what came on that topic. Whatever is not HUSH_OK is no recall: go on as if there were none. */
 hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *recall);
 
-/* Whether it asks for a frame of this task. */
+/* Whether it asks for a frame of this task, which has the first 16 bytes of its digest. */
 bool hush_is_recalled(const hush_recall *recall, const char *task_id, const uint8_t *frame, size_t size);
 
 /* After how many milliseconds a frame is to go: uniform, one draw for each frame. */
@@ -143,7 +145,7 @@ hush_status hush_recall_delay(const hush_recall *recall, hush_random source, voi
  * which it is not sent yet, else NULL. */
 int64_t hush_kept_until(int64_t acknowledged, int64_t closes, int64_t keep, const hush_recall *scheduled);
 
-/* The first 8 bytes of SHA-256 over the published bytes. */
+/* SHA-256 over the published bytes. */
 void hush_digest(const uint8_t *payload, size_t size, uint8_t digest[HUSH_DIGEST_BYTES]);
 
 /* One line for a person; it never contains a value. */

@@ -379,7 +379,7 @@ class _Reader:
 
 
 class Task:
-    """A task as `read_task` leaves it: `id`, `digest`, `epsilon` (text, what one answer costs), `purpose` (raw JSON).
+    """A task from `read_task`: `id`, `digest` (32 bytes), `epsilon` (text, what an answer costs), `purpose` (raw JSON).
 
     There is no field for a weight, a probability or a scale on purpose: they are made anew from the text of epsilon at
     every answer, so that none can disagree with it.
@@ -423,7 +423,7 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
     if not reader.take(b"}") or reader.peek() != b"":
         raise HushError("malformed", "is not a JSON object")
     _check(task)
-    task.digest = hashlib.sha256(payload).digest()[:8]
+    task.digest = hashlib.sha256(payload).digest()
     return task
 
 
@@ -526,10 +526,10 @@ def _check(task: Task) -> None:
 
 
 class Report:
-    """One perturbed answer: `digest`, `round`, `id`, `body`; `value` is what became of the value.
+    """One perturbed answer: `digest` (the first 16 bytes of the task's), `round`, `id`, `body` and `value`.
 
-    That is "used", "moved" to a bound, or "replaced" where there was none: for the person alone, and the maker of the
-    device; never to be sent, stored, or shown to others.
+    `value` is what became of the value: "used", "moved" to a bound, or "replaced" where there was none. It is for the
+    person alone, and the maker of the device; never to be sent, stored, or shown to others.
     """
 
     def __init__(self, digest: bytes, report_id: bytes, body: int, became: str) -> None:
@@ -610,7 +610,7 @@ def answer(task: Task, value: str | None, now: int, rng: SystemRandom) -> Report
     if index is None:
         index = rng.below(2 if task.kind == "bit" else STEPS + 1)
     body = perturb(task, index, rng)
-    return Report(task.digest, rng.token_bytes(16), body, became)
+    return Report(task.digest[:16], rng.token_bytes(16), body, became)
 
 
 # ---- the wire
@@ -621,9 +621,9 @@ def encode_frame(digest: bytes, round_: int, reports: list[tuple[bytes, list[int
     width = len(reports[0][1]) if reports else 0
     if not 1 <= len(reports) <= MOST_REPORTS or not 1 <= width <= MOST_WIDTH:
         raise HushError("argument", "a frame holds 1 to 4096 reports of 1 to 1024 integers")
-    if len(digest) != 8 or not 0 <= round_ < 1 << 32:
-        raise HushError("argument", "a digest has 8 bytes, a round 32 bits")
-    parts = [struct.pack(">BBH", 1, 0, 8 * width), digest, struct.pack(">I", round_)]
+    if len(digest) != 16 or not 0 <= round_ < 1 << 32:
+        raise HushError("argument", "a report has 16 bytes of digest, a round has 32 bits")
+    parts = [struct.pack(">BBH", 2, 0, 8 * width), digest, struct.pack(">I", round_)]
     for report_id, body in reports:
         if len(report_id) != 16 or len(body) != width:
             raise HushError("argument", "an id has 16 bytes, and all bodies have one length")
@@ -641,7 +641,7 @@ def encode_json(task_id: str, digest: bytes, round_: int, report_id: bytes, body
     if not is_task_id(task_id):
         raise HushError("argument", "the id of the task is not one")
     names = (task_id, binascii.hexlify(digest).decode(), round_, binascii.hexlify(report_id).decode())
-    head = '{"v":1,"task":"%s","digest":"%s","round":%d,"id":"%s","body":[' % names  # noqa: UP031 - old MicroPython
+    head = '{"v":2,"task":"%s","digest":"%s","round":%d,"id":"%s","body":[' % names  # noqa: UP031 - old MicroPython
     return (head + ",".join([str(k) for k in body]) + "]}").encode()
 
 
@@ -663,7 +663,7 @@ def report_topic(task_id: str, sender: str) -> str:
 
 
 class Recall:
-    """A recall: `task`, `digest`, `id`, and `spread`, the seconds over which frames are spread (1 to 86400)."""
+    """A recall: `task`, `digest` (32 bytes), `id`, and `spread`: frames are spread over 1 to 86400 seconds."""
 
     def __init__(self) -> None:
         self.task, self.digest, self.id, self.spread = "", b"", b"", 0
@@ -689,7 +689,7 @@ def _recall(payload: bytes) -> Recall:
         elif field == "task":
             recall.task = reader.word(64)
         elif field == "digest":
-            recall.digest = _hexadecimal(reader.word(16), 8)
+            recall.digest = _hexadecimal(reader.word(64), 32)
         elif field == "id":
             recall.id = _hexadecimal(reader.word(32), 16)
         else:
@@ -719,7 +719,7 @@ def recall_topic(task_id: str) -> str:
 
 def is_recalled(recall: Recall, task_id: str, frame: bytes) -> bool:
     """Whether a recall asks for a frame of this task."""
-    return recall.task == task_id and len(frame) >= 16 and frame[4:12] == recall.digest
+    return recall.task == task_id and len(frame) >= 24 and frame[4:20] == recall.digest[:16]
 
 
 def recall_delay(recall: Recall, rng: SystemRandom) -> int:

@@ -62,7 +62,7 @@ export function readTask(payload, most) {
   const [a, c] = exact && fraction(`${task.epsilon}`) || [0n, 1n]; // of which the latter is refused
   need(a * 10n ** 6n >= c && a <= 50n * c && a * limit[1] <= limit[0] * c, "epsilon",
     "it is not exact, outside 0.000001 to 50, or above the limit of this device");
-  const digest = createHash("sha256").update(payload).digest().subarray(0, 8);
+  const digest = createHash("sha256").update(payload).digest();
   return Object.freeze({ purpose: "", ...task, bit, lower, upper, epsilon: `${task.epsilon}`, digest });
 }
 
@@ -129,20 +129,20 @@ export function answer(task, value, now, random = randomBytes) {
   need(!(now * 1000 >= Date.parse(task.closes)), "closed", `it closed at ${task.closes}`);
   const [index, became] = indexOf(task, `${given}`), size = task.bit ? 2n : STEPS + 1n;
   const body = [perturb(task, index === null ? below(size, source) : index, source)];
-  return { task: task.id, digest: task.digest, round: 0, id: random(16), body, value: became };
+  return { task: task.id, digest: task.digest.subarray(0, 16), round: 0, id: random(16), body, value: became };
 }
 
 // ---- the wire: reports as `answer` makes them
 const hex = (integer, digits) => BigInt.asUintN(4 * digits, BigInt(integer)).toString(16).padStart(digits, "0");
 export function encodeFrame(reports) { // 1 to 4096, of one task and round, and each of so many integers, 1 to 1024
-  const [{ digest, round, body } = { body: [] }] = reports, size = body.length;
+  const [{ digest, round, body } = { digest: "", body: [] }] = reports, size = body.length;
   const alike = reports.every((it) => it.digest.equals(digest) && it.round === round && it.body.length === size);
-  need(alike && reports.length <= 4096 && size >= 1 && size <= 1024, "argument", "one frame cannot hold these reports");
+  need(alike && digest.length === 16 && reports.length <= 4096 && size >= 1 && size <= 1024, "argument", "one frame cannot hold these reports");
   const entries = reports.map((it) => it.id.toString("hex") + it.body.map((integer) => hex(integer, 16)).join(""));
-  return Buffer.from(`0100${hex(8 * size, 4)}${digest.toString("hex")}${hex(round, 8)}${entries.join("")}`, "hex");
+  return Buffer.from(`0200${hex(8 * size, 4)}${digest.toString("hex")}${hex(round, 8)}${entries.join("")}`, "hex");
 }
 export const encodeJson = ({ task, digest, round, id, body }) => Buffer.from(
-  `{"v":1,"task":"${task}","digest":"${digest.toString("hex")}",` +
+  `{"v":2,"task":"${task}","digest":"${digest.toString("hex", 0, 16)}",` +
   `"round":${round},"id":"${id.toString("hex")}","body":[${body}]}`);
 export function reportTopic(task, sender) {
   need(ID.test(task) && /^[A-Za-z0-9][\w.@:-]{0,127}$/.test(sender), "argument", "the task or the sender is not a valid name");

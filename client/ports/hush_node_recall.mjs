@@ -17,7 +17,7 @@ export function readRecall(payload) {
   const colons = json.replace(/"[^"]*"/g, "").replace(/[^:]/g, "").length;
   const known = it instanceof Object && Object.keys(it).sort().join() === "digest,id,over,task,v";
   if (!known || colons !== 5 || json.includes("\\") || /"(v|over)"\s*:\s*(-|\d+[.eE])/.test(json)) return null;
-  const legal = it.v === 1 && typeof it.task === "string" && ID.test(it.task) && isHex(it.digest, 8) && isHex(it.id, 16);
+  const legal = it.v === 1 && typeof it.task === "string" && ID.test(it.task) && isHex(it.digest, 32) && isHex(it.id, 16);
   if (!legal || !Number.isSafeInteger(it.over)) return null;
   const [digest, id] = [it.digest, it.id].map((text) => Buffer.from(text, "hex"));
   return Object.freeze({ task: it.task, digest, id, spread: Math.min(Math.max(it.over, 1), LONGEST_SPREAD) });
@@ -28,9 +28,9 @@ export function recallTopic(task) {
   return `hush/v1/recalls/${task}`;
 }
 
-/** Whether a recall asks for a frame of this task. */
+/** Whether a recall asks for a frame of this task, which has the first 16 bytes of its digest. */
 export const isRecalled = (recall, task, frame) =>
-  recall.task === task && frame.length >= 16 && Buffer.from(frame).subarray(4, 12).equals(recall.digest);
+  recall.task === task && frame.length >= 24 && Buffer.from(frame).subarray(4, 20).equals(recall.digest.subarray(0, 16));
 
 /** After how many milliseconds a frame is to go: uniform, one draw for each frame. */
 export function recallDelay(recall, random = randomBytes) {

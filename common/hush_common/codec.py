@@ -1,10 +1,11 @@
-"""The wire, version 1: a binary frame of one or more reports, and a JSON report that a person can write.
+"""The wire, version 2: a binary frame of one or more reports, and a JSON report that a person can write.
 
-    frame   u8 version = 1 | u8 reserved = 0 | u16 body bytes | 8 bytes task digest | u32 round
+    frame   u8 version = 2 | u8 reserved = 0 | u16 body bytes | 16 bytes task digest | u32 round
             then 1 to 4096 times:  16 bytes report id | body       (big-endian; a body is i64 after i64)
-    JSON    {"v":1,"task":"heights","digest":"<16 hex>","round":0,"id":"<32 hex>","body":[571231]}
+    JSON    {"v":2,"task":"heights","digest":"<32 hex>","round":0,"id":"<32 hex>","body":[571231]}
 
-The length of a frame never depends on a value. Decoding is total: any bytes give a `Frame` or a `Refusal`.
+The digest is the first 16 bytes of SHA-256 over the published task. The length of a frame never depends on a value.
+Decoding is total: any bytes give a `Frame` or a `Refusal`.
 """
 
 import json
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hush_common.refusal import Refusal
-from hush_common.report import DIGEST_BYTES, REPORT_ID_BYTES, Report
+from hush_common.report import REPORT_DIGEST_BYTES, REPORT_ID_BYTES, Report
 
 __all__ = [
     "BODY_LIMIT",
@@ -34,10 +35,10 @@ __all__ = [
     "width_of",
 ]
 
-HEADER = struct.Struct(">BBH8sI")
-DIGEST = slice(4, 4 + DIGEST_BYTES)
-"""Where the digest of its task stands in a frame."""
-VERSION = 1
+HEADER = struct.Struct(f">BBH{REPORT_DIGEST_BYTES}sI")
+DIGEST = slice(4, 4 + REPORT_DIGEST_BYTES)
+"""The bytes of a frame with the digest of its task."""
+VERSION = 2
 FRAME_LIMIT = 4096
 """Most reports in one frame."""
 BODY_LIMIT = 1024
@@ -70,7 +71,8 @@ def encode_frame(reports: Sequence[Report]) -> bytes:
     """One binary frame of 1 to 4096 reports of the same task, round and body length.
 
     Raises:
-        ValueError: no report, too many, mixed tasks, rounds or body lengths, or an integer outside 64 bits.
+        ValueError: no report, too many, mixed tasks, rounds or body lengths, a digest of another length than 16 bytes,
+            or an integer outside 64 bits.
     """
     if not 1 <= len(reports) <= FRAME_LIMIT:
         raise ValueError(f"a frame holds 1 to {FRAME_LIMIT} reports, not {len(reports)}")
@@ -78,6 +80,7 @@ def encode_frame(reports: Sequence[Report]) -> bytes:
     width = len(first.body)
     if not 1 <= width <= BODY_LIMIT:
         raise ValueError(f"a body holds 1 to {BODY_LIMIT} integers, not {width}")
+    _check_digest(first)
     entry = struct.Struct(f">{REPORT_ID_BYTES}s{width}q")
     parts = [HEADER.pack(VERSION, 0, 8 * width, first.digest, first.round)]
     for report in reports:
@@ -91,7 +94,12 @@ def encode_frame(reports: Sequence[Report]) -> bytes:
 
 
 def encode_json(task_id: str, report: Report) -> bytes:
-    """The JSON form of one report, as one line."""
+    """The JSON form of one report, as one line.
+
+    Raises:
+        ValueError: its digest does not have 16 bytes.
+    """
+    _check_digest(report)
     document = {
         "v": VERSION,
         "task": task_id,
@@ -101,6 +109,12 @@ def encode_json(task_id: str, report: Report) -> bytes:
         "body": list(report.body),
     }
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _check_digest(report: Report) -> None:
+    """`struct` would cut a longer one without an error."""
+    if len(report.digest) != REPORT_DIGEST_BYTES:
+        raise ValueError(f"a report carries {REPORT_DIGEST_BYTES} bytes of digest, not {len(report.digest)}")
 
 
 def decode(payload: bytes) -> Frame | Refusal:
@@ -169,7 +183,7 @@ def _is_json_report(document: dict[str, Any]) -> bool:
         document.keys() == _KEYS
         and is_int(document["v"], _VERSIONS)
         and isinstance(document["task"], str)
-        and is_hex(document["digest"], DIGEST_BYTES)
+        and is_hex(document["digest"], REPORT_DIGEST_BYTES)
         and is_int(document["round"], _UINT32)
         and is_hex(document["id"], REPORT_ID_BYTES)
         and isinstance(document["body"], list)

@@ -1,7 +1,7 @@
 """Recall: an aggregator asks devices to send what they have kept once more, because a broker may have forgotten it.
 
     topic     hush/v1/recalls/{task}, retained, QoS 1, written by the aggregator alone; empty: the recall has ended
-    payload   {"v":1,"task":"heights","digest":"<16 hex>","id":"<32 hex>","over":3600}, at most 512 bytes
+    payload   {"v":1,"task":"heights","digest":"<64 hex>","id":"<32 hex>","over":3600}, at most 512 bytes
 
 The same bytes go out again, never a fresh draw, so that a report counts once however often it is recalled. Reading is
 total: any bytes give a `Recall` or None, and whoever gets None goes on as if there were no recall.
@@ -56,7 +56,7 @@ class Recall:
 
     Args:
         task: id of the task.
-        digest: the 8 bytes of the task whose reports are meant; those of another task under this id are not.
+        digest: the 32 bytes of the task whose reports are meant; those of another task under this id are not.
         id: 16 random bytes. A device sends each report that it has kept once under each id.
         over: seconds over which all devices together spread what they send, as the document states them.
 
@@ -72,7 +72,7 @@ class Recall:
     def __post_init__(self) -> None:
         lengths = len(self.digest), len(self.id)
         if not is_task_id(self.task) or lengths != (DIGEST_BYTES, RECALL_ID_BYTES) or not is_int(self.over, _OVER):
-            raise ValueError("a recall has the id of a task, 8 bytes of digest, 16 of id, and whole seconds")
+            raise ValueError("a recall has the id of a task, 32 bytes of digest, 16 of id, and whole seconds")
 
     @property
     def spread(self) -> int:

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from hush_common.rng import Rng
 
-__all__ = ["DIGEST_BYTES", "REPORT_ID_BYTES", "Report"]
+__all__ = ["DIGEST_BYTES", "REPORT_DIGEST_BYTES", "REPORT_ID_BYTES", "Report", "report_digest_of"]
 
-DIGEST_BYTES = 8
+DIGEST_BYTES = 32
+"""Bytes of the digest of a task: a whole SHA-256."""
+REPORT_DIGEST_BYTES = 16
+"""How many of them a report carries, the first ones."""
 REPORT_ID_BYTES = 16
 
 
@@ -15,7 +18,7 @@ class Report:
     """One perturbed answer to one round of one task.
 
     Args:
-        digest: the 8-byte digest of the task that was answered.
+        digest: the first 16 bytes of the digest of the task that was answered.
         round: which round of it, 0 to 2^32 - 1.
         id: 16 random bytes, the key under which a redelivery is recognised. They say nothing about the device.
         body: the output of the mechanism, one or more signed 64-bit integers.
@@ -30,3 +33,8 @@ class Report:
     def new(cls, digest: bytes, round_: int, body: tuple[int, ...], rng: Rng) -> "Report":
         """A report with a fresh random id: 2^128 ids, so that a billion reports collide with probability 2e-21."""
         return cls(digest, round_, rng.token_bytes(REPORT_ID_BYTES), body)
+
+
+def report_digest_of(digest: bytes) -> bytes:
+    """Return the 16 bytes that a report carries of the 32-byte digest of its task."""
+    return digest[:REPORT_DIGEST_BYTES]

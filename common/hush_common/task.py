@@ -17,7 +17,7 @@ from hush_common.mechanisms.mechanism import Levelled, Mechanism
 from hush_common.mechanisms.offers import Offers
 from hush_common.mechanisms.parameters import Parameters
 from hush_common.mechanisms.registry import known, named
-from hush_common.report import DIGEST_BYTES
+from hush_common.report import report_digest_of
 
 __all__ = ["CLOCK_SKEW", "MOST_OFFERS", "ROUND_LIMIT", "Repeat", "Task", "digest_of", "is_task_id"]
 
@@ -60,8 +60,8 @@ def is_task_id(text: str) -> bool:
 
 
 def digest_of(payload: bytes) -> bytes:
-    """The 8 bytes that bind a report to a task: the head of SHA-256 over the published bytes, in any language."""
-    return hashlib.sha256(payload).digest()[:DIGEST_BYTES]
+    """Return the 32 bytes that identify a task: SHA-256 over the published bytes, the same in any language."""
+    return hashlib.sha256(payload).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +222,7 @@ class Task:
 
     @cached_property
     def digest(self) -> bytes:
-        """8 bytes that stand in every report: an answer to other bounds or another epsilon is never averaged in.
+        """The 32 bytes that identify the task in pins, ledgers, stores, recalls and documents.
 
         Raises:
             TaskError: the task has no published bytes, and would be taken for any other that has none.
@@ -232,6 +232,15 @@ class Task:
                 "payload", "is empty, so that no report could be bound to this task; read it with decode_task"
             )
         return digest_of(self.payload)
+
+    @cached_property
+    def report_digest(self) -> bytes:
+        """The first 16 bytes of `digest`, which every report carries: no answer to another task is averaged in.
+
+        Raises:
+            TaskError: as `digest`.
+        """
+        return report_digest_of(self.digest)
 
     @cached_property
     def _levelled(self) -> type[Levelled] | None:

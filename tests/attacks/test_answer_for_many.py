@@ -23,7 +23,7 @@ TOP = 1 << 20
 
 
 def made_up(count: int, body: int = TOP) -> list[Report]:
-    return [Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (body,)) for _ in range(count)]
+    return [Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (body,)) for _ in range(count)]
 
 
 @asynccontextmanager

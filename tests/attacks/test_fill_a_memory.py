@@ -142,7 +142,7 @@ async def test_of_an_aggregator_by_a_report_of_40_mb_which_is_counted_as_malform
 ) -> None:
     task, path = decode_task(HEIGHTS), tmp_path / "hush.sqlite"
     huge = tmp_path / "huge"
-    huge.write_bytes(bytes([1]) + bytes(40_000_000))
+    huge.write_bytes(bytes([2]) + bytes(40_000_000))
     async with aggregating(mosquitto, path, tasks=(task,)):
         topic = report_topic("heights", "evil")
         await asyncio.to_thread(shell, "mosquitto_pub", mosquitto.port, "-t", topic, "-q", "1", "-f", str(huge))

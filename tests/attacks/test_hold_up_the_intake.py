@@ -65,7 +65,7 @@ async def test_junk_on_the_topics_of_tasks_makes_no_report_wait(
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         aggregator = asyncio.create_task(Aggregator(bus, store, tasks=(HEIGHTS,), settle_s=0.3, any_task=True).run())
         await bus.up.wait()
-        bus.send("hush/v1/reports/unknown/device", encode_frame([Report(HEIGHTS.digest, 0, bytes(16), (1,))]))
+        bus.send("hush/v1/reports/unknown/device", encode_frame([Report(HEIGHTS.report_digest, 0, bytes(16), (1,))]))
         for payload in (b"{", b"", other.payload, HEIGHTS.payload):
             bus.retain("heights", payload)
             await asyncio.sleep(0.03)

@@ -109,7 +109,7 @@ class Attacker:
             assert isinstance(message.payload, bytes)
             frame = decode(message.payload)
             assert isinstance(frame, Frame)
-            assert len(message.payload) == 40
+            assert len(message.payload) == 48
             heard += len(frame.reports)
             self.learn(task, frame)
         for place, secret in enumerate(SECRETS):

@@ -114,9 +114,9 @@ def test_refusals_are_told_once_a_minute_by_task_reason_and_sender(
 def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_not(
     tmp_path: Path, run: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = Report(b"8 bytes!", 0, secrets.token_bytes(16), (1,))
-    far = Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1 << 60,))
-    good = Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,))
+    other = Report(b"sixteen bytes...", 0, secrets.token_bytes(16), (1,))
+    far = Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1 << 60,))
+    good = Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,))
 
     def at(sender: str, payload: bytes) -> Delivery:
         return Delivery(f"hush/v1/reports/heights/{sender}", payload)
@@ -172,7 +172,7 @@ def test_no_line_of_a_whole_aggregator_says_when_in_a_minute_a_report_came(tmp_p
                     aggregator = Aggregator(bus, store, tasks=[HEIGHTS], on_commit=progress.add, estimator=Failing())
                     work = [asyncio.create_task(run) for run in (aggregator.run(), progress.run(), log.run())]
                     await asyncio.sleep(delay)
-                    report = Report(HEIGHTS.digest, 0, bytes(range(16)), (1,))
+                    report = Report(HEIGHTS.report_digest, 0, bytes(range(16)), (1,))
                     bus.send("hush/v1/reports/heights/a", encode_frame([report]), b"\x09")
                     await asyncio.sleep(900 - delay)
                     for task in work:

@@ -42,7 +42,7 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
         counting = Aggregator(bus, store, tasks=(HEIGHTS,), clock=lambda: now[-1], settle_s=0, ready=clock.right)
         aggregator = asyncio.create_task(counting.run())
         for _ in range(50):
-            payload = encode_frame([Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,))])
+            payload = encode_frame([Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,))])
             bus.send("hush/v1/reports/heights/device", payload)
         async with asyncio.timeout(20):
             while "--accept-clock" not in caplog.text:  # noqa: ASYNC110 - a log has no event
@@ -139,7 +139,7 @@ async def test_retained_estimates_are_seen_and_counted_never(
             aggregator = Aggregator(bus, store, tasks=(HEIGHTS,), on_estimate=seen.append)
             running = asyncio.create_task(aggregator.run())
             for number in range(2):
-                report = encode_json("heights", Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,)))
+                report = encode_json("heights", Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,)))
                 before = store.tally(HEIGHTS.digest, 0).n
                 topic = f"hush/v1/reports/heights/d{number}"
                 async with asyncio.timeout(20):

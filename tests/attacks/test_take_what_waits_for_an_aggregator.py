@@ -33,7 +33,7 @@ GUESSABLE = "hush-aggregator-aggregator"
 async def report(mosquitto: Mosquitto, count: int) -> None:
     async with aiomqtt.Client("127.0.0.1", mosquitto.port, username="device") as client:
         for _ in range(count):
-            payload = encode_frame([Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (7,))])
+            payload = encode_frame([Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (7,))])
             await client.publish("hush/v1/reports/heights/device", payload, qos=1)
 
 

@@ -39,7 +39,7 @@ ROUND_TRIP_S = 0.02
 
 
 def payload() -> bytes:
-    return encode_frame([Report(TASK.digest, 0, secrets.token_bytes(16), (1,))])
+    return encode_frame([Report(TASK.report_digest, 0, secrets.token_bytes(16), (1,))])
 
 
 def publisher(broker: Mosquitto) -> paho.Client:

@@ -49,7 +49,7 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
     """Medians by stage."""
     rng = SystemRng()
     mechanism, index = task.randomizer, task.domain.index(value)
-    report = Report.new(task.digest, 0, perturb(mechanism, index, rng, 0), rng)
+    report = Report.new(task.report_digest, 0, perturb(mechanism, index, rng, 0), rng)
     with tempfile.TemporaryDirectory() as directory, closing(connect(Path(directory))) as store:
 
         def transact(device: str) -> None:

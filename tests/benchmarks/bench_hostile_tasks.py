@@ -138,7 +138,7 @@ def frame(task: Task) -> bytes:
     width = task.randomizer.width
     round_ = secrets.randbelow(task.rounds) if task.rounds > 1 else 0
     body = tuple(range(width)) if width > 1 else (0,)
-    return encode_frame([Report(task.digest, round_, secrets.token_bytes(16), body)])
+    return encode_frame([Report(task.report_digest, round_, secrets.token_bytes(16), body)])
 
 
 def memory(process: int) -> int:

@@ -83,7 +83,7 @@ def packets(count: int) -> bytes:
     topic = report_topic(TASK.id, "bench").encode()
     found = bytearray()
     for number in range(count):
-        payload = encode_frame([Report(TASK.digest, 0, secrets.token_bytes(16), (1,))])
+        payload = encode_frame([Report(TASK.report_digest, 0, secrets.token_bytes(16), (1,))])
         body = len(topic).to_bytes(2, "big") + topic + (number % 65_535 + 1).to_bytes(2, "big") + payload
         found += b"\x32" + length(len(body)) + body
     return bytes(found)

@@ -71,7 +71,7 @@ async def fill(broker: Mosquitto, load: Load) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(load.messages):
                 bodies = [randomizer.perturb(0, rng) for _ in range(load.frame)]
-                reports = [Report(load.task.digest, 0, secrets.token_bytes(16), body) for body in bodies]
+                reports = [Report(load.task.report_digest, 0, secrets.token_bytes(16), body) for body in bodies]
                 group.create_task(send(encode_frame(reports)))
 
 

@@ -140,8 +140,8 @@ def test_its_reports_go_over_the_wire_and_no_others_are_counted(toy: Toy) -> Non
         task = toy.task()
         rng, index = SystemRng(), task.domain.index(toy.value).index
         assert isinstance(task.randomizer, toy.kind)
-        made = [Report.new(task.digest, 0, task.randomizer.perturb(index, rng), rng) for _ in range(20)]
-        forged = [Report.new(task.digest, 0, body, rng) for body in ((-1,), (3,), (0, 0))]
+        made = [Report.new(task.report_digest, 0, task.randomizer.perturb(index, rng), rng) for _ in range(20)]
+        forged = [Report.new(task.report_digest, 0, body, rng) for body in ((-1,), (3,), (0, 0))]
         payloads = [encode_frame(made[:10]), *(encode_json("t", report) for report in made[10:])]
         payloads += [encode_frame([report]) for report in forged]
         sent = [Delivery("hush/v1/reports/t/device", payload, lambda: None) for payload in payloads]

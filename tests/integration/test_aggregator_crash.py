@@ -37,7 +37,7 @@ def publish_evenly(port: int, seconds: float, begin: threading.Event) -> None:
     begin.wait()
     began, sent = time.monotonic(), []
     for k, body in enumerate(BODIES):
-        frame = encode_frame([Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (body,))])
+        frame = encode_frame([Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (body,))])
         sent.append(client.publish("hush/v1/reports/heights/device", frame, qos=1))
         if k % 100 == 0:
             time.sleep(max(0.0, began + seconds * k / REPORTS - time.monotonic()))

@@ -63,14 +63,16 @@ class Reader:
         self._came.put(message.payload.decode() if "/status/" in message.topic else name)
 
     def send(self, task: Task, bodies: Sequence[tuple[int, ...]]) -> None:
-        frame = encode_frame([Report(task.digest, 0, secrets.token_bytes(16), body) for body in bodies])
+        frame = encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), body) for body in bodies])
         self._client.publish(f"hush/v1/reports/{task.id}/device", frame, qos=1).wait_for_publish(10)
         self._sent[task.id] = self._sent.get(task.id, 0) + len(bodies)
 
     def flood(self, task: Task, count: int) -> None:
         """So many messages of one report each."""
         topic, mqtt = f"hush/v1/reports/{task.id}/device", self._client
-        frames = [encode_frame([Report(task.digest, 0, secrets.token_bytes(16), (MIDDLE,))]) for _ in range(count)]
+        frames = [
+            encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), (MIDDLE,))]) for _ in range(count)
+        ]
         for sent in [mqtt.publish(topic, frame, qos=1) for frame in frames]:
             sent.wait_for_publish(60)
         self._sent[task.id] += count

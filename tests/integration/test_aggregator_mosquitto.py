@@ -32,7 +32,7 @@ TOPIC = "hush/v1/reports/heights/device"
 
 
 def frames(count: int) -> list[bytes]:
-    return [encode_frame([Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (k,))]) for k in range(count)]
+    return [encode_frame([Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (k,))]) for k in range(count)]
 
 
 def publish(port: int, payloads: list[bytes]) -> None:
@@ -58,7 +58,7 @@ async def test_a_json_report_from_a_shell_is_counted_and_the_same_again_is_a_dup
     mosquitto: Mosquitto, tmp_path: Path
 ) -> None:
     store = tmp_path / "hush.sqlite"
-    report = encode_json("heights", Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (571231,))).decode()
+    report = encode_json("heights", Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (571231,))).decode()
     async with aggregating(mosquitto, store, tasks=(HEIGHTS,)) as aggregator:
         for _ in range(2):
             await asyncio.to_thread(shell, "mosquitto_pub", mosquitto.port, "-t", TOPIC, "-q", "1", "-m", report)

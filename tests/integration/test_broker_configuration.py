@@ -192,7 +192,7 @@ def test_it_speaks_tls_alone(broker: Hardened) -> None:
 async def test_the_longest_frame_of_a_gateway_passes_and_what_is_longer_ends_the_connection(broker: Hardened) -> None:
     topic = report_topic("heights", "kitchen")
     longest = encode_frame(
-        [Report(bytes(8), 0, number.to_bytes(16), (1,) * BODY_LIMIT) for number in range(FRAME_REPORTS)]
+        [Report(bytes(16), 0, number.to_bytes(16), (1,) * BODY_LIMIT) for number in range(FRAME_REPORTS)]
     )
     async with watching(broker, ALL_REPORTS) as aggregator:
         async with broker.client("kitchen") as kitchen:

@@ -19,6 +19,7 @@ from hush_client import Gateway, MqttTransport
 from hush_client.state import kept
 from hush_client.state.database import FILE_NAME
 from hush_client.state.outbox import Entry
+from hush_common.codec import HEADER
 from hush_common.recall import Recall, encode_recall
 from hush_common.rng import SystemRng
 from hush_common.task_file import read_task
@@ -131,7 +132,9 @@ async def test_what_was_not_lost_counts_once_however_often_it_is_recalled(
             entries = fetch(*arguments)  # type: ignore[arg-type]  # those of fetch
             return [
                 Entry(
-                    entry.sequence, entry.topic, entry.payload[:16] + SystemRng().token_bytes(16) + entry.payload[32:]
+                    entry.sequence,
+                    entry.topic,
+                    entry.payload[: HEADER.size] + SystemRng().token_bytes(16) + entry.payload[HEADER.size + 16 :],
                 )
                 for entry in entries
             ]

@@ -47,7 +47,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 def report(task: Task) -> bytes:
     body = perturb(task.randomizer, Index(0), SystemRng(), 0)
-    return encode_frame([Report(task.digest, 0, secrets.token_bytes(16), body)])
+    return encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), body)])
 
 
 async def send(broker: Mosquitto, *tasks: Task) -> None:

@@ -62,7 +62,14 @@ def draft(directory: Path, **other: object) -> str:
 
 
 def report(mosquitto: Mosquitto, number: int) -> None:
-    text = {"v": 1, "task": "heights", "digest": HEIGHTS.digest.hex(), "round": 0, "id": f"{number:032x}", "body": [7]}
+    text = {
+        "v": 2,
+        "task": "heights",
+        "digest": HEIGHTS.report_digest.hex(),
+        "round": 0,
+        "id": f"{number:032x}",
+        "body": [7],
+    }
     shell("mosquitto_pub", mosquitto.port, "-t", "hush/v1/reports/heights/d", "-q", "1", "-m", json.dumps(text))
 
 

@@ -23,7 +23,7 @@ TOKEN = "t0k3n" + secrets.token_hex(20)
 
 def publish(mosquitto: Mosquitto, folder: Path, task: str, count: int) -> None:
     payload = folder / "payload"
-    reports = [Report(HEIGHTS.digest, 0, secrets.token_bytes(16), (1,)) for _ in range(count)]
+    reports = [Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,)) for _ in range(count)]
     payload.write_bytes(encode_frame(reports))
     command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-u", "alice", "-P", "right", "-q", "1"]
     subprocess.run([*command, "-t", f"hush/v1/reports/{task}/x", "-f", str(payload)], check=True, timeout=30)

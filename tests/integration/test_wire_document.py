@@ -146,7 +146,7 @@ def test_the_task_and_the_json_report_are_those_of_the_protocol() -> None:
     assert json.loads(task.payload) == TASK
     frame = decode(json.dumps(REPORT).encode())
     assert isinstance(frame, Frame)
-    assert (frame.task, frame.digest) == (task.id, task.digest)
+    assert (frame.task, frame.digest) == (task.id, task.report_digest)
 
 
 def test_the_recall_is_one_of_the_task_beside_it() -> None:

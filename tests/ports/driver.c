@@ -111,7 +111,7 @@ static void answer(void)
     }
     (void)printf("%s", word_of(status));
     if (status == HUSH_OK) {
-        print_hex(report.digest, sizeof report.digest);
+        print_hex(task.digest, sizeof task.digest);
         print_hex(report.id, sizeof report.id);
         (void)printf(" %" PRId64 " %s %zu %s", report.body, became_of(report.value), from.left, topic);
         print_hex(frame, frame_size);

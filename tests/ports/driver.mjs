@@ -22,7 +22,7 @@ const orders = {
   answer(most, now, sender, value, payload, random) {
     const task = hush.readTask(plain(payload), most), source = scripted(plain(random));
     const report = hush.answer(task, value === "none" ? null : plain(value).toString(), Number(now), source);
-    const facts = [report.digest.toString("hex"), report.id.toString("hex"), report.body, report.value, source.left];
+    const facts = [task.digest.toString("hex"), report.id.toString("hex"), report.body, report.value, source.left];
     const topic = hush.reportTopic(task.id, sender), frame = hush.encodeFrame([report]).toString("hex");
     return [...facts, topic, frame, hush.encodeJson(report)].join(" ");
   },

@@ -46,7 +46,7 @@ def answer(words: list[str]) -> str:
     frame = hush.encode_frame(report.digest, report.round, [(report.id, [report.body])])
     json = hush.encode_json(task.id, report.digest, report.round, report.id, [report.body])
     left = str(len(rng.data) - rng.at)
-    facts = [hexadecimal(report.digest), hexadecimal(report.id), str(report.body), report.value, left, topic]
+    facts = [hexadecimal(task.digest), hexadecimal(report.id), str(report.body), report.value, left, topic]
     return " ".join(facts) + " " + hexadecimal(frame) + " " + json.decode()
 
 

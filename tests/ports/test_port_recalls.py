@@ -14,8 +14,8 @@ from hush_common.recall import Recall, decode_recall, encode_recall
 from hush_common.rng import SystemRng
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "recalls.json").read_text(encoding="utf-8"))
-DIGEST = "02908043484338bd"
-FRAME = f"01000008{DIGEST}00000000000102030405060708090a0b0c0d0e0f000000000008b75f"
+DIGEST = "02908043484338bda7455dbafab9f7a024256127525cb22a3c88662ce4f0124a"
+FRAME = f"02000008{DIGEST[:32]}00000000000102030405060708090a0b0c0d0e0f000000000008b75f"
 NOTHING = "00" * 20
 
 
@@ -45,8 +45,8 @@ def test_a_port_takes_bytes_that_are_no_text_for_no_recall(port: Port) -> None:
 
 @pytest.mark.parametrize(
     ("frame", "asked"),
-    [(FRAME, "yes"), (FRAME.replace(DIGEST, "0" * 16), "no"), (FRAME[:30], "no"), ("-", "no")],
-    ids=["its own", "another digest", "too short", "nothing"],
+    [(FRAME, "yes"), (FRAME.replace(DIGEST[16:32], "0" * 16), "no"), (FRAME[:46], "no"), ("-", "no")],
+    ids=["its own", "another digest after 8 bytes", "too short", "nothing"],
 )
 def test_a_port_knows_which_frames_are_meant(port: Port, frame: str, asked: str) -> None:
     mine, other = (Recall(task, bytes.fromhex(DIGEST), bytes(16), 60) for task in ("heights", "weights"))
@@ -56,7 +56,7 @@ def test_a_port_knows_which_frames_are_meant(port: Port, frame: str, asked: str)
 
 def test_a_port_draws_the_delays_of_the_vectors(port: Port) -> None:
     orders = [
-        order(encode_recall(Recall("heights", bytes(8), bytes(16), vector["spread"])), script=vector["random"])
+        order(encode_recall(Recall("heights", bytes(32), bytes(16), vector["spread"])), script=vector["random"])
         for vector in VECTORS["delays"]
     ]
     for vector, outcome in zip(VECTORS["delays"], port.ask(orders), strict=True):
@@ -75,7 +75,7 @@ def test_the_python_client_draws_them_too(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_source_that_is_stuck_gives_no_delay(port: Port) -> None:
-    payload = encode_recall(Recall("heights", bytes(8), bytes(16), 60))
+    payload = encode_recall(Recall("heights", bytes(32), bytes(16), 60))
     assert port.ask([order(payload, script="ff" * 2000), order(payload, script="-")]) == ["random", "random"]
 
 

@@ -16,7 +16,7 @@ GOOD = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "good.json").r
 HEIGHTS = VECTORS["answers"][0]
 TIMED = next(vector for vector in VECTORS["answers"] if '"closes"' in vector["task"])
 SURVEY = next(vector for vector in VECTORS["answers"] if '"bit"' in vector["task"])
-DIGEST, ID = "02908043484338bd", "000102030405060708090a0b0c0d0e0f"
+DIGEST, ID = "02908043484338bda7455dbafab9f7a0", "000102030405060708090a0b0c0d0e0f"
 OPENS, CLOSES = 1767225600, 1769904000
 
 
@@ -145,8 +145,8 @@ def test_a_port_writes_the_largest_frames(port: Port) -> None:
     many, wide = port.ask(
         [f"frame 0 {w} 9999999 {DIGEST} {ID * n} {packed([-3] * (w * n))}" for w, n in [(1, 4096), (1024, 1)]]
     )
-    assert many == f"ok 01000008{DIGEST}00000000" + (ID + packed([-3])) * 4096
-    assert wide == f"ok 01002000{DIGEST}00000000{ID}" + packed([-3]) * 1024
+    assert many == f"ok 02000008{DIGEST}00000000" + (ID + packed([-3])) * 4096
+    assert wide == f"ok 02002000{DIGEST}00000000{ID}" + packed([-3]) * 1024
 
 
 TOPICS = {

@@ -44,7 +44,7 @@ def test_it_writes_one_new_private_frame_that_the_mechanism_admits(run: Run, tmp
     assert (outcome.returncode, outcome.stderr) == (0, "")
     frame = decode((tmp_path / "out").read_bytes())
     assert isinstance(frame, Frame)
-    assert (frame.digest, frame.round, len(frame.reports)) == (TASK.digest, 0, 1)
+    assert (frame.digest, frame.round, len(frame.reports)) == (TASK.report_digest, 0, 1)
     assert TASK.randomizer.admits(frame.reports[0].body)
     facts = ["topic hush/v1/reports/heights/dev", f"id {frame.reports[0].id.hex()}", "task heights"]
     facts += [f"digest {TASK.digest.hex()}", "epsilon 1", "purpose Sizing of workplaces"]
@@ -83,7 +83,7 @@ def test_it_says_what_an_answer_costs_without_drawing_one(run: Run, tmp_path: Pa
 def test_the_task_or_the_value_may_come_from_standard_input(run: Run, tmp_path: Path) -> None:
     assert run("-", "dev", VALUE, "one", typed=HEIGHTS).returncode == 0
     assert run("heights.json", "dev", "-", "two", typed=VALUE + "\n").returncode == 0
-    assert (tmp_path / "one").stat().st_size == (tmp_path / "two").stat().st_size == 40
+    assert (tmp_path / "one").stat().st_size == (tmp_path / "two").stat().st_size == 48
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_whatever_the_value_is_the_program_says_and_writes_as_much(run: Run, tmp
     ):
         assert (outcome.returncode, outcome.stderr) == (0, "")
         assert [line.split()[0] for line in outcome.stdout.splitlines()] == PRINTED
-        assert (tmp_path / name).stat().st_size == 40
+        assert (tmp_path / name).stat().st_size == 48
 
 
 @pytest.mark.parametrize(

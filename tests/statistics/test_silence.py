@@ -159,7 +159,7 @@ def middle(connection: sqlite3.Connection, question: Question, value: Reading, r
     """Planted: a missing value is sent without noise."""
     receipt, sequence = answer(connection, question, value, rng)
     if value.became == "replaced":
-        connection.execute("UPDATE outbox SET payload = CAST(substr(payload, 1, 32) || zeroblob(8) AS BLOB)")
+        connection.execute("UPDATE outbox SET payload = CAST(substr(payload, 1, 40) || zeroblob(8) AS BLOB)")
     return receipt, sequence
 
 

@@ -26,10 +26,21 @@ def list_(store: StoreOption, as_json: JsonOption = False) -> None:
         return
     columns = [Column("task"), Column("digest"), Column("given by"), Column("state"), Column("published by")]
     rows = [
-        Row([str(fact[name]) for name in ("task", "digest", "origin", "state", "owner")] + [str(fact["n"])])
+        Row(
+            [
+                str(fact["task"]),
+                _in_two(str(fact["digest"])),
+                *(str(fact[name]) for name in ("origin", "state", "owner", "n")),
+            ]
+        )
         for fact in facts
     ]
     show([Table([*columns, Column("reports", right=True)], rows)])
+
+
+def _in_two(digest: str) -> str:
+    """A digest that a narrow terminal can break."""
+    return bytes.fromhex(digest).hex(" ", 16)
 
 
 def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:

@@ -26,7 +26,7 @@ __all__ = [
     "TaskList",
 ]
 
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$", description="The head of SHA-256 over the published task.")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 over the published task.")]
 Count = Annotated[int, Field(ge=0)]
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 

@@ -140,7 +140,7 @@ class Store(StoreReader, Protocol):
         One that had only appeared at the broker, and is given now, has the new origin from then on.
 
         Raises:
-            TaskError: the 8 bytes of its digest collide with those of a task of another id.
+            TaskError: a task of another id has its digest.
         """
         ...
 

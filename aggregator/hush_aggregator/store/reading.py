@@ -17,7 +17,7 @@ from hush_aggregator.store.schema import check, damaged, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.refusal import Refusal
-from hush_common.report import REPORT_ID_BYTES, Report
+from hush_common.report import REPORT_ID_BYTES, Report, report_digest_of
 from hush_common.task import digest_of
 
 __all__ = ["WHOLE_TASK", "SqliteReader", "closed_rounds", "is_closed", "read_tallies", "read_tally", "translated"]
@@ -144,11 +144,11 @@ class SqliteReader:
             return reasons(dict(rows.fetchall()))
 
     def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
-        last = b""
+        last, carried = b"", report_digest_of(digest)
         while True:
             with self._reading() as run:
                 rows = run.execute(_REPORTS, (digest, round_, last, _PORTION)).fetchall()
-                reports = [Report(digest, round_, report_id, _integers(report_id, body)) for report_id, body in rows]
+                reports = [Report(carried, round_, report_id, _integers(report_id, body)) for report_id, body in rows]
             yield from reports
             if len(rows) < _PORTION:
                 return

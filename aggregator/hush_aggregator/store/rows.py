@@ -51,7 +51,7 @@ class TaskRow:
 
     Args:
         id: its name, taken for good.
-        digest: of its payload, 8 bytes.
+        digest: of its payload, 32 bytes.
         payload: as it was published; empty once it is forgotten.
         origin: who gave it.
         state: what is to become of it.
@@ -129,7 +129,7 @@ class TaskCount:
 
     Args:
         id: its name.
-        digest: of its payload, 8 bytes.
+        digest: of its payload, 32 bytes.
         round: its highest round with a counted report; 0 if there is none.
         latest: reports counted in that round.
         counted: reports counted in all rounds.

@@ -20,6 +20,7 @@ from hush_client.state.outbox import Entry
 from hush_client.state.recalls import Obeyed, Row
 from hush_common.errors import HushError
 from hush_common.recall import Recall, decode_recall
+from hush_common.report import report_digest_of
 from hush_common.topics import recall_topic, report_topic, task_of_recall_topic, task_of_report_topic
 
 __all__ = ["Recalls"]
@@ -81,7 +82,7 @@ class Recalls:
         self._state, self._schedule, self._clock = state, schedule, clock
         self._want = want
         self._size = 0
-        self._known: dict[str, set[bytes]] = {}  # digests by task
+        self._known: dict[str, set[bytes]] = {}  # digests in their reports, by task
         self._waiting: dict[str, Recall] = {}
         self._open: dict[str, _Open] = {}
         self._owner: dict[int, str] = {}
@@ -141,7 +142,7 @@ class Recalls:
             self._waiting.pop(task, None)
             return
         recall = decode_recall(payload)
-        if recall is None or recall.task != task or recall.digest not in self._known[task]:
+        if recall is None or recall.task != task or report_digest_of(recall.digest) not in self._known[task]:
             return
         if recall.id not in self._obeyed.get(task, ()):
             self._waiting[task] = recall
@@ -251,7 +252,7 @@ class Recalls:
             kept.plan,
             topic=report_topic(recall.task, self.keeping.sender),
             place=self.place,
-            digest=recall.digest,
+            digest=report_digest_of(recall.digest),
             term=self._term(),
             spread=recall.spread,
         )

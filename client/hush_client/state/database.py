@@ -26,16 +26,8 @@ FILE_NAME = "hush.sqlite3"
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
 
-_RECALL = (*kept.TABLES, *recalls.TABLES)
-_MIGRATIONS = (
-    outbox.SCHEDULE,
-    (*ledger.ENTRY_KINDS, sticky.BEFORE),
-    (ledger.PIN, sticky.SUBSTITUTE),
-    ledger.SENT_AS,
-    (outbox.CLOSES, *_RECALL),
-)
-"""What makes a state of version 1 one of version 2, and so on."""
-_VERSION = 1 + len(_MIGRATIONS)
+_VERSION = 7
+"""Of the schema. Up to 6 a digest had 8 bytes: no release wrote such a state, and none reads one."""
 _MENDED = {"kept", "dropped", "recall", "planned"}
 """Tables of which nothing depends that was spent: their damaged rows are dropped by `mend`, and block no ledger."""
 _APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
@@ -47,7 +39,7 @@ BEGIN;
 {outbox.SCHEMA}
 {sticky.SCHEMA}
 {identity.SCHEMA}
-{";".join(_RECALL)};
+{";".join((*kept.TABLES, *recalls.TABLES))};
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 COMMIT;
@@ -236,17 +228,20 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         raise StateError(
             f"{path}: is not the state of a device (empty, or another program's); if it was one, {ledger.LOST}"
         )
-    if not 1 <= version <= _VERSION:
+    if version > _VERSION:
         raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
+    if version < _VERSION:
+        raise StateError(
+            f"{path}: has schema version {version} of a hush that was never released, this one reads {_VERSION}; "
+            "move it away to begin a new state, which does not count what this one says was spent"
+        )
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok" and version == _VERSION:  # it may be no more than a row that nothing depends on
+    if verdict != "ok":  # it may be no more than a row that nothing depends on
         kept.mend(connection)
         recalls.mend(connection)
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok" or (verdict := _mistyped(connection)):
         raise sqlite3.DatabaseError(verdict)
-    if version != _VERSION:
-        _migrate(connection)
 
 
 def _mistyped(connection: sqlite3.Connection) -> str:
@@ -258,22 +253,6 @@ def _mistyped(connection: sqlite3.Connection) -> str:
         if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong}").fetchone():  # noqa: S608 - names of our own schema
             return f"a value in {table} has the wrong type"
     return ""
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring an older state up to date, wholly or not at all."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been first
-        for statements in _MIGRATIONS[version - 1 :]:
-            for statement in statements:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _state_error(path: Path, error: sqlite3.Error) -> StateError:

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from hush_client.state import outbox
 from hush_client.state.outbox import Entry
+from hush_common.codec import DIGEST
 from hush_common.rng import SystemRng
 from hush_common.task import CLOCK_SKEW
 
@@ -41,8 +42,8 @@ TABLES = (
 
 _SKEW = CLOCK_SKEW // timedelta(milliseconds=1)
 _SIZE = "length(payload) + length(topic) + length(place)"
-_DIGEST = "substr(payload, 5, 8)"
-"""Of the task, as the header of a frame has it (`hush_common.codec`)."""
+_DIGEST = f"substr(payload, {DIGEST.start + 1}, {DIGEST.stop - DIGEST.start})"
+"""The bytes of the digest that a frame carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ def plan(
 ) -> list[tuple[int, int]]:
     """Which entries a recall asks for, and after how many milliseconds each is to go: uniform over `spread` seconds.
 
+    A recall asks for the frames that have the first 16 bytes of its digest.
     From the operating system's entropy, one draw for each: together they tell neither an order nor a start.
     """
     rows = connection.execute(

@@ -17,11 +17,8 @@ from hush_common.errors import StateError
 
 __all__ = [
     "DAMAGED",
-    "ENTRY_KINDS",
     "LOST",
-    "PIN",
     "SCHEMA",
-    "SENT_AS",
     "Account",
     "Charge",
     "Refused",
@@ -37,19 +34,8 @@ __all__ = [
     "verify",
 ]
 
-_REFUSAL = """
-CREATE TABLE refusal (
-    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL, reason TEXT NOT NULL,
-    purpose TEXT NOT NULL, epsilon TEXT NOT NULL, refused_at TEXT NOT NULL,
-    PRIMARY KEY (device, task, round, reason)
-) WITHOUT ROWID
-"""
-PIN = "CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID"
-"""The tasks that were admitted: see `hush_client.state.pins`."""
-
-_SENT_AS = "CREATE INDEX sent_as ON charge (sequence)"
-
-SCHEMA = f"""
+# pin: the tasks that were admitted, see `hush_client.state.pins`.
+SCHEMA = """
 CREATE TABLE charge (
     device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
     digest BLOB NOT NULL, purpose TEXT NOT NULL, mechanism TEXT NOT NULL, epsilon TEXT NOT NULL,
@@ -62,26 +48,14 @@ CREATE TABLE account (
     device TEXT NOT NULL, purpose TEXT NOT NULL, spent TEXT NOT NULL,
     PRIMARY KEY (device, purpose)
 ) WITHOUT ROWID;
-{_REFUSAL};
-{_SENT_AS};
-{PIN};
+CREATE TABLE refusal (
+    device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL, reason TEXT NOT NULL,
+    purpose TEXT NOT NULL, epsilon TEXT NOT NULL, refused_at TEXT NOT NULL,
+    PRIMARY KEY (device, task, round, reason)
+) WITHOUT ROWID;
+CREATE INDEX sent_as ON charge (sequence);
+CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID;
 """
-
-ENTRY_KINDS = (
-    "ALTER TABLE charge ADD COLUMN kind TEXT NOT NULL DEFAULT 'draw'",
-    _REFUSAL,
-    "CREATE TABLE resend (report_id BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID",
-)
-"""What a ledger lacks that knew draws alone."""
-
-SENT_AS = (
-    "ALTER TABLE charge ADD COLUMN sequence INTEGER",
-    "ALTER TABLE charge ADD COLUMN resends INTEGER NOT NULL DEFAULT 0",
-    "UPDATE charge SET resends = times FROM resend WHERE resend.report_id = charge.report_id",
-    "DROP TABLE resend",
-    _SENT_AS,
-)
-"""What one lacks that counted resends by the ids in what was sent."""
 
 LOST = (
     "restore no backup and begin no new state yet, either forgets what was spent: leave the device off until every "
@@ -99,10 +73,11 @@ class Charge:
     """What one answer cost. It says nothing about the answer.
 
     Args:
+        digest: of the task, 32 bytes.
         epsilon: exact, kept as `"num/den"`.
         report_id: the 16 bytes under which the aggregator counts the report.
         charged_at: aware, UTC, by the clock of the device. Nothing is decided by it.
-        sequence: of the entry of the outbox that carries its report; None where an earlier version stored that.
+        sequence: of the entry of the outbox that carries its report; None if it is not known.
         kind: `"draw"`: from fresh randomness. `"memo"`: from a memory that an earlier draw has paid for.
         resends: how often its report was handed to the network again, at most: a device that was stopped before the
             acknowledgement does not know whether it had been at all.

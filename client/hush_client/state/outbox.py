@@ -11,8 +11,6 @@ from datetime import timedelta
 from hush_common.recall import LAST_COUNTED
 
 __all__ = [
-    "CLOSES",
-    "SCHEDULE",
     "SCHEMA",
     "Entry",
     "count",
@@ -35,16 +33,6 @@ CREATE TABLE outbox (
     not_before INTEGER NOT NULL DEFAULT 0, delay INTEGER NOT NULL DEFAULT 0, closes INTEGER
 );
 """
-
-SCHEDULE = (
-    "ALTER TABLE outbox ADD COLUMN not_before INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE outbox ADD COLUMN delay INTEGER NOT NULL DEFAULT 0",
-)
-"""What a state of version 1 lacks: its entries may be sent at once."""
-
-CLOSES = "ALTER TABLE outbox ADD COLUMN closes INTEGER"
-"""What one lacks that deleted whatever was acknowledged."""
-
 
 _NEAR = 4
 """So many entries read for one that is wanted cost less than one more statement."""

@@ -10,20 +10,14 @@ import sqlite3
 from hush_common.errors import StateError
 from hush_common.mechanisms.sticky import Levelled, Memory
 
-__all__ = ["BEFORE", "SCHEMA", "SUBSTITUTE", "find", "keep"]
+__all__ = ["SCHEMA", "find", "keep"]
 
-BEFORE = """
+SCHEMA = """
 CREATE TABLE memory (
     device TEXT NOT NULL, task TEXT NOT NULL, threshold INTEGER NOT NULL, reports TEXT NOT NULL,
-    PRIMARY KEY (device, task)
+    substitute INTEGER, PRIMARY KEY (device, task)
 ) WITHOUT ROWID;
 """
-"""Memories as they were without a substitute."""
-
-SUBSTITUTE = "ALTER TABLE memory ADD COLUMN substitute INTEGER"
-"""What they lack: it is drawn with their next answer."""
-
-SCHEMA = f"{BEFORE}{SUBSTITUTE};"
 
 
 def find(

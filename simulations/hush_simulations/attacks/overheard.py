@@ -35,7 +35,7 @@ class OverheardBroker(MemoryBroker):
         found = []
         for topic, payload in self.messages:
             frame = decode(payload)
-            if isinstance(frame, Frame) and frame.digest == task.digest:
+            if isinstance(frame, Frame) and frame.digest == task.report_digest:
                 found += [(topic.rpartition("/")[2], report) for report in frame.reports]
         return found
 

@@ -162,7 +162,7 @@ async def _counted(
 
 def _send(broker: MemoryBroker, task: Task, bodies: Sequence[tuple[int, ...]], sender: Callable[[int], str]) -> None:
     for number, body in enumerate(bodies):
-        frame = encode_frame([Report.new(task.digest, 0, body, SystemRng())])
+        frame = encode_frame([Report.new(task.report_digest, 0, body, SystemRng())])
         broker.deliver(report_topic(task.id, sender(number)), frame)
 
 

@@ -38,6 +38,8 @@ def _facts(place: str, value: object) -> Iterator[Fact]:
                 yield from _facts(f"{place}, {[*names, number][0]}", part)
         case list() | tuple():
             yield Fact(_words(place), _listed(value))
+        case str() if place.rpartition(" ")[2] == "digest":
+            yield Fact(_words(place), bytes.fromhex(value).hex(" ", 16))  # so that it fits a narrow terminal
         case _:
             yield Fact(_words(place), _text(value))
 

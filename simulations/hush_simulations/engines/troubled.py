@@ -119,7 +119,7 @@ def forged(task: Task, round_: int, some: Liars, value: object, rng: Rng) -> Ite
     else:
         copies, different = 1, some.reports
     for _ in range(different):
-        report = Report.new(task.digest, round_, _body(task, some, told, rng), rng)
+        report = Report.new(task.report_digest, round_, _body(task, some, told, rng), rng)
         for _ in range(copies):
             yield encode_frame((report,))
 

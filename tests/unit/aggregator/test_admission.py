@@ -40,7 +40,7 @@ def topic(task_id: str) -> str:
 
 
 def report(task: Task, round_: int = 0, body: tuple[int, ...] = (1,), digest: bytes | None = None) -> Report:
-    return Report(digest or task.digest, round_, bytes(16), body)
+    return Report(digest or task.report_digest, round_, bytes(16), body)
 
 
 def judge(where: str, payload: bytes, now: datetime = OPENS + DAY) -> Admitted:
@@ -78,7 +78,7 @@ def test_a_topic_that_is_none_of_ours_is_counted_too() -> None:
 
 
 def test_every_report_of_a_refused_frame_is_counted() -> None:
-    frame = encode_frame([report(DAILY, digest=b"another!")] * 5)
+    frame = encode_frame([report(DAILY, digest=b"another task's!!")] * 5)
     assert refusals(topic("daily"), frame) == {("daily", Refusal.WRONG_DIGEST): 5}
 
 

@@ -155,21 +155,3 @@ def test_a_damaged_recall_is_told(store: SqliteStore, path: Path, damage: str) -
     writer.close()
     with SqliteStore(path) as again, pytest.raises(StoreError, match="a recall is not what was written"):
         again.recalls()
-
-
-def test_a_store_from_before_there_were_recalls_misses_its_session_only_if_it_had_one(path: Path) -> None:
-    seen = []
-    for counted in (False, True):
-        with SqliteStore(path) as store:
-            if counted:
-                store.add_task(OTHER)
-                commit(store, reports(1, task=OTHER))
-            run = store._connection
-            for table in ("closed", "recall", "broker"):
-                run.execute(f"DROP TABLE {table}")
-            for column in ("charged", "version"):
-                run.execute(f"ALTER TABLE identity DROP COLUMN {column}")
-            run.execute("PRAGMA user_version = 4")
-        with SqliteStore(path) as store:
-            seen.append(store.broker().session)
-    assert seen == [False, True]

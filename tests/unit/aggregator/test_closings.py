@@ -120,7 +120,7 @@ def test_an_operator_closes_a_round_or_a_task_and_the_estimate_is_final_within_t
     world.task = DAILY
 
     def report(round_: int) -> bytes:
-        return encode_frame([Report(DAILY.digest, round_, bytes([round_]) * 16, (1,))])
+        return encode_frame([Report(DAILY.report_digest, round_, bytes([round_]) * 16, (1,))])
 
     world.serve()
     world.send(report(0), report(1))

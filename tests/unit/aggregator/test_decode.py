@@ -11,7 +11,7 @@ from hush_aggregator.decode import Decoded
 from hush_aggregator.decode import decode as decode_messages
 from hush_aggregator.receive import receive
 from hush_common import codec
-from hush_common.codec import encode_frame, encode_json
+from hush_common.codec import HEADER, encode_frame, encode_json
 from hush_common.refusal import Refusal
 from hush_common.report import Report
 
@@ -26,7 +26,7 @@ TOPIC = "hush/v1/reports/heights/device"
 Row = tuple[str | None, str | None, bytes, int, bytes, tuple[int, ...]]
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-DIGESTS = st.sampled_from([b"8 bytes!", b"\0" * 8, b"\xff" * 8])
+DIGESTS = st.sampled_from([b"sixteen bytes...", b"\0" * 16, b"\xff" * 16])
 ROUNDS = st.sampled_from([0, 1, 2**32 - 1])
 
 
@@ -91,7 +91,7 @@ def rows_of(decoded: Decoded) -> Counter[Row]:
 
 @given(BATCHES)
 @example([(TOPIC, b""), (TOPIC, b"\x01"), (TOPIC, b"\x02"), (TOPIC, b"{"), (TOPIC, b"{}")])
-@example([(TOPIC, encode_frame([Report(b"8 bytes!", 0, bytes(16), (-(2**63),))]))] * 3)
+@example([(TOPIC, encode_frame([Report(b"sixteen bytes...", 0, bytes(16), (-(2**63),))]))] * 3)
 def test_a_batch_reads_as_its_payloads_one_by_one(batch: list[tuple[str, bytes]]) -> None:
     decoded = decode(Delivery(topic, payload) for topic, payload in batch)
     rows, refused = slowly(batch)
@@ -101,20 +101,20 @@ def test_a_batch_reads_as_its_payloads_one_by_one(batch: list[tuple[str, bytes]]
 
 def test_report_ids_that_end_in_zeros_stay_whole() -> None:
     ids = [bytes(16), b"\1" + bytes(15), bytes(15) + b"\1"]
-    reports = [Report(b"8 bytes!", 0, report_id, (1,)) for report_id in ids]
+    reports = [Report(b"sixteen bytes...", 0, report_id, (1,)) for report_id in ids]
     decoded = decode([Delivery(TOPIC, encode_frame([report])) for report in reports])
     assert [block.ids.tolist() for block in decoded.blocks] == [ids]
 
 
 def test_frames_of_one_header_become_one_array() -> None:
-    payloads = [encode_frame([Report(b"8 bytes!", 0, bytes([k]) * 16, (k,))]) for k in range(100)]
+    payloads = [encode_frame([Report(b"sixteen bytes...", 0, bytes([k]) * 16, (k,))]) for k in range(100)]
     decoded = decode([Delivery(TOPIC, payload) for payload in payloads])
     assert len(decoded.blocks) == 1
     assert decoded.blocks[0].bodies.shape == (100, 1)
 
 
 def test_json_reports_and_frames_become_one_array_in_the_order_of_receipt() -> None:
-    reports = [Report(b"8 bytes!", 0, bytes([k]) * 16, (k,)) for k in range(100)]
+    reports = [Report(b"sixteen bytes...", 0, bytes([k]) * 16, (k,)) for k in range(100)]
     payloads = [encode_json("heights", one) if one.body[0] % 3 else encode_frame([one]) for one in reports]
     topics = [f"hush/v1/reports/heights/device-{k}" for k in range(100)]
     (block,) = decode(map(Delivery, topics, payloads)).blocks
@@ -124,29 +124,31 @@ def test_json_reports_and_frames_become_one_array_in_the_order_of_receipt() -> N
 
 
 def test_json_reports_that_state_another_task_are_a_block_of_their_own() -> None:
-    report = Report(b"8 bytes!", 0, bytes(16), (1,))
+    report = Report(b"sixteen bytes...", 0, bytes(16), (1,))
     payloads = [encode_json("heights", report), encode_json("weights", report), encode_json("heights", report)]
     blocks = decode([Delivery(TOPIC, payload) for payload in payloads]).blocks
     assert [(block.stated_task, len(block.ids)) for block in blocks] == [(None, 2), ("weights", 1)]
 
 
 def test_each_report_of_a_frame_has_its_sender() -> None:
-    frames = [encode_frame([Report(b"8 bytes!", 0, bytes([k, n]) * 8, (k,)) for n in range(k)]) for k in (1, 3, 2)]
+    frames = [
+        encode_frame([Report(b"sixteen bytes...", 0, bytes([k, n]) * 8, (k,)) for n in range(k)]) for k in (1, 3, 2)
+    ]
     topics = [f"hush/v1/reports/heights/{name}" for name in "abc"]
     (block,) = decode(map(Delivery, topics, frames)).blocks
     assert (list(block.senders), block.sender) == (["a", "b", "b", "b", "c", "c"], None)
 
 
 def test_a_frame_above_the_limit_is_malformed() -> None:
-    frame = encode_frame([Report(b"8 bytes!", 0, bytes(16), (1,))] * 4096)
-    more = frame + frame[16:40]
+    frame = encode_frame([Report(b"sixteen bytes...", 0, bytes(16), (1,))] * 4096)
+    more = frame + frame[HEADER.size : HEADER.size + 24]
     decoded = decode([Delivery(TOPIC, frame), Delivery(TOPIC, more)])
     assert [len(block.ids) for block in decoded.blocks] == [4096]
     assert decoded.refused == {("heights", Refusal.MALFORMED): 1}
 
 
 def test_the_widest_body_is_read_and_a_wider_one_refused() -> None:
-    frame = encode_frame([Report(b"8 bytes!", 0, bytes(16), (7,) * codec.BODY_LIMIT)])
+    frame = encode_frame([Report(b"sixteen bytes...", 0, bytes(16), (7,) * codec.BODY_LIMIT)])
     assert decode([Delivery(TOPIC, frame)]).refused == {}
     wider = bytearray(frame + bytes(8))
     wider[2:4] = (8 * (codec.BODY_LIMIT + 1)).to_bytes(2, "big")

@@ -65,9 +65,9 @@ def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, store
     rng, index = SystemRng(), asked.domain.index(value)
     offers = len(asked.offers) or 1
     bodies = [perturb(asked.randomizer, index, rng, k % offers) for k in range(30)]
-    reports = [Report.new(asked.digest, 0, body, rng) for body in bodies]
+    reports = [Report.new(asked.report_digest, 0, body, rng) for body in bodies]
     sent = [delivery(encode_frame(reports[:20])), *(delivery(encode_json("t", report)) for report in reports[20:])]
-    sent += [delivery(encode_frame([Report.new(asked.digest, 0, body, rng)])) for body in bad]
+    sent += [delivery(encode_frame([Report.new(asked.report_digest, 0, body, rng)])) for body in bad]
     admitted = admit(decode(receive(sent).reports), {"t": asked}, NOW)
     assert admitted.refused == {("t", Refusal.OUT_OF_RANGE): len(bad)}
     store.add_task(asked)

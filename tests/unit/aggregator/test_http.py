@@ -16,7 +16,7 @@ from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.http.service import Service
 from hush_aggregator.store import Origin, SqliteReader, SqliteStore, State
-from hush_aggregator.store.schema import _MIGRATIONS
+from hush_aggregator.store.schema import _VERSION
 
 OTHER = {**DRAFT, "epsilon": "2"}
 TOML = b'id = "new"\nepsilon = "1"\n[domain]\nkind = "bit"\n'
@@ -197,7 +197,7 @@ async def test_a_store_may_come_later_go_and_be_put_back(path: Path, tmp_path: P
 
 async def test_a_store_of_a_later_version_or_of_another_program_is_named(path: Path, tmp_path: Path) -> None:
     with SqliteStore(path) as opened:
-        opened._connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS) + 1}")
+        opened._connection.execute(f"PRAGMA user_version = {_VERSION + 1}")
     (tmp_path / "text").write_text("no database" * 100, encoding="utf-8")
     for file, words in ((path, "later hush"), (tmp_path / "text", "name another file"), (tmp_path, "no such file")):
         async with asked(Service(file)) as client:

@@ -45,7 +45,7 @@ def keep(path: Path) -> None:
 
 
 def frame() -> bytes:
-    return encode_frame([Report(OLD.digest, 0, secrets.token_bytes(16), (1 << 19,))])
+    return encode_frame([Report(OLD.report_digest, 0, secrets.token_bytes(16), (1 << 19,))])
 
 
 @pytest.mark.parametrize("own", [(), (OLD,)])

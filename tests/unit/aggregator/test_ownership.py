@@ -47,7 +47,7 @@ class Watched(MemoryBroker):
 
     def report(self, count: int, task: Task = HEIGHTS) -> None:
         for _ in range(count):
-            frame = encode_frame([Report(task.digest, 0, secrets.token_bytes(16), (1,))])
+            frame = encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), (1,))])
             self.deliver("hush/v1/reports/heights/device", frame)
 
     def document(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[WatchedStore]:
 
 
 def frames(count: int, task: Task = HEIGHTS, body: int = 1) -> list[bytes]:
-    return [encode_frame([Report(task.digest, 0, secrets.token_bytes(16), (body,))]) for _ in range(count)]
+    return [encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), (body,))]) for _ in range(count)]
 
 
 def rows(store: WatchedStore) -> int:
@@ -168,7 +168,7 @@ async def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted_all_
 async def test_a_storm_of_garbage_is_counted_and_the_reports_in_it_are_not_lost(store: WatchedStore) -> None:
     bus = FakeBus()
     good = iter(frames(200))
-    garbage = [b"", b"\x00", b"{", b"[]", b"\x01" * 17, b'{"v":1,"v":1}', b'{"v":2}', bytes(41), b"[" * 100_000]
+    garbage = [b"", b"\x00", b"{", b"[]", b"\x02" * 25, b'{"v":2,"v":2}', b'{"v":1}', bytes(41), b"[" * 100_000]
     async with running(bus, store):
         for k in range(200):
             bus.send(TOPIC, garbage[k % len(garbage)], next(good))
@@ -352,7 +352,7 @@ async def test_a_result_that_nobody_can_have_is_refused(store: WatchedStore) -> 
 
 async def test_a_json_report_and_the_same_as_a_frame_are_one_report(store: WatchedStore) -> None:
     bus = FakeBus()
-    report = Report(HEIGHTS.digest, 0, bytes(range(16)), (571231,))
+    report = Report(HEIGHTS.report_digest, 0, bytes(range(16)), (571231,))
     async with running(bus, store):
         bus.send(TOPIC, encode_json("heights", report), encode_frame([report]))
         await bus.emptied()
@@ -374,7 +374,7 @@ async def test_the_latest_round_is_the_one_that_is_released(store: WatchedStore)
     bus = FakeBus()
     async with running(bus, store, tasks=(task,)) as aggregator:
         for round_ in (1, 0):
-            bus.send(TOPIC, encode_frame([Report(task.digest, round_, bytes(16), (round_,))]))
+            bus.send(TOPIC, encode_frame([Report(task.report_digest, round_, bytes(16), (round_,))]))
             await bus.emptied()
         earlier = await aggregator.estimate("heights", 0)
     released = json.loads(bus.retained[ESTIMATE])

@@ -92,7 +92,10 @@ def test_a_reader_leaves_the_writer_its_lock_and_its_file(store: SqliteStore, pa
     [
         (None, "there is no such file"),
         ("CREATE TABLE other (x)", "another program"),
-        ("PRAGMA application_id = 0x68757368; PRAGMA user_version = 2", "written by an earlier hush .schema 2."),
+        (
+            "PRAGMA application_id = 0x68757368; PRAGMA user_version = 7",
+            "that was never released .schema 7., and this one reads 8; name another file",
+        ),
         ("PRAGMA application_id = 0x68757368; PRAGMA user_version = 99", "written by a later hush .schema 99."),
     ],
 )
@@ -113,12 +116,12 @@ def test_the_counted_reports_of_a_round_fold_to_its_tally(store: SqliteStore, mo
     reports = list(store.reports(HEIGHTS.digest, 0))
     assert [int.from_bytes(report.id, "big") for report in reports] == list(range(12))
     assert [(report.digest, report.round, report.body) for report in reports] == [
-        (HEIGHTS.digest, 0, (body,)) for body in range(12)
+        (HEIGHTS.report_digest, 0, (body,)) for body in range(12)
     ]
     bodies = np.array([report.body for report in reports], dtype=np.int64)
     assert fold(HEIGHTS.randomizer, bodies) == store.tally(HEIGHTS.digest, 0)
     assert [report.body for report in store.reports(HEIGHTS.digest, 1)] == [(-1,)]
-    assert list(store.reports(bytes(8), 0)) == []
+    assert list(store.reports(bytes(32), 0)) == []
 
 
 def test_reports_that_are_committed_while_others_are_read_stop_nobody(

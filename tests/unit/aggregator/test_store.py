@@ -235,9 +235,9 @@ def test_a_digest_that_is_taken_refuses_the_task_alone(store: SqliteStore, path:
 
 
 def test_what_was_never_counted_is_empty(store: SqliteStore) -> None:
-    assert store.tally(b"8 bytes!", 5) == Tally()
+    assert store.tally(bytes(32), 5) == Tally()
     assert store.refusals("heights") == {}
-    assert store.latest_round(b"8 bytes!") == 0
+    assert store.latest_round(bytes(32)) == 0
     assert store.commit([], Counter()).changed == frozenset()
 
 

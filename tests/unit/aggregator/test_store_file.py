@@ -1,7 +1,9 @@
-"""The file of a store: whose it is, how an older one comes up to date, and what becomes of a damaged one."""
+"""The file of a store: whose it is, and what becomes of an older and of a damaged one."""
 
 import os
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,18 +17,6 @@ from hush_common.refusal import Refusal
 from hush_common.task_file import make_task
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
-VERSION_1 = """
-CREATE TABLE task (id TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL) WITHOUT ROWID, STRICT;
-CREATE TABLE report (digest BLOB NOT NULL, round INTEGER NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (digest, round, id)) WITHOUT ROWID, STRICT;
-CREATE TABLE tally (digest BLOB NOT NULL, round INTEGER NOT NULL, n INTEGER NOT NULL, moments TEXT NOT NULL,
-    PRIMARY KEY (digest, round)) WITHOUT ROWID, STRICT;
-CREATE TABLE refusal (task TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL,
-    PRIMARY KEY (task, reason)) WITHOUT ROWID, STRICT;
-INSERT INTO tally VALUES (CAST('8 bytes!' AS BLOB), 0, 2, '[30, 500]');
-PRAGMA application_id = 1752527720;
-PRAGMA user_version = 1;
-"""
 
 
 @pytest.fixture
@@ -77,28 +67,28 @@ def test_every_store_has_an_identity_of_its_own_that_stays(tmp_path: Path) -> No
     assert all(len(identity) == 32 for identity in identities)
 
 
-def test_a_store_of_version_1_keeps_its_tallies_and_knows_of_its_former_session(path: Path) -> None:
-    with sqlite3.connect(path) as old:
-        old.executescript(VERSION_1)
-    old.close()
-    for has_former in (True, False):
-        with SqliteStore(path) as store:
-            assert store.tally(b"8 bytes!", 0) == Tally(2, (30, 500))
-            assert len(store.identity) == 32
-            assert store.has_former_session == has_former
-            store.former_session_ended()
+@pytest.mark.parametrize("opened", [SqliteStore, SqliteReader, SqliteEditor])
+@pytest.mark.parametrize("version", [1, 7])
+def test_a_store_of_an_earlier_version_is_refused_with_one_line_and_left_alone(
+    path: Path, version: int, opened: Callable[[Path], SqliteReader]
+) -> None:
+    fill(path)
+    with closing(sqlite3.connect(path)) as old:
+        old.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    words = rf"an earlier hush that was never released \(schema {version}\), and this one reads 8; name another file"
+    with pytest.raises(StoreError, match=words) as caught:
+        opened(path)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
 
 
-def test_a_task_of_a_store_from_before_its_origin_was_written_down_stays_counted(path: Path) -> None:
-    with sqlite3.connect(path) as old:
-        old.executescript(VERSION_1)
-        old.execute("INSERT INTO task VALUES (?, ?, ?)", (HEIGHTS.id, HEIGHTS.digest, HEIGHTS.payload))
-    old.close()
+def test_whoever_gives_a_task_that_had_only_appeared_is_written_down(path: Path) -> None:
     with SqliteStore(path) as store:
-        assert store.tasks() == [HEIGHTS.payload]
+        store.add_task(HEIGHTS, Origin.BROKER)
         row = TaskRow("heights", HEIGHTS.digest, HEIGHTS.payload, Origin.BROKER, State.OPEN, "", 0, "")
         assert store.task_rows() == [row]
-        store.add_task(HEIGHTS, Origin.FILE)  # and whoever gives it now is written down
+        store.add_task(HEIGHTS, Origin.FILE)
         assert store.task_rows() == [replace(row, origin=Origin.FILE)]
         store.add_task(HEIGHTS, Origin.BROKER)
         assert store.task_rows() == [replace(row, origin=Origin.FILE)]
@@ -125,15 +115,14 @@ def test_a_command_writes_a_store_that_an_aggregator_has_open_and_that_one_notic
         assert store.task_rows()[0].state is State.WITHDRAWN
 
 
-def test_a_command_makes_no_store_and_brings_none_up_to_date(path: Path) -> None:
+def test_a_command_makes_no_store(path: Path) -> None:
     with pytest.raises(StoreError, match="there is no such file"):
         SqliteEditor(path)
     assert not path.exists()
-    with sqlite3.connect(path) as old:
-        old.executescript(VERSION_1)
-    old.close()
-    with pytest.raises(StoreError, match="by an earlier hush"):
+    path.touch()
+    with pytest.raises(StoreError, match="is empty; name the store of an aggregator"):
         SqliteEditor(path)
+    assert not path.stat().st_size
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_a_clock_that_is_set_back_keeps_nothing_for_longer_than_from_then_on(tmp
 
 def test_where_there_is_no_room_the_oldest_goes_and_is_counted_and_no_answer_is_refused(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
-    one = len("fake://broker g") + len("hush/v1/reports/heights/g") + 40
+    one = len("fake://broker g") + len("hush/v1/reports/heights/g") + 48
 
     async def run() -> list[tuple[int, int]]:
         async with opened(broker, tmp_path, clock, kept_bytes=5 * one, capacity=1) as gateway:

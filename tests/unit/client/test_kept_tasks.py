@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from fake_transport import HEIGHTS, FakeTransport, make_heights
-from old_state import VERSION_1
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Reason, Receipt
@@ -293,15 +292,6 @@ async def test_where_nothing_can_be_kept_the_device_says_so_and_answers(
     async with gateway(FakeTransport(), tmp_path) as g:
         assert (await g.report("d", "heights", 172.0)).status == "sent"
     assert "database or disk is full: tasks are not kept" in caplog.text
-
-
-async def test_a_state_of_the_first_version_keeps_tasks_from_now_on(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
-        connection.executescript(VERSION_1)
-    await learn(tmp_path)
-    async with gateway(away(), tmp_path) as g:
-        assert (await g.report("d", "heights", 172.0, timeout=0.1)).status == "queued"
-    assert (tmp_path / SHELF_NAME).stat().st_mode & 0o777 == 0o600
 
 
 def hostile_tasks(count: int) -> Iterator[tuple[str, bytes]]:

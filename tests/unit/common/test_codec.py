@@ -11,12 +11,12 @@ from hush_common.refusal import Refusal
 from hush_common.report import Report
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-DIGESTS = st.binary(min_size=8, max_size=8)
+DIGESTS = st.binary(min_size=16, max_size=16)
 IDS = st.binary(min_size=16, max_size=16)
 ROUNDS = st.integers(0, (1 << 32) - 1)
 
 
-def report(body: tuple[int, ...] = (5,), round_: int = 0, digest: bytes = bytes(8)) -> Report:
+def report(body: tuple[int, ...] = (5,), round_: int = 0, digest: bytes = bytes(16)) -> Report:
     return Report(digest, round_, bytes(16), body)
 
 
@@ -76,7 +76,7 @@ def test_a_frame_has_up_to_4096_reports() -> None:
 
 @given(INT64, INT64)
 def test_the_length_of_a_frame_never_depends_on_the_value(one: int, other: int) -> None:
-    assert len(encode_frame([report((one,))])) == len(encode_frame([report((other,))])) == 40
+    assert len(encode_frame([report((one,))])) == len(encode_frame([report((other,))])) == 48
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,12 @@ def test_the_length_of_a_frame_never_depends_on_the_value(one: int, other: int) 
         ([report(()), report(())], "integers, not 0"),
         ([report((0,) * 1025)], "integers, not 1025"),
         ([report(), report(round_=1)], "one round"),
-        ([report(), report(digest=b"otherone")], "one task"),
+        ([report(), report(digest=b"sixteen bytes...")], "one task"),
+        ([report(digest=bytes(32))], "16 bytes of digest, not 32"),
         ([report(), report((1, 2))], "one body length"),
         ([report((1 << 63,))], "64-bit"),
     ],
-    ids=["none", "too many", "empty body", "long body", "rounds", "digests", "widths", "overflow"],
+    ids=["none", "too many", "empty body", "long body", "rounds", "digests", "long digest", "widths", "overflow"],
 )
 def test_an_illegal_frame_is_never_encoded(reports: list[Report], why: str) -> None:
     with pytest.raises(ValueError, match=why):

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hush_common.recall import RECALL_LIMIT, Recall, decode_recall, encode_recall
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "v1" / "recalls.json").read_text(encoding="utf-8"))
-ONE = Recall("heights", bytes.fromhex("02908043484338bd"), bytes(range(16)), 3600)
+ONE = Recall(
+    "heights", bytes.fromhex("02908043484338bda7455dbafab9f7a024256127525cb22a3c88662ce4f0124a"), bytes(range(16)), 3600
+)
 
 
 def name_of(vector: dict[str, Any]) -> str:
@@ -41,7 +43,7 @@ def test_a_bad_vector_is_none(vector: dict[str, Any]) -> None:
 
 @given(
     st.from_regex(r"\A[a-z0-9][a-z0-9-]{0,63}\Z"),
-    st.binary(min_size=8, max_size=8),
+    st.binary(min_size=32, max_size=32),
     st.binary(min_size=16, max_size=16),
     st.integers(0, (1 << 53) - 1),
 )
@@ -78,7 +80,7 @@ def test_any_json_value_in_any_field_is_a_recall_or_none(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"task": "A"}, {"digest": bytes(7)}, {"id": bytes(17)}, {"over": -1}, {"over": 1 << 53}, {"over": True}]
+    "wrong", [{"task": "A"}, {"digest": bytes(16)}, {"id": bytes(17)}, {"over": -1}, {"over": 1 << 53}, {"over": True}]
 )
 def test_what_no_document_can_state_is_not_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="a recall has"):

@@ -237,7 +237,7 @@ def test_a_task_by_auto_has_the_same_bytes_everywhere(epsilon: str) -> None:
     """They are part of the wire: a change here is a new task for everybody."""
     domain = {"kind": "number", "lower": 0, "upper": 1}
     made = make_task({"id": "t", "mechanism": "auto", "epsilon": epsilon, "domain": domain})
-    assert hashlib.sha256(made.payload).hexdigest()[:16] == DIGESTS[epsilon] == made.digest.hex()
+    assert hashlib.sha256(made.payload).hexdigest()[:16] == DIGESTS[epsilon] == made.digest.hex()[:16]
 
 
 # ---- names
