@@ -42,6 +42,7 @@ def _claims() -> tuple[str, ...]:
         f"One report says almost nothing; {computed(n)} of them find the mean.",
         f"With Python ≥ {given(needed[1])}, in a clone",
         f"at ε = {given(1)}, whoever was 50/50 about a person's answer is at most {computed(sure)} sure of it",
+        f"codes for a missing value ({given(999)}, -{given(99)}) are counted",  # as test_sentinels.py has them
         f"under {given(8)} MB in all",  # weighed by tests/integration/test_install.py
         f"deduplicated by a random {computed(8 * REPORT_ID_BYTES)}-bit id",
     )

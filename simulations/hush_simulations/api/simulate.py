@@ -12,7 +12,9 @@ from hush_simulations.api.blocking import run_blocking
 from hush_simulations.api.run import Run
 from hush_simulations.engines import live
 from hush_simulations.engines.bulk import engine as bulk
+from hush_simulations.scenarios.population import Observed
 from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.scenarios.sentinels import hints
 
 __all__ = ["Progress", "simulate", "simulate_async"]
 
@@ -145,6 +147,10 @@ async def simulate_async(
     )
     for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
         logging.getLogger(name).addHandler(logging.NullHandler())
+    if isinstance(people := experiment.scenario.population, Observed):
+        for hint in hints(people, experiment.task.domain):
+            text = f'{hint}; if that is a code for a missing value, pass None in its place, and missing="drop"'
+            warnings.warn(text, UserWarning, stacklevel=2)
     total = experiment.clients * experiment.task.rounds
 
     raised: list[Exception] = []

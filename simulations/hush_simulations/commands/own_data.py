@@ -1,15 +1,17 @@
 """From the options about a person's own CSV file to a scenario: a question of its own, or one for the people there."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from hush_common.domain import Domain
 from hush_common.errors import OptionError
 from hush_simulations.commands.options import parse_bound
 from hush_simulations.scenarios.csv_file import kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.csv_rules import CsvRules
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario
+from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import (
     FROM_PUBLIC_KNOWLEDGE,
     Scenario,
@@ -17,8 +19,9 @@ from hush_simulations.scenarios.scenario import (
     scenario_of_data,
     scenario_of_labels,
 )
+from hush_simulations.scenarios.sentinels import hints
 
-__all__ = ["OwnData", "scenario_of_file"]
+__all__ = ["OwnData", "scenario_of_file", "sentinels"]
 
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "numbers": ("lower", "upper", "unit"),
@@ -114,6 +117,13 @@ def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
     else:
         data = read_answers(file, own.column, own.yes.strip(), rules=rules, reveal=reveal)
     return replace(scenario, population=data, clients=len(data.values))
+
+
+def sentinels(people: Population, domain: Domain) -> Iterator[str]:
+    """Sentences about numbers of a person's own data that may be codes for a missing value, with the remedy."""
+    if isinstance(people, Observed):
+        for hint in hints(people, domain):
+            yield f"{hint}; if that is a code for a missing value, empty those cells and write --missing drop"
 
 
 def _bound(option: str, text: str | None) -> float:

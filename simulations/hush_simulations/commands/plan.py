@@ -11,13 +11,13 @@ import typer
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import parse_epsilon
-from hush_common.errors import OptionError
+from hush_common.errors import OptionError, printable
 from hush_common.figures import significant
 from hush_common.terminal.screen import show
 from hush_simulations.commands.csv_options import CsvOptions
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.options import parse_bound, parse_confidence
-from hush_simulations.commands.own_data import OwnData, scenario_of_file
+from hush_simulations.commands.own_data import OwnData, scenario_of_file, sentinels
 from hush_simulations.commands.pictures import PlotOption
 from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.plan_chart import charts_of_plan
@@ -172,6 +172,8 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
     asked, people = scenario.task().domain, scenario.population
     if not isinstance(people, Observed):
         raise TypeError("a file has the values of people who were observed")
+    for hint in sentinels(people, asked):
+        typer.echo(f"hush: {printable(hint)}", err=True)
     return asked, own_values(asked, people.values, people.to_document(), people.name)
 
 

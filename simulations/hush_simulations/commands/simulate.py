@@ -16,6 +16,7 @@ from hush_common.terminal.screen import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end, stopped_in_words
+from hush_simulations.commands.own_data import sentinels
 from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_theme
 from hush_simulations.commands.record import Record, read_record, record_of
 from hush_simulations.commands.simulate_options import Request, experiment_of
@@ -138,6 +139,8 @@ def _warn(experiment: Experiment) -> None:
     if task.epsilon > WEAK_ABOVE:
         shown = decimal_text(task.epsilon)
         _say(f"WARNING: epsilon {shown} protects little; a real device refuses it unless its owner agrees")
+    for hint in sentinels(experiment.scenario.population, task.domain):
+        _say(hint)
 
 
 def _complain_of_losses(done: Run) -> None:
