@@ -1,12 +1,11 @@
 """A real browser for tests: Debian's chromium, by playwright."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, sync_playwright
+from servers import missing
 
 __all__ = ["browsing"]
 
@@ -17,10 +16,7 @@ _CHROMIUM = Path("/usr/bin/chromium")
 def browsing() -> Iterator[Browser]:
     """Debian's chromium; without it the test skips, or fails where HUSH_NO_SKIP says so."""
     if not _CHROMIUM.exists():
-        reason = f"{_CHROMIUM} is not installed"
-        if os.environ.get("HUSH_NO_SKIP"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing(f"{_CHROMIUM} is not installed")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=_CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]

@@ -1,6 +1,5 @@
 """The ports of the client to other languages as programs that tests talk to: one order a line, one outcome a line."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,14 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import pytest
-from servers import need
+from servers import missing, need
 
 __all__ = ["CLIENT", "PORTS", "Port", "compiled", "hexadecimal", "micropython", "port_of"]
 
 CLIENT = Path(__file__).parents[1] / "client"
 PORTS = CLIENT / "ports"
 _DRIVERS = Path(__file__).parent / "ports"
+_PACKAGE = "out/micropython/node_modules/@micropython/micropython-webassembly-pyscript"
+_WEBASSEMBLY = Path(__file__).parents[1] / _PACKAGE / "micropython.mjs"
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 _SANITIZERS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
@@ -77,16 +77,26 @@ def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
         case "node":
             return Port((need("node"), str(_DRIVERS / "driver.mjs"), str(client)), in_order=False)
         case "micropython":
-            return Port((micropython(), "-X", "heapsize=64M", str(_DRIVERS / "driver.py"), str(client)))
+            return Port((*micropython(_DRIVERS / "driver.py"), str(client)))
         case _:
             return Port((sys.executable, "-I", str(_DRIVERS / "driver.py"), str(client)))
 
 
-def micropython() -> str:
-    """Its path. CI names in HUSH_WITHOUT what the distribution has no package of: that skips even there."""
-    if shutil.which("micropython") is None and "micropython" in os.environ.get("HUSH_WITHOUT", "").split():
-        pytest.skip("micropython is not installed, and this distribution has no package of it")
-    return need("micropython")
+def micropython(program: Path, *reads: Path) -> list[str]:
+    """The command that runs a program in MicroPython; arguments may follow, each a path.
+
+    Where the port to unix is not installed, node runs the one to WebAssembly, which .ci/run fetches.
+
+    Args:
+        program: a file.
+        reads: the directories whose files it reads, which the port to WebAssembly has to copy.
+    """
+    unix = shutil.which("micropython")
+    if unix is not None:
+        return [unix, "-X", "heapsize=64M", str(program)]
+    if not _WEBASSEMBLY.exists():
+        missing(f"neither micropython nor {_WEBASSEMBLY}, which .ci/run fetches")
+    return [need("node"), str(_DRIVERS / "micropython.mjs"), str(_WEBASSEMBLY), str(program), *map(str, reads)]
 
 
 def hexadecimal(data: bytes | str) -> str:

@@ -14,6 +14,7 @@ from enum import Enum
 
 from hush_aggregator.result import encode
 from hush_aggregator.store.base import TaskRow
+from hush_common.untrusted import ESTIMATE, read_json
 
 __all__ = ["TAKE_OVER", "Claim", "Verdict", "claim_of", "judged", "outranks", "signature", "signed", "written"]
 
@@ -66,8 +67,8 @@ class Verdict(Enum):
 def claim_of(payload: bytes) -> Claim:
     """What a message on the topic of an estimate claims; never raises, whatever it is."""
     try:
-        document = json.loads(payload)
-    except (ValueError, RecursionError):
+        document = read_json(payload, ESTIMATE)
+    except ValueError:
         return Claim()
     if not isinstance(document, dict):
         return Claim()

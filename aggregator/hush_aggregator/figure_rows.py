@@ -1,7 +1,8 @@
 """Rows of figures: the document of a result as a table, a row for each interval."""
 
-import json
 from collections.abc import Iterator, Mapping
+
+from hush_common.untrusted import ESTIMATE, read_json
 
 __all__ = ["COLUMNS", "document_of", "rows_of"]
 
@@ -14,8 +15,8 @@ Figure = str | int | float
 def document_of(payload: bytes) -> Mapping[str, object] | None:
     """What is retained on the topic of an estimate; None if it is no document, whatever it is."""
     try:
-        document = json.loads(payload, parse_constant=_no_number)
-    except (ValueError, RecursionError):
+        document = read_json(payload, ESTIMATE)
+    except ValueError:
         return None
     return document if isinstance(document, dict) else None
 
@@ -48,10 +49,6 @@ def _intervals(head: dict[str, Figure], figures: Mapping[str, object], value: st
         if isinstance(interval, list) and len(interval) == len(("low", "high")):
             low, high = (one if isinstance(one, int | float) else "" for one in interval)
             yield head | {"target": target, "stderr": _figure(stderr, target), "low": low, "high": high}
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(text)
 
 
 def _figure(figures: Mapping[str, object], name: str) -> Figure:

@@ -993,7 +993,29 @@ static bool take(reader *from, char symbol)
     return true;
 }
 
-static bool is_utf8(const uint8_t *at, const uint8_t *end)
+/* Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list. */
+static const uint32_t UNPRINTABLE[][2] = {
+    {0x7f, 0xa0},       {0xad, 0xad},       {0x600, 0x605},     {0x61c, 0x61c},       {0x6dd, 0x6dd},
+    {0x70f, 0x70f},     {0x890, 0x891},     {0x8e2, 0x8e2},     {0x1680, 0x1680},     {0x180e, 0x180e},
+    {0x2000, 0x200f},   {0x2028, 0x202f},   {0x205f, 0x206f},   {0x3000, 0x3000},     {0xd800, 0xf8ff},
+    {0xfdd0, 0xfdef},   {0xfeff, 0xfeff},   {0xfff0, 0xfffb},   {0x110bd, 0x110bd},   {0x110cd, 0x110cd},
+    {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe00ff},   {0xe01f0, 0xe0fff},
+    {0xf0000, 0x10ffff},
+};
+
+static bool is_printable(uint32_t point)
+{
+    for (size_t i = 0; i < sizeof UNPRINTABLE / sizeof *UNPRINTABLE; i++) {
+        if (point >= UNPRINTABLE[i][0] && point <= UNPRINTABLE[i][1]) {
+            return false;
+        }
+    }
+    return (point & 0xfffe) != 0xfffe; /* the last two of each plane are no characters */
+}
+
+/* Whether it is UTF-8 without a character that is not printable. Those below a space are white space between words;
+ * read_line refuses them in texts. */
+static bool is_text(const uint8_t *at, const uint8_t *end)
 {
     while (at < end) {
         uint32_t lead = *at++, point = lead;
@@ -1011,7 +1033,7 @@ static bool is_utf8(const uint8_t *at, const uint8_t *end)
             point = point << 6 | (*at & 0x3fu);
         }
         if ((more == 2 && (point < 0x800 || (point >= 0xd800 && point < 0xe000))) ||
-            (more == 3 && (point < 0x10000 || point > 0x10ffff))) {
+            (more == 3 && (point < 0x10000 || point > 0x10ffff)) || !is_printable(point)) {
             return false;
         }
     }
@@ -1356,7 +1378,7 @@ hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_
     }
     reader from = {(const char *)payload, (const char *)payload + size};
     draft made = {.task = task};
-    hush_status status = is_utf8(payload, payload + size) ? read_fields(&from, &made) : HUSH_MALFORMED;
+    hush_status status = is_text(payload, payload + size) ? read_fields(&from, &made) : HUSH_MALFORMED;
     if (status == HUSH_OK) {
         status = check_task(&made, &limit);
     }
@@ -1476,7 +1498,7 @@ hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *r
     memset(recall, 0, sizeof *recall);
     reader from = {(const char *)payload, (const char *)payload + size};
     hush_status status = HUSH_MALFORMED;
-    if (size <= HUSH_RECALL_BYTES && is_utf8(payload, payload + size)) {
+    if (size <= HUSH_RECALL_BYTES && is_text(payload, payload + size)) {
         status = read_recall_fields(&from, recall);
     }
     if (status != HUSH_OK) {
@@ -1534,7 +1556,7 @@ const char *hush_message(hush_status status)
     case HUSH_RANDOM:
         return "the source of randomness failed; nothing was answered";
     case HUSH_MALFORMED:
-        return "the task is not a UTF-8 JSON object; fetch it again from its topic";
+        return "the task is not a JSON object of printable UTF-8; fetch it again from its topic";
     case HUSH_TASK:
         return "the task has a field that is missing, unknown or illegal, or asks for more than this program can do";
     case HUSH_EPSILON:

@@ -24,6 +24,35 @@ _TASK_BYTES = 64 * 1024
 _PRECISION = 512
 _BEYOND = 1024
 _SPACE = b" \t\r\n"
+# Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list.
+_UNPRINTABLE = (
+    (0x7F, 0xA0),
+    (0xAD, 0xAD),
+    (0x600, 0x605),
+    (0x61C, 0x61C),
+    (0x6DD, 0x6DD),
+    (0x70F, 0x70F),
+    (0x890, 0x891),
+    (0x8E2, 0x8E2),
+    (0x1680, 0x1680),
+    (0x180E, 0x180E),
+    (0x2000, 0x200F),
+    (0x2028, 0x202F),
+    (0x205F, 0x206F),
+    (0x3000, 0x3000),
+    (0xD800, 0xF8FF),
+    (0xFDD0, 0xFDEF),
+    (0xFEFF, 0xFEFF),
+    (0xFFF0, 0xFFFB),
+    (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD),
+    (0x13430, 0x1343F),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE00FF),
+    (0xE01F0, 0xE0FFF),
+    (0xF0000, 0x10FFFF),
+)
 _DIGITS = "0123456789"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _TASK_FIELDS = (
@@ -52,9 +81,9 @@ _NEEDED = ("id", "epsilon", "mechanism", "domain", "rounds")
 class HushError(Exception):
     """What went wrong, in one line that never contains a value. `status` is one of the words below.
 
-    argument · random (the source failed) · malformed (no UTF-8 JSON object) · task (a field is missing, unknown,
-    illegal, or asks for what this code cannot do) · epsilon (not exact, out of range, above the device's limit) ·
-    not_open · closed. None is about a value: whatever it is, a task is answered, or silence would tell of it.
+    argument · random (the source failed) · malformed (no JSON object of printable UTF-8) · task (a field is missing,
+    unknown, illegal, or asks for what this code cannot do) · epsilon (not exact, out of range, above the device's
+    limit) · not_open · closed. None is about a value: whatever it is, a task is answered, or silence would tell of it.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -69,6 +98,8 @@ class SystemRandom:
     """
 
     def token_bytes(self, count: int) -> bytes:
+        if not hasattr(os, "urandom"):
+            raise HushError("random", "this MicroPython has no os.urandom; override token_bytes")
         return os.urandom(count)
 
     def below(self, n: int) -> int:
@@ -410,8 +441,8 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
         raise HushError("argument", 'max_epsilon is not decimal text; write for example "4"')
     if len(payload) > _TASK_BYTES:
         raise HushError("task", "is too long")
-    if not _is_utf8(payload):
-        raise HushError("malformed", "is not UTF-8")
+    if not _is_text(payload):
+        raise HushError("malformed", "is not UTF-8, or has a character that is not printable")
     task, reader = Task(), _Reader(payload)
     task.limit = limit
     if not reader.take(b"{"):
@@ -427,8 +458,11 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
     return task
 
 
-def _is_utf8(payload: bytes) -> bool:
-    """By hand: not every MicroPython looks when it decodes."""
+def _is_text(payload: bytes) -> bool:
+    """Whether it is UTF-8 without a character that is not printable; by hand: not every MicroPython looks at UTF-8.
+
+    Those below a space are white space between words; `_Reader.line` refuses them in texts.
+    """
     at, end = 0, len(payload)
     while at < end:
         lead = payload[at]
@@ -441,8 +475,20 @@ def _is_utf8(payload: bytes) -> bool:
             return False
         if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second > 0x8F):
             return False
+        point = lead & (0x7F if more == 0 else 0x3F >> more)
+        for byte in tail:
+            point = point << 6 | byte & 0x3F
+        if lead > 0x7E and not _is_printable(point):
+            return False
         at += 1 + more
     return True
+
+
+def _is_printable(point: int) -> bool:
+    for low, high in _UNPRINTABLE:
+        if low <= point <= high:
+            return False
+    return point & 0xFFFE != 0xFFFE  # the last two of each plane are no characters
 
 
 def _read_field(reader: _Reader, field: str, task: Task) -> None:  # noqa: C901, PLR0912 - one branch a field
@@ -680,7 +726,7 @@ def read_recall(payload: bytes) -> Recall | None:
 def _recall(payload: bytes) -> Recall:
     seen: dict[str, bool] = {}
     reader, recall = _Reader(payload), Recall()
-    if len(payload) > RECALL_BYTES or not _is_utf8(payload) or not reader.take(b"{"):
+    if len(payload) > RECALL_BYTES or not _is_text(payload) or not reader.take(b"{"):
         raise HushError("malformed", "is no recall")
     while True:
         field = reader.name(_RECALL_FIELDS, seen)

@@ -34,32 +34,54 @@ const moment = (value) => text(/^(?!0000)\d{4}-.{14}Z$/)(value) && // Date takes
 const maybe = (check) => (value) => value === undefined || check(value);
 const known = (fields, legal) => fields instanceof Object && Object.keys({ ...legal, ...fields }).every((name) =>
   need(Object.hasOwn(legal, name), "task", "unknown field") && need(legal[name](fields[name]), "task", `bad ${name}`));
-const line = (most) => maybe(text(new RegExp(`^(?:[^\\p{C}\\p{Z}]| ){0,${most}}$`, "u")));
+const line = (most) => maybe(text(new RegExp(`^.{0,${most}}$`, "u")));
 const ID = /^[a-z0-9][a-z0-9-]{0,63}$/, BIT = { kind: text(/^bit$/) }, NUMBER = {
   kind: text(/^number$/), lower: Number.isFinite, upper: Number.isFinite, outside: text(/^clamp$/), unit: line(40) };
 const TASK = {
-  id: text(ID), title: line(500), purpose: line(500), epsilon: (it) => it !== undefined, rounds: count(1),
+  id: text(ID), title: line(500), purpose: line(500), rounds: count(1),
+  epsilon: (it) => ["string", "number"].includes(typeof it),
   domain: (it) => known(it, it?.kind === "bit" ? BIT : NUMBER), enrolled: maybe(count(2 ** 53 - 1)),
   mechanism: text(/^(laplace|multilevel|randomized_response)$/), levels: maybe(count(1024)),
   opens: maybe(moment), closes: maybe(moment) };
+// Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list.
+const UNPRINTABLE = new RegExp("(?![\\t\\n\\r])[\\0-\\x1f\\x7f-\\xa0\\xad\\u0600-\\u0605\\u061c\\u06dd\\u070f" +
+  "\\u0890\\u0891\\u08e2\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ud800-\\uf8ff" +
+  "\\ufdd0-\\ufdef\\ufeff\\ufff0-\\ufffb\\u{110bd}\\u{110cd}\\u{13430}-\\u{1343f}\\u{1bca0}-\\u{1bca3}" +
+  "\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e00ff}\\u{e01f0}-\\u{e0fff}\\u{f0000}-\\u{10ffff}]|\\p{Noncharacter_Code_Point}", "u");
+const TOKEN = /"((?:[^"\\]|\\.)*)(?:"(\s*:)?|\\?$)|[{}[\]]|[^\s{}[\],:"]+/gs; // a text or a key, a bracket, a word
+/** Looks for what JSON.parse hides, before it runs; returns the words (numbers, true, null) by their keys. */
+export function scan(json) {
+  const open = [], words = new Map();
+  let key = "", keys = 0;
+  need(!UNPRINTABLE.test(json), "malformed", "a character that is not printable");
+  for (const [token, inner, colon] of json.matchAll(TOKEN)) {
+    if ("{[".includes(token)) need(open.push(new Set()) <= 8, "task", "more than 8 brackets are open");
+    else if ("}]".includes(token)) open.pop();
+    else if (token[0] !== '"') need(words.set(key, token) && token.length <= 100, "task", "a number is too long");
+    else need(!inner.replace(/\\["\\]/g, "").includes("\\"), "task", "an escape that hush does not publish");
+    if (colon) {
+      key = inner;
+      need(++keys <= 8192 && !open.at(-1)?.has(key), "task", "a key twice in one object, or too many keys");
+      open.at(-1)?.add(key);
+    }
+  }
+  return words;
+}
 /** Reads a task from its bytes as they were published. `most` is the device's own limit, exact decimal text. */
 export function readTask(payload, most) {
   const limit = fraction(most), json = isUtf8(payload) ? Buffer.from(payload).toString() : "";
   need(limit, "argument", "the limit of the device is not exact decimal text");
   need(payload.length <= 65536, "task", "it is too long");
-  let task, keys = -1; // the task itself is counted, too
-  try { task = JSON.parse(json, (_, value) => (keys++, value)); } catch { need(false, "malformed", "it is not JSON"); }
+  const words = scan(json), whole = (name) => /^\d+$/.test(words.get(name) ?? "1");
+  let task;
+  try { task = JSON.parse(json); } catch { need(false, "malformed", "it is not JSON"); }
   need(known(task, TASK), "task", "it is not a JSON object");
   const { mechanism, domain: { kind, lower, upper } } = task, bit = kind === "bit";
   const fits = "levels" in task === (mechanism === "multilevel") && bit === (mechanism === "randomized_response");
   need(fits && (bit || (lower < upper && upper - lower < Infinity)), "task", "a field does not fit the others");
   need(!(Date.parse(task.closes) <= Date.parse(task.opens)), "task", "it closes before it opens");
-  // What JSON.parse hides: a key that is there twice (its colon stays), escapes, and 1.0 where an integer is asked.
-  const colons = json.replace(/"(?:[^"\\]|\\.)*"/g, "").replace(/[^:]/g, "").length;
-  need(colons === keys && !json.replace(/\\["\\]/g, "").includes("\\"), "task", "a key twice, or an escape");
-  need(!/"(rounds|levels|enrolled)"\s*:\s*\d+[.eE]/.test(json), "task", "an integer is written as a float");
-  const exact = typeof task.epsilon === "string" || /"epsilon"\s*:\s*\d+\s*[,}]/.test(json);
-  const [a, c] = exact && fraction(`${task.epsilon}`) || [0n, 1n]; // of which the latter is refused
+  need(["rounds", "levels", "enrolled"].every(whole), "task", "an integer is written as a float");
+  const [a, c] = whole("epsilon") && fraction(`${task.epsilon}`) || [0n, 1n]; // of which the latter is refused
   need(a * 10n ** 6n >= c && a <= 50n * c && a * limit[1] <= limit[0] * c, "epsilon",
     "it is not exact, outside 0.000001 to 50, or above the limit of this device");
   const digest = createHash("sha256").update(payload).digest();

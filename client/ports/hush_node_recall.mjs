@@ -2,7 +2,7 @@
 // asked for once more. The caller keeps the frames, and the ids that it has obeyed; docs/wire.md has the rules.
 import { isUtf8 } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import { HushError, below } from "./hush_node.mjs";
+import { HushError, below, scan } from "./hush_node.mjs";
 
 export const RECALL_BYTES = 512, RECALL_EVERY = 3600, KEEP_SECONDS = 7 * 86400;
 const SKEW = 300, LONGEST_SPREAD = 86400, ID = /^[a-z0-9][a-z0-9-]{0,63}$/;
@@ -11,12 +11,11 @@ const isHex = (it, size) => typeof it === "string" && it.length === 2 * size && 
 /** What came on the topic of recalls; null where it is none: go on as if nothing had come. `spread` is in seconds. */
 export function readRecall(payload) {
   const json = payload.length <= RECALL_BYTES && isUtf8(payload) ? Buffer.from(payload).toString() : "";
-  let it;
-  try { it = JSON.parse(json); } catch { return null; }
-  // What JSON.parse hides: a key that is there twice (its colon stays), escapes, and 1.0, 1e0 or -0 for an integer.
-  const colons = json.replace(/"[^"]*"/g, "").replace(/[^:]/g, "").length;
+  let it, words;
+  try { words = scan(json), it = JSON.parse(json); } catch { return null; }
   const known = it instanceof Object && Object.keys(it).sort().join() === "digest,id,over,task,v";
-  if (!known || colons !== 5 || json.includes("\\") || /"(v|over)"\s*:\s*(-|\d+[.eE])/.test(json)) return null;
+  const whole = ["v", "over"].every((name) => /^\d+$/.test(words.get(name))); // no 1.0, 1e0 nor -0
+  if (!known || !whole || json.includes("\\")) return null;
   const legal = it.v === 1 && typeof it.task === "string" && ID.test(it.task) && isHex(it.digest, 32) && isHex(it.id, 16);
   if (!legal || !Number.isSafeInteger(it.over)) return null;
   const [digest, id] = [it.digest, it.id].map((text) => Buffer.from(text, "hex"));

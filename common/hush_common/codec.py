@@ -17,6 +17,7 @@ from typing import Any
 
 from hush_common.refusal import Refusal
 from hush_common.report import REPORT_DIGEST_BYTES, REPORT_ID_BYTES, Report
+from hush_common.untrusted import REPORT, read_json
 
 __all__ = [
     "BODY_LIMIT",
@@ -31,7 +32,6 @@ __all__ = [
     "encode_json",
     "is_hex",
     "is_int",
-    "unique_object",
     "width_of",
 ]
 
@@ -43,7 +43,6 @@ FRAME_LIMIT = 4096
 """Most reports in one frame."""
 BODY_LIMIT = 1024
 """Most integers in one body."""
-_JSON_LIMIT = 32 * 1024
 _INT64 = range(-(1 << 63), 1 << 63)
 _UINT32 = range(1 << 32)
 _VERSIONS = range(VERSION, VERSION + 1)
@@ -162,11 +161,11 @@ def count_of(length: int, width: int) -> int:
 
 def decode_json(payload: bytes) -> tuple[str, bytes, int, bytes, tuple[int, ...]] | Refusal:
     """Read a payload that starts with a brace: task, digest, round, id and body of its report. Never raises."""
-    if len(payload) > _JSON_LIMIT:
-        return Refusal.MALFORMED
     try:
-        document = _DECODER.decode(payload.decode("utf-8"))
-    except (ValueError, RecursionError):
+        document = read_json(payload, REPORT)
+    except ValueError:
+        return Refusal.MALFORMED
+    if not isinstance(document, dict):
         return Refusal.MALFORMED
     version = document.get("v")
     if type(version) is int and version != VERSION:
@@ -190,27 +189,6 @@ def _is_json_report(document: dict[str, Any]) -> bool:
         and 1 <= len(document["body"]) <= BODY_LIMIT
         and all(is_int(k, _INT64) for k in document["body"])
     )
-
-
-def unique_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object whose keys stand once each: two readers of a duplicate key would read two different things.
-
-    Raises:
-        ValueError: a key appears twice.
-    """
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice[:40]!r} appears twice")
-    return document
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=unique_object, parse_constant=_no_constant)  # to make one takes longer
 
 
 def is_hex(text: object, length: int) -> bool:

@@ -24,6 +24,7 @@ from hush_common.errors import TaskError
 from hush_common.grid import Grid
 from hush_common.reading import Index, Readable, Reading, is_real, is_table, plain
 from hush_common.rng import Rng
+from hush_common.untrusted import is_printable
 
 __all__ = ["GRID_STEPS", "BitDomain", "CategoryDomain", "Coordinate", "Domain", "Index", "NumberDomain", "VectorDomain"]
 
@@ -279,7 +280,7 @@ Domain = NumberDomain | BitDomain | CategoryDomain | VectorDomain
 
 
 def _is_line(text: object, limit: int) -> bool:
-    return isinstance(text, str) and len(text) <= limit and text.isprintable()
+    return isinstance(text, str) and len(text) <= limit and is_printable(text)
 
 
 def _is_tuple_of(kind: type, values: object) -> bool:

@@ -11,9 +11,10 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 
-from hush_common.codec import is_hex, is_int, unique_object
+from hush_common.codec import is_hex, is_int
 from hush_common.report import DIGEST_BYTES
 from hush_common.task import CLOCK_SKEW, is_task_id
+from hush_common.untrusted import RECALL, read_json
 
 __all__ = [
     "KEPT_FOR",
@@ -28,7 +29,7 @@ __all__ = [
     "grace_of",
 ]
 
-RECALL_LIMIT = 512
+RECALL_LIMIT = RECALL.bytes
 """Most bytes of a recall."""
 RECALL_ID_BYTES = 16
 SHORTEST_OVER, LONGEST_OVER = 1, 24 * 3600
@@ -99,11 +100,11 @@ def encode_recall(recall: Recall) -> bytes:
 
 def decode_recall(payload: bytes) -> Recall | None:
     """Read a document; None where it is none. Never raises, whatever the bytes are."""
-    if len(payload) > RECALL_LIMIT or b"\\" in payload:  # what is legal needs no escape
+    if b"\\" in payload:  # what is legal needs no escape
         return None
     try:
-        document = json.loads(payload.decode("utf-8"), object_pairs_hook=unique_object, parse_int=_natural)
-    except (ValueError, RecursionError):
+        document = read_json(payload, RECALL, parse_int=_natural)
+    except ValueError:
         return None
     if not isinstance(document, dict) or document.keys() != _KEYS or not is_int(document["v"], range(1, 2)):
         return None

@@ -18,6 +18,7 @@ from hush_common.mechanisms.offers import Offers
 from hush_common.mechanisms.parameters import Parameters
 from hush_common.mechanisms.registry import known, named
 from hush_common.report import report_digest_of
+from hush_common.untrusted import is_printable
 
 __all__ = ["CLOCK_SKEW", "MOST_OFFERS", "ROUND_LIMIT", "Repeat", "Task", "digest_of", "is_task_id"]
 
@@ -122,7 +123,7 @@ class Task:
             )
         for name in ("title", "purpose"):
             text = getattr(self, name)
-            if len(text) > _TEXT_LIMIT or not text.isprintable():
+            if len(text) > _TEXT_LIMIT or not is_printable(text):
                 raise TaskError(
                     name,
                     f"{text[:40]!r} is not a single line of at most {_TEXT_LIMIT} printable characters; shorten it",

@@ -65,7 +65,7 @@ def task_of_document(
     identifier, title, purpose = fields.text("id"), fields.text("title", ""), fields.text("purpose", "")
     given, offered = fields.anything("epsilon", None), fields.items("offers", [])
     choice = _choice(fields)
-    times = {name: fields.moment_or_none(name) for name in ("opens", "closes")}
+    times = {name: fields.moment_or_none(name, published=not draft) for name in ("opens", "closes")}
     every, enrolled = fields.text_or_none("round_every"), fields.integer_or_none("enrolled")
     domain = _domain(fields.anything("domain"))
     fields.end()

@@ -4,6 +4,7 @@ Nothing is converted but whole numbers where a number is asked for: `"1"` is no 
 What a legal value is beyond its type, `Task` and the domains judge.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
@@ -15,6 +16,7 @@ __all__ = ["Fields", "check_integers", "integers", "text"]
 _T = TypeVar("_T")
 _REQUIRED = object()
 _NO_INTEGER = "not an integer; write a whole number"
+_PUBLISHED_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
 _NO_LIST = "not a list; write it in brackets"
 
 
@@ -100,9 +102,11 @@ class Fields:
             return value
         return _typed(self.path(name), value, float, "not a number; write it without quotes")
 
-    def moment_or_none(self, name: str) -> datetime | None:
-        """TOML brings datetimes, JSON texts of ISO 8601."""
+    def moment_or_none(self, name: str, *, published: bool = False) -> datetime | None:
+        """Return a time: TOML has datetimes, JSON has texts of ISO 8601; a published task, texts of one form."""
         value = self.anything(name, None)
+        if published and isinstance(value, str) and not _PUBLISHED_MOMENT.fullmatch(value):
+            raise TaskError(self.path(name), f'{_shown(value)} is not written as in "2026-01-01T00:00:00Z"')
         if isinstance(value, str):
             try:
                 value = datetime.fromisoformat(value)

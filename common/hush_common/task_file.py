@@ -1,20 +1,19 @@
 """Reading tasks from files and retained messages: the edge where bytes become a frozen `Task`."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
-from hush_common.codec import unique_object
 from hush_common.errors import TaskError
 from hush_common.mechanisms.parameters import Parameters
 from hush_common.mechanisms.registry import named
 from hush_common.task import Task
 from hush_common.task_document import encode_document, task_of_document
+from hush_common.untrusted import DRAFT, TASK, read_file, read_json, read_toml
 
 __all__ = ["PAYLOAD_LIMIT", "decode_task", "make_task", "read_draft", "read_task", "settled"]
 
-PAYLOAD_LIMIT = 64 * 1024
+PAYLOAD_LIMIT = TASK.bytes
 """Most bytes of a published task."""
 
 
@@ -29,11 +28,13 @@ def read_task(path: Path, *, legacy: bool = False) -> Task:
         TaskError: naming the file, which is missing, not TOML or JSON, or not a legal task.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, DRAFT)
     except OSError as error:
         raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML or JSON task file") from error
     except UnicodeDecodeError as error:
         raise TaskError(str(path), "is not UTF-8 text; name a TOML or JSON task file") from error
+    except ValueError as error:
+        raise TaskError(str(path), f"cannot be a task: {error}") from error
     return read_draft(text, str(path), legacy=legacy)
 
 
@@ -49,8 +50,8 @@ def read_draft(text: str, name: str, *, legacy: bool = False) -> Task:
         TaskError: naming the draft, which is not TOML or JSON, or not a legal task.
     """
     try:
-        document = _json(text) if text.lstrip().startswith("{") else _toml(text)
-    except (ValueError, RecursionError) as error:
+        document = _object(read_json(text, DRAFT)) if text.lstrip().startswith("{") else read_toml(text, DRAFT)
+    except ValueError as error:
         raise TaskError(name, f"cannot be parsed: {error}") from error
     if isinstance(document.get("task"), dict):
         raise TaskError(name, "is a scenario, not a task; write what stands under [task] into a file of its own")
@@ -109,23 +110,14 @@ def decode_task(payload: bytes, *, legacy: bool = False) -> Task:
     Raises:
         TaskError: not UTF-8 JSON, too long, a duplicate key, an unknown field, or not a legal task.
     """
-    if len(payload) > PAYLOAD_LIMIT:
-        raise TaskError("task", f"{len(payload)} bytes are too long for a task; at most {PAYLOAD_LIMIT}")
     try:
-        document = _json(payload.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise TaskError("task", f"is not JSON: {error}") from error
+        document = _object(read_json(bytes(payload), TASK, published=True))
+    except ValueError as error:
+        raise TaskError("task", f"cannot be read: {error}") from error
     return task_of_document(document, payload=bytes(payload), legacy=legacy)
 
 
-def _json(text: str) -> dict[str, object]:
-    document = json.loads(text, object_pairs_hook=unique_object)
+def _object(document: object) -> dict[str, object]:
     if not isinstance(document, dict):
         raise TaskError("task", "is not a JSON object; write the fields of the task in braces")
     return document
-
-
-def _toml(text: str) -> dict[str, object]:
-    import tomllib  # noqa: PLC0415 - a twentieth of a device's start, and a device reads no file
-
-    return tomllib.loads(text)

@@ -13,7 +13,8 @@ from hush_aggregator.pending import PendingReports
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.receive import ReportMessage
 from hush_aggregator.store import SqliteStore
-from hush_common.codec import decode, encode_frame, unique_object
+from hush_common import untrusted
+from hush_common.codec import decode, encode_frame
 from hush_common.refusal import Refusal
 from hush_common.report import Report
 from hush_common.task_file import make_task
@@ -38,7 +39,7 @@ def test_a_key_that_stands_twice_is_found_with_few_comparisons() -> None:
     names = [_Key(f"k{number}") for number in range(4000)]
     _Key.compared = 0
     with pytest.raises(ValueError, match="'k3999' appears twice"):
-        unique_object([(name, 0) for name in [*names, _Key("k3999")]])
+        untrusted._object([(name, 0) for name in [*names, _Key("k3999")]])
     assert _Key.compared < 4 * len(names)  # it was half of 4000 squared
 
 

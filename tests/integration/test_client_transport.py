@@ -96,7 +96,7 @@ async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_s
 
 @pytest.mark.parametrize(
     ("task", "words"),
-    [(b"no JSON", "is not JSON"), (b'{"id": "heights"}', "domain: is missing"), (b"\xff\x00", "is not JSON")],
+    [(b"no JSON", "cannot be read"), (b'{"id": "heights"}', "domain: is missing"), (b"\xff\x00", "cannot be read")],
 )
 async def test_what_is_retained_and_no_task_is_named_and_the_connection_lives_on(
     tmp_path: Path, task: bytes, words: str

@@ -110,6 +110,7 @@ DAMAGED: dict[str, Callable[[Path], object]] = {
         directory,
         lambda run: run["options"].update(colour="blue"),  # type: ignore[attr-defined]
     ),
+    "is deeper than Python recurses": lambda directory: (directory / "run.json").write_text("[" * 100_000),
     "is of another format": lambda directory: write(directory, lambda run: run.update(format=2)),
     "has lost its result": lambda directory: (directory / "result.json").unlink(),
     "has lost its scenario": lambda directory: (directory / "scenario.toml").unlink(),

@@ -106,7 +106,8 @@ def recipe(language: str, directory: Path) -> list[str]:
         (directory / "run.mjs").write_text(RUN_NODE_TWICE, encoding="utf-8")
         return [need("node"), "run.mjs"]
     (directory / "run.py").write_text(RUN_TWICE.format(ports=PORTS, block=blocks("python")[1]), encoding="utf-8")
-    return [micropython(), "run.py"] if language == "micropython" else [sys.executable, "-I", "run.py"]
+    program = directory / "run.py"
+    return micropython(program, directory, PORTS) if language == "micropython" else [sys.executable, "-I", str(program)]
 
 
 @pytest.mark.parametrize("language", ["node", "micropython", "cpython"])

@@ -55,7 +55,7 @@ def left_out() -> dict[str, str]:
 
 def decoded(document: object) -> Task:
     """A task without its bytes, so that two that ask the same are equal."""
-    return replace(decode_task(json.dumps(document).encode()), payload=b"")
+    return replace(decode_task(json.dumps(document, ensure_ascii=False).encode()), payload=b"")
 
 
 def paths(document: dict[str, Any], above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -82,7 +82,7 @@ def recall(words: list[str]) -> str:
     asked = "yes" if hush.is_recalled(found, "heights", plain(frame)) else "no"
     delay = hush.recall_delay(found, Script(plain(script)))
     facts = [found.task, hexadecimal(found.digest), hexadecimal(found.id), str(found.spread), asked, str(delay)]
-    return " ".join([*facts, hush.recall_topic(found.task)])
+    return " ".join(facts) + " " + hush.recall_topic(found.task)
 
 
 def kept(words: list[str]) -> str:
@@ -111,9 +111,16 @@ ORDERS = {
     "kept": kept,
 }
 
-for line in sys.stdin:
+
+def respond(line: str) -> None:
+    """Carry out an order, and print its outcome."""
     words = line.split()
     try:
         print("ok", ORDERS[words[0]](words[1:]))
     except hush.HushError as error:
         print(error.status)
+
+
+if __name__ == "__main__":
+    for order in sys.stdin:
+        respond(order)

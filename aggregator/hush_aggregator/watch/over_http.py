@@ -5,7 +5,6 @@ one after the other, for which a library of its own would be five packages.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from hush_aggregator.watch.watched import Heard, News
 from hush_common.backoff import Backoff
 from hush_common.errors import BrokerError, OptionError
+from hush_common.untrusted import ESTIMATE, read_json
 
 __all__ = ["TOKEN_VARIABLE", "HttpUrl", "watch_http"]
 
@@ -197,7 +197,7 @@ def _events(stream: HTTPResponse) -> Iterator[str]:
 
 def _document(text: str) -> dict[str, object] | None:
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = read_json(text, ESTIMATE)
+    except ValueError:
         return None
     return document if isinstance(document, dict) else None

@@ -1,6 +1,5 @@
 """A scenario from a TOML file: the edge where pydantic checks what a person wrote."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +10,7 @@ from hush_common.domain import Domain, VectorDomain
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
+from hush_common.untrusted import SCENARIO, read_file, read_toml
 from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
 from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Population
 from hush_simulations.scenarios.population_file import (
@@ -84,10 +84,10 @@ def read_scenario(path: Path) -> Scenario:
         OptionError: the CSV file that it names cannot be used.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, SCENARIO)
     except OSError as error:
         raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a scenario") from error
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
     return parse_scenario(text, path)
 
@@ -99,8 +99,8 @@ def parse_scenario(text: str, path: Path) -> Scenario:
         TaskError, OptionError: as `read_scenario`.
     """
     try:
-        document = tomllib.loads(text)
-    except ValueError as error:  # not TOML, or a number of thousands of digits
+        document = read_toml(text, SCENARIO)
+    except ValueError as error:
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
     return scenario_of_document(document, path)
 

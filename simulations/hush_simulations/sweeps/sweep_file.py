@@ -1,7 +1,6 @@
 """A sweep from a TOML file: the edge where pydantic checks what a person wrote, and where scenarios are found."""
 
 import difflib
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +10,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hush_common.errors import OptionError, TaskError
+from hush_common.untrusted import SCENARIO as SCENARIO_LIMITS
+from hush_common.untrusted import read_file, read_toml
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario, text_of
 from hush_simulations.sweeps.grid import SCENARIO, Axis, Grid, read_grid
 from hush_simulations.sweeps.plan import Base
@@ -77,17 +78,17 @@ def find_sweep(name: str, option: str = "SWEEP") -> Asked:
         raise OptionError(option, f"{name[:60]!r} is not a sweep; there are {', '.join(SWEEPS)}; {hint}")
     path = Path(name)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, SCENARIO_LIMITS)
     except OSError as error:
         raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a sweep") from error
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
     return _parse(text, path)
 
 
 def _parse(text: str, path: Path) -> Asked:
     try:
-        document = tomllib.loads(text)
+        document = read_toml(text, SCENARIO_LIMITS)
     except ValueError as error:
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
     if "grid" not in document and "task" in document:
@@ -152,8 +153,8 @@ def _base(scenario: str | Path | Mapping[str, object], beside: Path | None) -> B
         elif not path.is_file():
             find_scenario(name, "scenario")  # which says what there is
     try:
-        text = text_of(name) if name in SCENARIOS else path.read_text(encoding="utf-8")
-        return Base(name, tomllib.loads(text), path)
+        text = text_of(name) if name in SCENARIOS else read_file(path, SCENARIO_LIMITS)
+        return Base(name, read_toml(text, SCENARIO_LIMITS), path)
     except OSError as error:
         raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a scenario") from error
     except ValueError as error:

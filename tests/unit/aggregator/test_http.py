@@ -139,6 +139,7 @@ async def test_a_task_is_withdrawn_opened_again_and_closed_for_good(path: Path) 
         (b"[" * 50_000, "application/json", 422, "JSON object"),
         (b'{"a":' * 20_000, "application/json", 422, "cannot be parsed"),
         (b"\xff{}", "application/json", 422, "UTF-8"),
+        (b"a" + b".b" * 60_000 + b"=1", "application/toml", 422, "a key of more than 8 parts"),
         (b'{"id": "x"}', "application/toml", 422, "TOML"),
         (b'{"id": "x"}', "text/plain", 415, "Content-Type"),
         (b'{"id": "x", "epsilon": "0.1.2", "domain": {"kind": "bit"}}', "application/json", 422, "epsilon"),

@@ -1,0 +1,259 @@
+"""Read documents that others wrote, JSON and TOML, within limits that are checked before a parser runs.
+
+A parser may take the square of a document's size in time or memory (`tomllib` keeps every prefix of a dotted key), end
+in a recursion, or turn thousands of digits into a number. So the text is scanned first: its bytes, the depth of its
+brackets, the parts of a dotted key, its keys, its characters and the length of a number. docs/wire.md has the limits.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "DRAFT",
+    "ESTIMATE",
+    "KEY_PARTS",
+    "NUMBER_CHARACTERS",
+    "RECALL",
+    "REPORT",
+    "SCENARIO",
+    "TASK",
+    "UNPRINTABLE",
+    "Limits",
+    "is_printable",
+    "read_file",
+    "read_json",
+    "read_toml",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a document of one kind may have at most.
+
+    Args:
+        bytes: as UTF-8.
+        depth: brackets that are open at one place.
+        keys: in all its objects or tables together, the headers of tables among them.
+    """
+
+    bytes: int
+    depth: int
+    keys: int
+
+
+TASK = Limits(64 * 1024, 8, 8192)
+"""A published task: 1024 coordinates of five fields each, and what else a task has."""
+DRAFT = Limits(128 * 1024, 8, 8192)
+"""A task in a file or an HTTP body, with its comments and its white space."""
+REPORT = Limits(32 * 1024, 2, 16)
+RECALL = Limits(512, 1, 16)
+ESTIMATE = Limits(4 * 1024 * 1024, 16, 128 * 1024)
+"""An estimate that is read back; the brokers that hush configures take no longer message."""
+SCENARIO = Limits(1024 * 1024, 16, 8192)
+"""A scenario or a sweep in a file."""
+
+NUMBER_CHARACTERS = 100
+"""Most characters of a number, or of any other word without quotes."""
+KEY_PARTS = 8
+"""Most parts of a dotted key in TOML."""
+
+UNPRINTABLE: tuple[tuple[int, int], ...] = (
+    (0x0000, 0x001F),  # control characters; between the words of a document tab, line feed and return are legal
+    (0x007F, 0x00A0),
+    (0x00AD, 0x00AD),
+    (0x0600, 0x0605),
+    (0x061C, 0x061C),
+    (0x06DD, 0x06DD),
+    (0x070F, 0x070F),
+    (0x0890, 0x0891),
+    (0x08E2, 0x08E2),
+    (0x1680, 0x1680),
+    (0x180E, 0x180E),
+    (0x2000, 0x200F),
+    (0x2028, 0x202F),
+    (0x205F, 0x206F),
+    (0x3000, 0x3000),
+    (0xD800, 0xF8FF),  # surrogates, private use
+    (0xFDD0, 0xFDEF),
+    (0xFEFF, 0xFEFF),
+    (0xFFF0, 0xFFFB),
+    *((plane + 0xFFFE, plane + 0xFFFF) for plane in range(0, 0xF0000, 0x10000)),
+    (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD),
+    (0x13430, 0x1343F),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE00FF),
+    (0xE01F0, 0xE0FFF),
+    (0xF0000, 0x10FFFF),  # private use
+)
+"""Characters that no text of a task has: controls, formats, all white space but the space, private use, and what is
+never a character. hush has its own list, because each version of Unicode, and so of Python, has another one."""
+
+_UNPRINTABLE_CLASS = "".join(f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in UNPRINTABLE)
+_UNPRINTABLE = re.compile(f"[{_UNPRINTABLE_CLASS}]")
+_FOREIGN = re.compile(f"(?![\t\n\r])[{_UNPRINTABLE_CLASS}]")
+
+# Texts and comments, each up to its end or that of the document. A parser that does not see one where these do has met
+# an error before it, and reads no further.
+_JSON_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_JSON_ESCAPE = re.compile(r'\\(?:["\\]|(.?))', re.DOTALL)
+_TOML_TEXT = re.compile(
+    r"(?P<comment>\#[^\n]*+)"
+    r'|"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\\?\Z)'
+    r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]++|\\.)*+(?:"|\\?\Z|(?=\n))'
+    r"|'[^'\n]*+(?:'|\Z|(?=\n))",
+    re.DOTALL | re.VERBOSE,
+)
+_LONG_WORD = re.compile(rf"[0-9A-Za-z_+.-]{{{NUMBER_CHARACTERS + 1}}}")
+_LONG_KEY = re.compile(rf"(?:[0-9A-Za-z_-]{{1,{NUMBER_CHARACTERS}}}+[ \t]*+\.[ \t]*+){{{KEY_PARTS}}}")
+_HEADER = re.compile(r"^[ \t]*+\[", re.MULTILINE)
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
+def is_printable(text: str) -> bool:
+    """Whether every character of a text may be shown, on one line and in its order: none is `UNPRINTABLE`."""
+    return _UNPRINTABLE.search(text) is None
+
+
+def read_file(path: Path, limits: Limits) -> str:
+    """Read the text of a file, and no more of it than a document may have.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is too long, or not UTF-8 (`UnicodeDecodeError`).
+    """
+    with path.open("rb") as file:
+        return _decoded(file.read(limits.bytes + 1), limits)
+
+
+def read_json(
+    payload: bytes | str,
+    limits: Limits,
+    *,
+    published: bool = False,
+    parse_int: Callable[[str], object] | None = None,
+) -> object:
+    r"""Parse a JSON document.
+
+    Args:
+        payload: UTF-8, or text.
+        limits: what it may have.
+        published: whether it must be as hush publishes tasks: without null, and of escapes with `\"` and `\\` alone.
+        parse_int: what an integer becomes, from its text.
+
+    Raises:
+        ValueError: it is not UTF-8 or not JSON (NaN is not), is beyond a limit, or has a key twice in one object.
+    """
+    text = _decoded(payload, limits)
+    _check_printable(text)
+    if _has_much(text, limits):
+        bare = _JSON_TEXT.sub('"', text)
+        _check_structure(bare, bare.count(":"), limits)
+    if published:
+        _check_published(text)
+    decoder = _decoder(_object, parse_int) if parse_int else _PUBLISHED_DECODER if published else _DECODER
+    return decoder.decode(text)
+
+
+def read_toml(text: str, limits: Limits) -> dict[str, object]:
+    """Parse a TOML document.
+
+    Args:
+        text: of a file, or of an HTTP body.
+        limits: what it may have.
+
+    Raises:
+        ValueError: it is not TOML, or beyond a limit.
+    """
+    import tomllib  # noqa: PLC0415 - a twentieth of a device's start, and a device reads no file
+
+    _decoded(text, limits)
+    _check_printable(_TOML_TEXT.sub(lambda found: "" if found["comment"] else found[0], text), ", or escape it")
+    bare = _TOML_TEXT.sub(lambda found: "" if found["comment"] else "s", text)
+    found = _LONG_KEY.search(bare)
+    if found is not None:
+        raise ValueError(f"line {_line(bare, found.start())} has a key of more than {KEY_PARTS} parts")
+    _check_structure(bare, bare.count("=") + sum(1 for _ in _HEADER.finditer(bare)), limits)
+    return tomllib.loads(text)
+
+
+def _decoded(payload: bytes | str, limits: Limits) -> str:
+    size = len(payload) if isinstance(payload, bytes) else len(payload.encode("utf-8", "surrogatepass"))
+    if size > limits.bytes:
+        raise ValueError(f"more than {limits.bytes} bytes are too long")
+    return payload.decode("utf-8") if isinstance(payload, bytes) else payload
+
+
+def _check_printable(text: str, remedy: str = "") -> None:
+    if text.isascii() and text.isprintable():  # as most are; the list takes longer
+        return
+    found = _FOREIGN.search(text)
+    if found is not None:
+        what = f"U+{ord(found[0]):04X}, which is not printable"
+        raise ValueError(f"line {_line(text, found.start())} has {what}; remove it{remedy}")
+
+
+def _has_much(text: str, limits: Limits) -> bool:
+    """Whether a limit may be exceeded, as far as counting shows that does not tell a text from what is around it."""
+    opened = text.count("{") + text.count("[")
+    return opened > limits.depth or text.count(":") > limits.keys or _LONG_WORD.search(text) is not None
+
+
+def _check_structure(bare: str, keys: int, limits: Limits) -> None:
+    """Check a document without its texts."""
+    if keys > limits.keys:
+        raise ValueError(f"{keys} keys are too many; at most {limits.keys}")
+    found = _LONG_WORD.search(bare)
+    if found is not None:
+        place = _line(bare, found.start())
+        raise ValueError(f"line {place} has a number or a word of more than {NUMBER_CHARACTERS} characters")
+    depth = 0
+    for bracket in _BRACKET.finditer(bare):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > limits.depth:
+            raise ValueError(f"line {_line(bare, bracket.start())} has more than {limits.depth} brackets open")
+
+
+def _check_published(text: str) -> None:
+    for found in _JSON_ESCAPE.finditer(text):
+        if found[1] is not None:
+            raise ValueError(f"'\\{found[1]}' is an escape that hush does not publish; write the character itself")
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Each key once: of two under one name, one reader would take the first, another one the last."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice[:40]!r} appears twice")
+    return document
+
+
+def _published_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    for name, value in pairs:
+        if value is None:
+            raise ValueError(f"the key {name[:40]!r} is null; leave it out")
+    return _object(pairs)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _decoder(
+    pairs: Callable[[list[tuple[str, object]]], object], parse_int: Callable[[str], object] | None = None
+) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=pairs, parse_constant=_no_constant, parse_int=parse_int)
+
+
+_DECODER, _PUBLISHED_DECODER = _decoder(_object), _decoder(_published_object)  # to make one takes longer than to decode
