@@ -14,7 +14,7 @@ from hush_common.task_file import make_task
 from hush_simulations.auditing.subjects import mechanism_subject
 from hush_simulations.auditing.views import View
 
-__all__ = ["LAWS", "at_once", "larger"]
+__all__ = ["LAWS", "at_once", "larger", "leaky"]
 
 LAWS = ("laplace", "multilevel", "randomized_response", "subset_selection", "vector")
 
@@ -40,6 +40,16 @@ def at_once(name: str, epsilon: str, samples: int, seed: int) -> Drawn:
     outputs, laws = law_of(name, epsilon)
     drawn = np.where(sides == 1, *(rng.choice(len(outputs), 2 * samples, p=laws[side]) for side in (1, 0)))
     return sides, drawn, outputs, subject.views([])
+
+
+def leaky(epsilon: str, share: float, samples: int, seed: int) -> Drawn:
+    """`samples` reports of each bit by randomized response, of which a `share` is the bit itself under another name."""
+    rng = np.random.default_rng([seed, round(1000 * float(epsilon)), round(1e6 * share)])
+    sides = rng.integers(0, 2, 2 * samples)
+    is_true = rng.random(2 * samples) < 1 / (1 + math.exp(-float(epsilon)))
+    answers = np.where(is_true, sides, 1 - sides)
+    drawn = np.where(rng.random(2 * samples) < share, 2 + sides, answers)
+    return sides, drawn, ["no", "yes", "it is no", "it is yes"], [View("the report", str)]
 
 
 @lru_cache

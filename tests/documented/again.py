@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
-from math import exp, floor, sqrt
+from math import exp, floor, log, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH
 from hush_common.mechanisms import Multilevel
 from hush_common.mechanisms.multilevel import best_levels, best_sticky_levels
+from hush_simulations.auditing import bound
 from hush_simulations.auditing.bound import default_samples
 
 AUDITS = Path(__file__).with_name("audits.json")
@@ -126,3 +127,26 @@ def audits() -> Iterator[str]:
         f"{computed(sum(honest[name] for name in without))} without.)"
     )
     assert all(low < high for low, high in pairwise(map(float, epsilons)))
+
+
+@on_section("15")
+def leaks() -> Iterator[str]:
+    found: dict[str, Any] = json.loads(AUDITS.read_text(encoding="utf-8"))
+    shares = " | ".join(given(f"{share:.4f}".rstrip("0").rstrip(".")) for share in found["shares"])
+    rows = [
+        f"| {given(epsilon)}, {count(default_samples(float(epsilon)))} | {' | '.join(map(computed, caught))} |"
+        for epsilon, caught in found["leaks"].items()
+    ]
+    yield f"Of {computed(found['seeds'])} audits each of randomized response"
+    yield f"| ε, reports of each value | {shares} | |---|---|---|---|---|---| {' '.join(rows)}"
+    beta = 1 - (1 - found["confidence"]) / 2
+    least = -log(1 - beta)
+    yield f"no more than about ln(G/{computed(least, '.1f')}):"
+    lower = (1 - beta) ** (1 / 30)
+    yield f": {given(30)} of them show {computed(log(lower / (1 - lower)), '.2f')}, and"
+    yield f"takes {computed(least, '.1f')}·e^ε clear"
+
+
+@on_section("15")
+def rules() -> Iterator[str]:
+    yield f"cells that hold at least {computed(bound._ONE_SIDED)} reports of one value"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_a_plan_names_what_auto_picks_and_what_the_others_cost() -> None:
     assert "6 484" in ended.stdout
     assert "auto picks table.\n" in ended.stdout
     assert "For the reporters, multilevel needs 1.05 times as many people, laplace 1.99 times." in ended.stdout
-    assert "For the population, laplace needs 1.84 times as many people." in ended.stdout
+    assert "For the population, auto is not the cheapest: multilevel needs 0.986 times" in ended.stdout
     assert "versus central DP, in people: 51.4 times for the reporters and " in ended.stdout
 
 
@@ -206,6 +207,16 @@ def test_one_mechanism_by_name_prints_why() -> None:
     assert "observer   guesses no if the report is 0\n             guesses yes if the report is 1\n" in ended.stdout
     assert re.search(r"guesses were right \(8\d\.\d\d %\), on 30 000 reports\n", ended.stdout)
     assert "Consistent is not a proof" in ended.stdout
+
+
+def test_the_confidence_of_several_audits_has_few_digits(inside: Callable[..., Ended]) -> None:
+    ended = inside("audit", "--samples", "100", "--seed", "1")
+    sure = re.findall(r"at ([\d.]+) % confidence", " ".join(ended.stdout.split()))
+    assert sure == ["99.83"] * 6
+    found = json.loads(inside("audit", "--samples", "100", "--seed", "1", "--json").stdout)
+    assert {one["confidence"] for one in found["audits"]} == {float(1 - Fraction(1, 600))}
+    alone = inside("audit", "laplace", "--samples", "100", "--seed", "1", "--confidence", "0.999").stdout
+    assert "at 99.9 % confidence" in " ".join(alone.split())
 
 
 def test_a_task_file_is_audited_as_its_devices_would_answer_it(tmp_path: Path) -> None:

@@ -11,10 +11,19 @@ true epsilon with probability at most 1 - confidence: an exact statement for eve
 does. It is a lower bound: it can convict a mechanism, and never acquit one. A leak in reports that hardly occur in the
 samples, at other values, or in the low bits of floating-point reports stays unseen.
 
-The rule is chosen on other samples than those it is measured on, so that trying thousands costs no confidence. An
+Rules are chosen on other samples than those they are measured on, so that trying thousands costs no confidence. An
 eighth of the samples put the reports into cells and order these by their likelihood ratio; an eighth choose where in
 that order U ends and V begins (likelihood-ratio sets, Neyman and Pearson 1933) and, for numbers, two thresholds; the
-rest measure the one rule that was chosen.
+rest measure the rules that were chosen. There are two:
+
+- the rule that promises the largest bound. It guesses on many reports, and a leak in few of them is lost among those.
+- one-sided cells: reports that the first eighth has of one value alone, three times or more. A leak in one report of a
+  thousand is all of these. Where the first eighth has none, there is no such rule.
+
+Each is measured at (1 + confidence)/2, and the bound is the larger one (Bonferroni): given all reports and the coins
+of the first quarter, both rules are fixed, and each coin of the rest agrees with a guess with probability at most
+e^epsilon/(1 + e^epsilon), independently. So each bound is above the true epsilon with probability at most
+(1 - confidence)/2, and one of them with at most 1 - confidence.
 
 One binomial instead of one for each value: both sides of the odds come from the same guesses, and no confidence is
 split between them. At small epsilon it needs little more than half of the samples.
@@ -26,7 +35,9 @@ Sources: Ding, Wang, Wang, Zhang and Kifer 2018 (counterexamples from samples); 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, log, log1p
+from fractions import Fraction
+from math import ceil, exp, inf, log, log1p
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +47,13 @@ from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_simulations.auditing.cells import ATOM, Cells, cells_of
 from hush_simulations.auditing.views import View
 
-__all__ = ["Measured", "audit", "audit_coded", "default_samples", "highest_bound"]
+__all__ = ["Measured", "Tested", "audit", "audit_coded", "default_samples", "highest_bound"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 _Counts = NDArray[np.int64]
+
+Kind = Literal["likelihood ratio", "one-sided reports"]
 
 ABSTAIN = -1
 _FEW = 16
@@ -49,7 +62,34 @@ _DOUBT = 2.0
 """Standard errors taken off a rule for having been chosen: without them one of few guesses wins by luck."""
 _STOPS = 64
 """Places, from either end, where U may end or V begin."""
+_ONE_SIDED = 3
+"""Reports of one value, and none of the other, for a cell to be one-sided."""
 _FEWEST, _MOST = 200_000, 1_000_000
+
+LIKELIHOOD: Kind = "likelihood ratio"
+ONE_SIDED: Kind = "one-sided reports"
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What one rule shows.
+
+    Args:
+        kind: how the rule was chosen.
+        bound: lower bound of epsilon, ≥ 0.
+        rule: the reports on which the guess is the first value, and those on which it is the second, in words; empty
+            where that guess is never made.
+        right: right guesses.
+        guesses: guesses made.
+        confidence: of this bound alone.
+    """
+
+    kind: Kind
+    bound: float
+    rule: tuple[str, str]
+    right: int
+    guesses: int
+    confidence: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +97,24 @@ class Measured:
     """What the samples say.
 
     Args:
-        bound: lower bound of epsilon, ≥ 0.
-        rule: the reports on which the guess is the first value, and those on which it is the second, in words; empty
-            where that guess is never made.
-        right: right guesses.
-        guesses: guesses made.
+        tests: of one rule, or of two.
         samples: reports that the observer was shown.
-        confidence: of the bound.
+        confidence: of the bound, which is the largest one of the tests.
     """
 
-    bound: float
-    rule: tuple[str, str]
-    right: int
-    guesses: int
+    tests: tuple[Tested, ...]
     samples: int
     confidence: float
+
+    @property
+    def best(self) -> Tested:
+        """The test with the largest bound; of equal ones the first."""
+        return max(self.tests, key=lambda one: one.bound)
+
+    @property
+    def bound(self) -> float:
+        """The lower bound of epsilon, ≥ 0."""
+        return self.best.bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +126,10 @@ class _Rule:
     cells: Cells
     guess: _Ints
     words: tuple[str, str]
+
+    def guesses(self, kinds: Sequence[object]) -> _Ints:
+        """The guess for each kind of report."""
+        return self.guess[self.cells.place([self.view.look(one) for one in kinds])]
 
 
 def audit(
@@ -113,14 +160,26 @@ def audit_coded(
         raise ValueError(f"{len(sides)} sides and {total} reports; give one side a report, and {2 * ATOM} or more")
     second = total // 4
     z = normal_quantile(confidence) + _DOUBT
-    best = max(
-        (rule for view in views for rule in _candidates(sides[:second], codes[:second], kinds, view, z)),
-        key=lambda rule: rule.worth,
-    )
-    guess = best.guess[best.cells.place([best.view.look(one) for one in kinds])][codes[second:]]
+    found: dict[Kind, _Rule] = {}
+    for view in views:
+        for kind, rule in _candidates(sides[:second], codes[:second], kinds, view, z):
+            if kind not in found or rule.worth > found[kind].worth:
+                found[kind] = rule
+    guesses = {kind: rule.guesses(kinds) for kind, rule in found.items()}
+    if ONE_SIDED in guesses and np.array_equal(guesses[ONE_SIDED], guesses[LIKELIHOOD]):
+        del guesses[ONE_SIDED]  # one rule, found twice
+    single = _single(confidence)
+    tests = [
+        _tested(kind, found[kind], sides[second:], guess[codes[second:]], single) for kind, guess in guesses.items()
+    ]
+    return Measured(tuple(tests), total - second, confidence)
+
+
+def _tested(kind: Kind, rule: _Rule, sides: _Ints, guess: _Ints, confidence: float) -> Tested:
+    """What the guesses for these reports show."""
     made = guess != ABSTAIN
-    right, guesses = int(np.count_nonzero(made & (guess == sides[second:]))), int(np.count_nonzero(made))
-    return Measured(_log_odds(right, guesses, confidence), best.words, right, guesses, total - second, confidence)
+    right, guesses = int(np.count_nonzero(made & (guess == sides))), int(np.count_nonzero(made))
+    return Tested(kind, _log_odds(right, guesses, confidence), rule.words, right, guesses, confidence)
 
 
 def default_samples(epsilon: float) -> int:
@@ -137,7 +196,12 @@ def default_samples(epsilon: float) -> int:
 def highest_bound(samples: int, confidence: float) -> float:
     """The largest bound that `samples` of each value can give: every report is guessed, and all guesses are right."""
     measured = 2 * samples - 2 * samples // 4
-    return _log_odds(measured, measured, confidence)
+    return _log_odds(measured, measured, _single(confidence))
+
+
+def _single(confidence: float) -> float:
+    """The confidence of each of two bounds that hold together at `confidence` (Bonferroni)."""
+    return float((1 + Fraction(repr(confidence))) / 2)
 
 
 def _log_odds(right: int, guesses: int, confidence: float) -> float:
@@ -148,22 +212,39 @@ def _log_odds(right: int, guesses: int, confidence: float) -> float:
     return max(0.0, log(lower) - log1p(-lower))
 
 
-def _candidates(sides: _Ints, codes: _Ints, kinds: Sequence[object], view: View, z: float) -> Iterator[_Rule]:
-    """Of a view the most promising pair of likelihood-ratio sets, and of thresholds."""
+def _candidates(
+    sides: _Ints, codes: _Ints, kinds: Sequence[object], view: View, z: float
+) -> Iterator[tuple[Kind, _Rule]]:
+    """Of a view the most promising pair of likelihood-ratio sets, of thresholds, and of sets of one-sided cells."""
     half = len(codes) // 2
     looks = [view.look(one) for one in kinds]
-    cells = cells_of([looks[code] for code in codes[:half].tolist()])
-    places = cells.place(looks)[codes]
-    order, choose = (
-        np.stack([np.bincount(places[part][sides[part] == side], minlength=cells.count) for side in (0, 1)])
-        for part in (slice(0, half), slice(half, None))
-    )
-    for sequence, words, caution in _orders(order, cells, (order + choose).sum(axis=0) > 0):
-        worth, until, since = _best_ends(choose[:, sequence], z + caution)
-        guess = np.full(cells.count, ABSTAIN, dtype=np.int64)
-        guess[sequence[:until]], guess[sequence[since:]] = 0, 1
-        said = (_of(view, words(sequence[:until])), _of(view, words(sequence[since:])))
-        yield _Rule(worth, view, cells, guess, said)
+    seen = [looks[code] for code in codes[:half].tolist()]
+    for kind, cells in ((LIKELIHOOD, cells_of(seen)), (ONE_SIDED, cells_of(seen, _ONE_SIDED))):
+        places = cells.place(looks)[codes]
+        order, choose = (
+            np.stack([np.bincount(places[part][sides[part] == side], minlength=cells.count) for side in (0, 1)])
+            for part in (slice(0, half), slice(half, None))
+        )
+        orders = (
+            _one_sided(order, cells) if kind == ONE_SIDED else _orders(order, cells, (order + choose).sum(axis=0) > 0)
+        )
+        for sequence, words, caution in orders:
+            worth, until, since = _best_ends(choose[:, sequence], z + caution)
+            if kind == ONE_SIDED and worth == -inf:
+                continue  # none of them came again
+            guess = np.full(cells.count, ABSTAIN, dtype=np.int64)
+            guess[sequence[:until]], guess[sequence[since:]] = 0, 1
+            said = (_of(view, words(sequence[:until])), _of(view, words(sequence[since:])))
+            yield kind, _Rule(worth, view, cells, guess, said)
+
+
+def _one_sided(counts: _Counts, cells: Cells) -> Iterator[tuple[_Ints, Callable[[_Ints], str], float]]:
+    """The cells that hold several reports of one value and none of the other, the fullest at either end."""
+    alone = (counts.max(axis=0) >= _ONE_SIDED) & (counts.min(axis=0) == 0)
+    lean = counts[0] - counts[1]
+    falling = np.argsort(-lean, kind="stable")
+    if alone.any():
+        yield falling[alone[falling]], cells.named, 0.0
 
 
 def _of(view: View, words: str) -> str:

@@ -13,7 +13,7 @@ _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 
 ATOM = 30
-"""Reports of one value, among those that make the cells, for it to be a cell of its own."""
+"""Equal numbers, among those that make the cells, for a cell of their own where none is stated."""
 _CELLS = 64
 _DIGITS = 6
 
@@ -85,8 +85,13 @@ def _listed(names: Sequence[str], of: int) -> str:
     return f"is {' or '.join(names)}" if names else ""
 
 
-def cells_of(seen: Sequence[Hashable]) -> Cells:
-    """Cells for what was seen: intervals if all are floats and many, else names."""
+def cells_of(seen: Sequence[Hashable], atom: int = ATOM) -> Cells:
+    """Cells for what was seen: intervals if all are floats and many, else names.
+
+    Args:
+        seen: what a view shows of some reports.
+        atom: how many of one number it takes for a cell of its own.
+    """
     if not all(isinstance(one, float) for one in seen):
         return Cells(_frequent(seen))
     values, counts = np.unique(np.array(seen, dtype=np.float64), return_counts=True)
@@ -94,7 +99,7 @@ def cells_of(seen: Sequence[Hashable]) -> Cells:
         return Cells([float(value) for value in values])
     edges = np.quantile(np.array(seen), np.linspace(0, 1, _CELLS + 1)[1:-1], method="lower")
     tails = np.sort(np.array(seen))[_tail_places(len(seen))]
-    atoms = values[counts >= ATOM]
+    atoms = values[counts >= atom]
     alone = np.concatenate([atoms, np.nextafter(atoms, -np.inf)])  # ... a value] that holds nothing else
     return _Intervals(np.unique(np.concatenate([edges, tails, alone])))
 

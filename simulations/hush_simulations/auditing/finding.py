@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from hush_common.epsilon import decimal_text
-from hush_simulations.auditing.bound import Measured
+from hush_simulations.auditing.bound import Measured, Tested
 
 __all__ = ["Finding"]
 
@@ -42,21 +42,35 @@ class Finding:
             return None
         return "violation" if self.is_violation else "consistent"
 
-    @property
-    def rule(self) -> list[tuple[str, str]]:
+    def rule(self, test: Tested) -> list[tuple[str, str]]:
         """The guesses that are made: which value, and for which reports."""
-        return [(value, words) for value, words in zip(self.inputs, self.measured.rule, strict=True) if words]
+        return [(value, words) for value, words in zip(self.inputs, test.rule, strict=True) if words]
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
         document = {"name": self.name, "samples": self.samples, "epsilon_at_least": self.measured.bound}
         if self.declared is not None:
             document |= {"declared": decimal_text(self.declared), "verdict": self.verdict}
+        best = self.measured.best
         return document | {
             "confidence": self.measured.confidence,
             "highest_bound": self.highest_bound,
-            "rule": [{"guess": value, "if": words} for value, words in self.rule],
+            "rule": self._rule(best),
             "shown": self.measured.samples,
-            "guesses": self.measured.guesses,
-            "right": self.measured.right,
+            "guesses": best.guesses,
+            "right": best.right,
+            "tests": [
+                {
+                    "kind": test.kind,
+                    "epsilon_at_least": test.bound,
+                    "confidence": test.confidence,
+                    "rule": self._rule(test),
+                    "guesses": test.guesses,
+                    "right": test.right,
+                }
+                for test in self.measured.tests
+            ],
         }
+
+    def _rule(self, test: Tested) -> list[dict[str, str]]:
+        return [{"guess": value, "if": words} for value, words in self.rule(test)]

@@ -71,7 +71,7 @@ def run(
         raise OptionError("--samples", f"{samples} is outside {_FEWEST} to {_MOST}; {default_samples(1)} is usual")
     rng, coins = (SystemRng(), SystemRng()) if seed is None else (SeededRng(seed), SeededRng(seed, _COINS))
     subjects = _subjects(mechanism, task=task, epsilon=epsilon, inputs=inputs, sizes=(categories, coordinates), rng=rng)
-    single = 1 - (1 - confidence) / len(subjects)  # Bonferroni: all verdicts together hold at `confidence`
+    single = float(1 - (1 - Fraction(repr(confidence))) / len(subjects))  # Bonferroni: together at `confidence`
     findings = [_audited(subject, samples or _usual(subject), single, coins) for subject in subjects]
     if as_json:
         document = {"confidence": confidence, "audits": [one.to_document() for one in findings]}

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from math import exp
+from math import exp, floor, log10
 
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.figures import at_least, exact, fixed, percent_at_most, significant, whole
 from hush_common.terminal.facts import Fact, Facts
 from hush_common.terminal.screen import Block
 from hush_common.terminal.words import Cell, Sentence, Styled
+from hush_simulations.auditing.bound import Tested
 from hush_simulations.auditing.finding import Finding
 
 __all__ = ["blocks"]
@@ -44,23 +45,37 @@ def _facts(one: Finding) -> Iterator[Fact]:
     if one.declared is not None:
         most = percent_at_most(at_most_sure(one.declared))
         yield Fact("claimed", f"epsilon {decimal_text(one.declared)}: no observer is right more often than {most}")
-    sure = f"{exact(found.confidence, scale=100)} %"
     least = f"{at_least(100 / (1 + exp(-found.bound)), _SHARES)} %"
     bound = f"epsilon ≥ {at_least(found.bound, _PLACES)}"
-    yield Fact("measured", f"{bound}: an observer is right in at least {least}, at {sure} confidence")
+    yield Fact(
+        "measured", f"{bound}: an observer is right in at least {least}, at {_sure(found.confidence)} confidence"
+    )
     if one.verdict is not None:
         verdict: Cell = Styled(one.verdict.upper(), "red") if one.is_violation else Styled(one.verdict, "green")
         yield Fact("verdict", verdict)
-    label = "observer"
-    for value, words in one.rule:
+    label, best = "observer", found.best
+    for value, words in one.rule(best):
         yield Fact(label, f"guesses {value} if {words}")
         label = ""
-    if not found.guesses:
+    if not best.guesses:
         yield Fact(label, "no report favours either input")
         return
-    share = fixed(Fraction(found.right, found.guesses), _SHARES, scale=100)
-    guesses = f"{whole(found.right)} of {whole(found.guesses)} guesses"
-    yield Fact("", f"{guesses} were right ({share} %), on {whole(found.samples)} reports")
+    yield Fact("", f"{_guesses(best)}, on {whole(found.samples)} reports")
+    for test in found.tests:
+        if test is not best:
+            result = f"{_guesses(test)}, epsilon ≥ {at_least(test.bound, _PLACES)}" if test.guesses else "no guess"
+            yield Fact("other rule", f"{test.kind}: {result}")
     yield Fact(
         "limit", f"{whole(one.samples)} reports of each value can show epsilon {at_least(one.highest_bound, 2)} at most"
     )
+
+
+def _guesses(test: Tested) -> str:
+    share = fixed(Fraction(test.right, test.guesses), _SHARES, scale=100)
+    return f"{whole(test.right)} of {whole(test.guesses)} guesses were right ({share} %)"
+
+
+def _sure(confidence: float) -> str:
+    """A confidence in per cent, rounded down: of several audits it is a fraction with no end."""
+    places = max(_SHARES, 1 - floor(log10(100 * (1 - confidence))))
+    return f"{exact(float(at_least(Decimal(repr(confidence)) * 100, places)))} %"

@@ -96,7 +96,7 @@ def test_a_plan_of_an_error_states_the_confidence_of_its_interval() -> None:
 
 def test_an_audit_that_is_consistent_has_no_figure_above_its_limit_and_a_violation_no_word_of_comfort() -> None:
     assert "epsilon 1: no observer is right more often than 73.2 %" in words("audit")
-    assert "an observer is right in at least 71.15 %, at 99 % confidence" in words("audit")
+    assert "an observer is right in at least 70.96 %, at 99 % confidence" in words("audit")
     assert "guesses 12 000 g if the report (g) > 13 317.4" in words("audit-task")
     assert "Consistent is not a proof" in words("audit")
     assert "Consistent" not in words("audit-violation")

@@ -178,7 +178,11 @@ def test_every_figure_of_an_audit_is_that_of_its_json(
     values = [one["declared"], *rules, share, one["guesses"], one["right"], one["shown"], one["samples"], chance, sure]
     epsilon, bound = Fraction(one["declared"]), one["epsilon_at_least"]
     right = [100 / (1 + math.exp(-float(value))) for value in (epsilon, bound)]
-    assert unmatched(words, map(Fraction, values), [bound, one["highest_bound"], *right]) == ([], [])
+    best, other = sorted(one["tests"], key=lambda test: -float(test["epsilon_at_least"]))
+    assert {name: best[name] for name in ("epsilon_at_least", "rule", "guesses", "right")}.items() <= one.items()
+    values += [other["right"], other["guesses"], 100 * Fraction(other["right"], other["guesses"])]
+    bounds = [bound, one["highest_bound"], *right, other["epsilon_at_least"]]
+    assert unmatched(words, map(Fraction, values), bounds) == ([], [])
 
 
 def shares(values: Iterable[float], scale: int) -> list[float | Fraction]:
