@@ -1,10 +1,12 @@
 """The page in a real browser: with and without its script, by eye, by keyboard, and for whoever is read to."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import numpy as np
 import page_states
 import page_tasks
 import pytest
@@ -14,7 +16,7 @@ from page_figures import Figure, agree, required
 from page_server import served
 from playwright.sync_api import Browser, Page, expect
 
-from hush_aggregator.store import SqliteStore
+from hush_aggregator.store import Accepted, SqliteStore
 
 PAGES = ["/", *(f"/tasks/{task.id}" for task in page_tasks.TASKS)]
 FIGURES = "all => all.map(one => [one.dataset.figure, one.getAttribute('value'), one.textContent])"
@@ -153,6 +155,51 @@ def test_a_task_that_is_closed_while_somebody_looks_says_so(browser: Browser, tm
             counting.close_task(task.id)
         expect(page.locator(".badge.final")).to_be_visible()
         expect(page.get_by_text("No report yet")).to_have_count(0)
+        expect(page.locator("#live")).to_have_text("Final: 20 reports")
+        expect(page.locator("#live")).not_to_have_class("on")
+
+
+def test_one_report_is_one_and_what_is_closed_is_not_live(browser: Browser, tmp_path: Path) -> None:
+    path, (open_, closed) = tmp_path / "hush.sqlite3", page_tasks.TASKS[:2]
+    with SqliteStore(path) as counting:
+        for task, values in ((open_, [170.0]), (closed, [True, False])):
+            counting.add_task(task)
+            page_tasks.count(counting, task, values)
+        counting.close_task(closed.id)
+    with served(path) as address, looking(browser, address) as page:
+        page.goto(f"{address}/tasks/{open_.id}")
+        expect(page.locator("#live")).to_have_text("Live: 1 report")
+        expect(page.locator("#live")).to_have_class("on")
+        page.goto(f"{address}/tasks/{closed.id}")
+        expect(page.locator("#live")).to_have_text("Final: 2 reports")
+        expect(page.locator("#live")).not_to_have_class("on")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_wrong_reports_are_the_first_thing_to_be_read(browser: Browser, tmp_path: Path, theme: str) -> None:
+    """Everybody answers yes, without noise: on a phone the warning is above the figure, and on the first screen."""
+    path, task = tmp_path / "hush.sqlite3", page_tasks.TASKS[1]
+    ids = np.frombuffer(secrets.token_bytes(16 * 4000), dtype="V16")
+    with SqliteStore(path) as counting:
+        counting.add_task(task)
+        counting.commit([Accepted(task, 0, ids, np.ones((4000, 1), dtype=np.int64))], {})
+    with (
+        served(path) as address,
+        looking(browser, address, color_scheme=theme, viewport={"width": 390, "height": 800}, bypass_csp=True) as page,
+    ):
+        for where in (f"/tasks/{task.id}", "/"):
+            page.goto(f"{address}{where}")
+            expect(page.locator("#still")).to_be_hidden()
+            alarm = page.locator(".alarm")
+            expect(alarm).to_contain_text("Do not rely on this. Too little noise.", use_inner_text=False)
+            warned, figure = alarm.bounding_box(), page.locator(".estimate").bounding_box()
+            assert warned is not None
+            assert figure is not None
+            assert warned["y"] + warned["height"] <= figure["y"] <= 800
+            assert Axe().run(page).violations_count == 0
+            with looking(browser, address, java_script_enabled=False) as still:
+                still.goto(f"{address}{where}")
+                assert still.locator("main").inner_text().split() == page.locator("main").inner_text().split()
 
 
 def test_without_the_script_it_says_how_old_it_is_and_how_to_load_it_again(browser: Browser, address: str) -> None:

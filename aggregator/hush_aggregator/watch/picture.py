@@ -106,6 +106,9 @@ def _heading(view: View, told: str) -> Iterator[Block]:
     yield Sentence(", ".join([*rounds, *([view.terms] if view.terms else []), view.state]), "dim")
     if told:
         yield Sentence(told, "red")
+    if view.warnings:
+        told = " ".join(f"{one.word}. {one.sentence}".strip() for one in view.warnings)
+        yield Sentence(f"Do not rely on this. {told}", "red")
 
 
 def _facts(view: View) -> Iterator[Fact]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from hush_aggregator.report_problems import Verdict, report_problems
 from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.task import Task
 
@@ -57,7 +58,8 @@ class View:
         rounds: how many there are; None where nobody knows.
         terms: mechanism and epsilon, in words.
         state: live, closed or final.
-        remarks: what is worth a look: flags, the monitor, what could not be made.
+        warnings: what is wrong with the reports, so that nobody should rely on the estimate.
+        remarks: what could not be made.
         updated_at: as the document has it.
     """
 
@@ -72,6 +74,7 @@ class View:
     rounds: int | None = None
     terms: str = ""
     state: str = "live"
+    warnings: Sequence[Verdict] = ()
     remarks: Sequence[str] = ()
     updated_at: str = ""
 
@@ -106,6 +109,7 @@ def view_of(task_id: str, document: Mapping[str, object], task: Task | None) -> 
         round=_count(document.get("round")) or 0,
         terms=", ".join(_terms(document)),
         state="final" if final else "closed" if document.get("closed") is True else "live",
+        warnings=_warnings(document),
         remarks=tuple(_remarks(document)),
         updated_at=_text(document, "updated_at"),
     )
@@ -182,13 +186,13 @@ def _terms(document: Mapping[str, object]) -> Iterator[str]:
         yield f"epsilon {epsilon}"
 
 
-def _remarks(document: Mapping[str, object]) -> Iterator[str]:
+def _warnings(document: Mapping[str, object]) -> Sequence[Verdict]:
     flags = document.get("flags")
-    if isinstance(flags, list):
-        yield from (f"{flag.replace('_', ' ')}" for flag in flags if isinstance(flag, str))
-    monitor = _text(document, "monitor")
-    if monitor and monitor != "ok":
-        yield f"the monitor says {monitor.replace('_', ' ')}"
+    known = [flag for flag in flags if isinstance(flag, str)] if isinstance(flags, list) else []
+    return report_problems(_text(document, "monitor") or None, known)
+
+
+def _remarks(document: Mapping[str, object]) -> Iterator[str]:
     for target, reason in _mapping(document, "failures"):
         if isinstance(reason, str):
             yield f"{target} could not be made: {reason}"

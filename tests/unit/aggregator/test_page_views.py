@@ -44,7 +44,12 @@ def shown(estimate: Estimate | None = GOOD, *, final: bool = False, draft: dict[
 
 def text_of(view: View) -> str:
     """What a person reads."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", detail(view, AROUND).partition("<main")[2])).split())
+    return plain(detail(view, AROUND).partition("<main")[2])
+
+
+def plain(page: str) -> str:
+    """The words of a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +104,58 @@ def test_an_interval_that_rules_nothing_out_says_so() -> None:
 def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> None:
     text = text_of(shown(dataclasses.replace(GOOD, mean=-2.0, intervals={"anytime": (0.0, 1.0)})))
     assert "-2.00 kg" in text
-    assert "lies beyond what is possible. That is the noise" in text
+    assert "is beyond what is possible. That is the noise: moved back, it would be biased. More reports" in text
+
+
+@pytest.mark.parametrize("monitor", ["too_little_noise", "outliers", "something_new"])
+@pytest.mark.parametrize("mean", [3.0, -2.0])
+def test_wrong_reports_are_told_before_the_figure_and_nothing_promises_that_more_of_them_help(
+    monitor: str, mean: float
+) -> None:
+    view = shown(dataclasses.replace(GOOD, mean=mean, monitor=monitor))
+    word = {"too_little_noise": "Too little noise", "outliers": "Impossible reports"}.get(monitor, "Something new")
+    card = plain(index([view], AROUND, total=1, page=1, pages=1))
+    for text in (text_of(view), card):
+        above, _, below = text.partition("Average")
+        assert f"Do not rely on this. {word}." in above
+        assert "if all these reports were right, 1.0 to 5.0 kg" in below
+        assert "probably" not in text
+        assert "bring it nearer" not in text
+    assert "is beyond what is possible. More reports like these do not help." in text_of(view) or mean == 3.0
+    assert "95 contain what they are about, if all these reports were right" in text_of(view)
+
+
+@pytest.mark.parametrize("monitor", ["ok", None])
+def test_reports_that_look_right_or_are_too_few_raise_no_alarm(monitor: str | None) -> None:
+    view = shown(dataclasses.replace(GOOD, monitor=monitor))
+    for text in (text_of(view), index([view], AROUND, total=1, page=1, pages=1)):
+        assert "Do not rely on this" not in text
+        assert "probably 1.0 to 5.0 kg" in plain(text)
+
+
+def test_wrong_reports_of_categories_are_told_above_the_table() -> None:
+    task = {"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": ["a", "b"]}}
+    parts = tuple(CategoryEstimate(label=label, frequency=0.5) for label in "ab")
+    view = shown(Estimate(200, categories=parts, monitor="outliers"), draft=task)
+    assert "Do not rely on this. Impossible reports." in text_of(view).partition("Share")[0]
+    assert "Do not rely on this. Impossible reports." in plain(index([view], AROUND, total=1, page=1, pages=1))
+
+
+def test_final_figures_do_not_wait_for_more_reports() -> None:
+    text = text_of(shown(dataclasses.replace(GOOD, mean=-2.0), final=True, ended=True))
+    assert "is beyond what is possible. That is the noise" in text
+    assert "More reports" not in text
+
+
+def test_one_is_not_written_as_several() -> None:
+    one = dataclasses.replace(GOOD, n=1, monitor=None)
+    assert "From 1 report of 1 device that was asked." in text_of(shown(one, draft=DRAFT | {"enrolled": 1}))
+    assert "The estimate of 1 report is being made" in text_of(shown(None, n=1))
+    page = plain(index([shown(one)], AROUND, total=1, page=1, pages=1, dropped=1))
+    assert "1 task " in page
+    assert "1 report " in page
+    assert "dropped 1 message since" in page
+    assert "2 tasks " in plain(index([shown()], AROUND, total=2, page=1, pages=1))
 
 
 @pytest.mark.parametrize(("mean", "intervals"), [(1e300, {}), (-1e-300, {"anytime": (0.0, 0.0)}), (5e-324, INTERVALS)])

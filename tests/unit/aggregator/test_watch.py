@@ -10,6 +10,7 @@ from made_results import result_of
 from hush_aggregator.commands.results import _cell
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
 from hush_aggregator.figure_rows import rows_of
+from hush_aggregator.report_problems import report_problems
 from hush_aggregator.result import encode
 from hush_aggregator.watch.bars import bar
 from hush_aggregator.watch.picture import Past, picture
@@ -118,6 +119,18 @@ def test_while_reports_arrive_no_interval_is_shown_that_is_for_one_look_alone() 
     assert [[*line.bands] for line in live.lines] == [["anytime"]]
     final = number(9, 150.0, 200.0, 170.0) | {"final": True}
     assert [[*line.bands] for line in view_of("heights", final, NUMBER).lines] == [["reporters"]]
+
+
+@pytest.mark.parametrize("width", [30, 80, 200])
+def test_wrong_reports_are_told_above_the_estimate_in_the_words_of_the_page(width: int) -> None:
+    wrong = number(1234, 150.0, 200.5, 171.0) | {"monitor": "too_little_noise", "flags": ["more_than_enrolled"]}
+    above, _, _ = " ".join(seen(view_of("heights", wrong, NUMBER), width).split()).partition("estimate 171")
+    for one in report_problems("too_little_noise", ["more_than_enrolled"]):
+        assert f"{one.word}. {one.sentence}" in above
+    assert "Do not rely on this." in above
+    for right in ({"monitor": "ok"}, {}):
+        view = view_of("heights", number(1234, 150.0, 200.5, 171.0) | right, NUMBER)
+        assert "Do not rely on this" not in seen(view, width)
 
 
 def test_of_many_categories_the_largest_are_shown_with_bands_that_hold_for_all_of_them() -> None:

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from hush_aggregator.http.page.course import course, series
-from hush_aggregator.http.page.figures import alone, failures, headline, intervals, parts, reason, strip
+from hush_aggregator.http.page.figures import alarm, alone, failures, headline, intervals, parts, reason, strip
 from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.label import label
 from hush_aggregator.http.page.markup import Html, Part, element, foreign, fragment, tabular
 from hush_aggregator.http.page.numbers import count
 from hush_aggregator.http.page.view import View
-from hush_aggregator.http.page.words import FLAGS, MONITOR, moment
+from hush_aggregator.http.page.words import moment, people
+from hush_aggregator.report_problems import MONITOR, Verdict, report_problems
 from hush_aggregator.result import WHOLE, Result
 from hush_common.epsilon import decimal_text
 from hush_common.figures import exact, significant, whole
@@ -54,14 +55,15 @@ def _head(view: View) -> Html:
 def _figures(view: View) -> Html:
     result = view.result
     if result is None:
-        return _nothing("Being worked out", f"The estimate of {whole(view.n)} reports is being made. Look again soon.")
+        return _nothing("Being worked out", f"The estimate of {people(view.n)} is being made. Look again soon.")
     if view.failed:
         return fragment(
             _nothing(
                 "No estimate",
                 fragment(
                     count(result.n, "n"),
-                    " reports are counted and kept, and no estimate could be made of them: ",
+                    " report is counted and kept" if result.n == 1 else " reports are counted and kept",
+                    ", and no estimate could be made: ",
                     reason(result.failures[WHOLE], f"failures.{WHOLE}"),
                     ". The next report, or a mended hush, makes it again.",
                 ),
@@ -70,7 +72,7 @@ def _figures(view: View) -> Html:
     if not result.n:
         return _nothing("No report yet", "Once devices answer, the estimate stands here.")
     partly = {name: why for name, why in result.failures.items() if name != WHOLE}
-    return fragment(headline(view), strip(view), _from(view, result), parts(view), failures(partly))
+    return fragment(alarm(view), headline(view), strip(view), _from(view, result), parts(view), failures(partly))
 
 
 def _nothing(word: str, sentence: Part) -> Html:
@@ -79,7 +81,13 @@ def _nothing(word: str, sentence: Part) -> Html:
 
 def _from(view: View, result: Result) -> Html:
     asked = view.task.enrolled
-    of = None if asked is None else fragment(" of ", count(asked, "enrolled"), " devices that were asked")
+    of = (
+        None
+        if asked is None
+        else fragment(
+            " of ", count(asked, "enrolled"), " device that was asked" if asked == 1 else " devices that were asked"
+        )
+    )
     which = f", round {result.round} of {whole(view.task.rounds)} (counted from 0)" if view.task.rounds > 1 else ""
     return element(
         "p", "From ", count(result.n, "n"), " report" if result.n == 1 else " reports", of, which, ".", class_="from"
@@ -145,7 +153,7 @@ def _sound(view: View) -> Html | None:
     if result is None or not result.n or view.failed:
         return None
     estimate = result.estimate
-    word, sentence = MONITOR.get(estimate.monitor, (str(estimate.monitor), ""))
+    word, sentence = MONITOR.get(estimate.monitor, Verdict(str(estimate.monitor), ""))
     verdict = element("data", word, value=estimate.monitor or "", data_figure="monitor") if estimate.monitor else word
     kind = {"ok": "good", None: "early"}.get(estimate.monitor, "bad")
     lies = estimate.worst_case_bias
@@ -154,7 +162,10 @@ def _sound(view: View) -> Html | None:
         "section",
         element("h2", "Can it be trusted?"),
         element("p", element("strong", verdict, class_=f"verdict {kind}"), " ", sentence),
-        *(element("p", FLAGS.get(flag, flag), class_="warning") for flag in result.flags),
+        *(
+            element("p", element("strong", one.word, "."), " ", one.sentence)
+            for one in report_problems(None, result.flags)
+        ),
         element(
             "p",
             "Whoever lies moves the estimate: one false report by up to ",
@@ -209,7 +220,7 @@ def _further(view: View, result: Result) -> list[tuple[str, Part]]:
         w = estimate.winsorised
         shown = scale.figure(w.mean, "winsorised.mean")
         rows.append(
-            ("Winsorised", fragment(shown, f" ({w.touched} reports moved, to within {significant(w.threshold)})"))
+            ("Winsorised", fragment(shown, f" ({people(w.touched)} moved, to within {significant(w.threshold)})"))
         )
     if estimate.pooled is not None:
         weights = ", ".join(f"{name}: {exact(round(weight, 4))}" for name, weight in estimate.pooled.weights.items())

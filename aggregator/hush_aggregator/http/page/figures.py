@@ -7,13 +7,14 @@ from hush_aggregator.estimate.estimates import Interval, Intervals
 from hush_aggregator.http.page.drawings import Axis, band, bar, row
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
 from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
-from hush_aggregator.http.page.view import ORDER, View, band_of, primary
+from hush_aggregator.http.page.view import ORDER, Standing, View, band_of, primary
 from hush_aggregator.http.page.words import FAILURES, about, meaning, quantity
+from hush_aggregator.report_problems import Verdict, report_problems
 from hush_aggregator.result import Result
 from hush_common.domain import VectorDomain
 from hush_common.figures import exact
 
-__all__ = ["alone", "failures", "headline", "intervals", "parts", "reason", "strip"]
+__all__ = ["alarm", "alone", "failures", "headline", "intervals", "parts", "reason", "strip"]
 
 _ALONE = 64  # parts of which each is listed for experts, too
 _LISTED = 24  # rows of a table before the rest is folded away
@@ -33,6 +34,28 @@ class _Row:
     scale: Scale
     axis: Axis | None
     n: int | None = None
+
+
+def alarm(view: View, *, brief: bool = False) -> Html:
+    """The warning above figures whose reports do not look right; nothing above others.
+
+    Args:
+        view: the task.
+        brief: whether the meaning of each problem is left out, as on a card.
+    """
+    problems = _problems(view)
+    if not problems:
+        return fragment()
+    told = element("strong", "Do not rely on this. ", class_="verdict bad")
+    if brief:
+        return element("p", told, *(f"{one.word}. " for one in problems), class_="warning alarm")
+    meant = [element("p", element("strong", one.word, "."), " ", one.sentence) for one in problems]
+    return element("div", element("p", told), *meant, class_="warning alarm")
+
+
+def _problems(view: View) -> list[Verdict]:
+    result = view.result
+    return [] if result is None or not result.n else report_problems(result.estimate.monitor, result.flags)
 
 
 def headline(view: View) -> Html:
@@ -57,7 +80,9 @@ def headline(view: View) -> Html:
 
 
 def _guess(view: View, interval: Interval) -> str:
-    """What to say before an interval: one that rules nothing out says nothing."""
+    """What to say before an interval: one that rules nothing out says nothing, and one of wrong reports is no guess."""
+    if _problems(view):
+        return "if all these reports were right, "
     low, high = view.limits
     return "as yet anything from " if interval[0] <= low and high <= interval[1] else "probably "
 
@@ -87,7 +112,7 @@ def strip(view: View, *, legend: bool = True) -> Html:
         band(Axis(low, high), bands, result.mean, described),
         element("p", *(element("span", end) for end in ends), class_="ends"),
         _legend(targets) if legend else None,
-        _beyond(result.mean, low, high),
+        _beyond(view, result.mean),
         class_="strip",
     )
 
@@ -104,8 +129,9 @@ def intervals(view: View) -> Html:
     listed = sorted(result.intervals, key=lambda target: (target != first, ORDER.index(target)))
     rows = [_interval_row(result, target, scale, axis) for target in listed]
     percent = exact(result.confidence, scale=100)
+    condition = ", if all these reports were right" if _problems(view) else ""
     return tabular(
-        element("caption", f"Of 100 such intervals, {percent} contain what they are about"),
+        element("caption", f"Of 100 such intervals, {percent} contain what they are about{condition}"),
         _head("About", "Between"),
         element("tbody", *rows),
         class_="intervals",
@@ -217,14 +243,17 @@ def _said(scale: Scale, interval: Interval) -> str:
     return f"{fitted.text(interval[0])} to {fitted.plain(interval[1])}"
 
 
-def _beyond(mean: float, low: float, high: float) -> Html | None:
+def _beyond(view: View, mean: float) -> Html | None:
+    low, high = view.limits
     if low <= mean <= high:
         return None
+    if _problems(view):
+        return element(
+            "p", "The estimate is beyond what is possible. More reports like these do not help.", class_="note"
+        )
+    why = "The estimate is beyond what is possible. That is the noise: moved back, it would be biased."
     return element(
-        "p",
-        "The estimate lies beyond what is possible. That is the noise: moved back, it would be biased. More reports "
-        "bring it nearer.",
-        class_="note",
+        "p", why, None if view.standing is Standing.FINAL else " More reports bring it nearer.", class_="note"
     )
 
 
@@ -274,7 +303,7 @@ def _counted(one: _Row) -> Html | None:
     if one.n is None or one.axis is None:
         return None
     ends = f" · from {exact(one.axis.low)} to {exact(one.axis.high)}"
-    return element("small", count(one.n, f"{one.place}.n"), " reports", ends)
+    return element("small", count(one.n, f"{one.place}.n"), " report" if one.n == 1 else " reports", ends)
 
 
 def _alone(one: _Row, targets: Sequence[str]) -> Html:

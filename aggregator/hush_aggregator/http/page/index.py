@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hush_aggregator.http.page.detail import standing
 from hush_aggregator.http.page.drawings import Axis, bar
-from hush_aggregator.http.page.figures import headline, strip
+from hush_aggregator.http.page.figures import alarm, headline, strip
 from hush_aggregator.http.page.frame import Around, framed
 from hush_aggregator.http.page.label import promise
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
@@ -31,7 +31,8 @@ def index(views: Sequence[View], around: Around, *, total: int, page: int, pages
     """
     cards = element("ul", *(_card(view) for view in views), class_="cards") if views else _empty()
     turn = _turn(page, pages) if pages > 1 else None
-    lines = element("p", whole(total), " tasks", f", page {page} of {pages}" if pages > 1 else None, class_="note")
+    tasks = "1 task" if total == 1 else f"{whole(total)} tasks"
+    lines = element("p", tasks, f", page {page} of {pages}" if pages > 1 else None, class_="note")
     return framed(around, "", _about(), lines if total else None, _lost(dropped), cards, turn)
 
 
@@ -52,8 +53,9 @@ def _about() -> Html:
 def _lost(dropped: int) -> Html | None:
     if not dropped:
         return None
-    said = f"The broker says that it has dropped {whole(dropped)} messages since it started. Devices are asked to send "
-    return element("p", said, "again what they have kept, and nothing counts twice.", class_="warning")
+    messages = "1 message" if dropped == 1 else f"{whole(dropped)} messages"
+    said = f"The broker says that it has dropped {messages} since it started. Devices are asked to send again what "
+    return element("p", said, "they have kept, and nothing counts twice.", class_="warning")
 
 
 def _empty() -> Html:
@@ -85,8 +87,8 @@ def _figures(view: View) -> Html:
     if not result.n:
         return _word("No report yet")
     if result.categories or result.coordinates:
-        return fragment(_parts(view), _reports(view))
-    return fragment(headline(view), strip(view, legend=False), _reports(view))
+        return fragment(alarm(view, brief=True), _parts(view), _reports(view))
+    return fragment(alarm(view, brief=True), headline(view), strip(view, legend=False), _reports(view))
 
 
 def _word(word: str) -> Html:

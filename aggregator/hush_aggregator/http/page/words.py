@@ -7,7 +7,6 @@ from hush_aggregator.estimate.estimates import ANYTIME, ANYTIME_POPULATION, ENRO
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimating import CRASHED, TOO_SLOW
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, joined
-from hush_aggregator.result import MORE_THAN_ENROLLED
 from hush_aggregator.store.base import Origin
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
 from hush_common.figures import duration, exact, whole
@@ -15,8 +14,6 @@ from hush_common.task import Task
 
 __all__ = [
     "FAILURES",
-    "FLAGS",
-    "MONITOR",
     "ORIGINS",
     "about",
     "meaning",
@@ -30,22 +27,6 @@ __all__ = [
 _SHOWN = 6
 _ANYTIME = "however often you look while reports arrive"
 
-_TOO_LITTLE = (
-    "The reports vary less than the noise of this task makes them. Some programs that answer add less noise than they "
-    "must, and protect their people less than is stated here."
-)
-_OUTLIERS = (
-    "No honest group of devices gives such reports: a program has a mistake, or somebody makes reports up. The "
-    "estimate may be far off."
-)
-MONITOR: dict[str | None, tuple[str, str]] = {
-    "ok": ("Looks right", "The reports vary as much as the noise of this task makes them."),
-    "too_little_noise": ("Too little noise", _TOO_LITTLE),
-    "outliers": ("Impossible reports", _OUTLIERS),
-    None: ("Too early to say", "Fewer than 100 reports show nothing about the noise in them."),
-}
-"""What the monitor says of the reports: a word and a sentence."""
-
 FAILURES = {
     NOT_FINITE: "the arithmetic did not end in a number",
     FAILED: "an error of hush; its log says where",
@@ -53,11 +34,6 @@ FAILURES = {
     TOO_SLOW: "it took too long",
 }
 """Why something could not be made."""
-
-FLAGS = {
-    MORE_THAN_ENROLLED: "More reports came than devices were asked: some sender answers for several, or makes them up."
-}
-"""What cannot be if everybody keeps to the rules."""
 
 ORIGINS = {
     Origin.FILE: "the people who run this service, in a file",

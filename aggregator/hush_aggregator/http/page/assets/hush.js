@@ -8,7 +8,7 @@ const EVERY_MS = 1500; // the page is fetched again that often at most
 const AGAIN_MS = 15000; // after which a stream that was refused is asked for again, or twice that
 const SAID_MS = 30000; // and whoever is read to hears of it that often at most
 
-let due = false, busy = false, last = 0, said = 0;
+let due = false, busy = false, last = 0, said = 0, standing = "";
 
 function trouble(text) {
   said = 0;
@@ -17,13 +17,18 @@ function trouble(text) {
   still.hidden = false;
 }
 
+// What becomes of a task is in the words of its badge: a task that is closed is not live.
 function announce() {
-  state.className = "on";
+  const badge = document.querySelector(".hero .badge");
+  const before = standing;
+  standing = badge ? badge.textContent : "Live";
+  state.className = standing === "Live" ? "on" : "";
   still.hidden = true;
-  if (Date.now() - said < SAID_MS) return;
+  if (standing === before && Date.now() - said < SAID_MS) return;
   said = Date.now();
-  const reports = document.querySelector(".hero [data-figure='n']");
-  const words = reports ? `Live: ${reports.textContent} reports` : "Live";
+  const reports = document.querySelector(".hero .from [data-figure='n']");
+  const counted = reports && `${reports.textContent} ${reports.getAttribute("value") === "1" ? "report" : "reports"}`;
+  const words = counted ? `${standing}: ${counted}` : standing;
   if (state.textContent !== words) state.textContent = words;
 }
 
