@@ -1,11 +1,11 @@
 """The book of ownership: what the store knows of who publishes a task, read and written in the store's thread."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from hush_aggregator.claims import Claim
 from hush_aggregator.known_tasks import KnownTasks
-from hush_aggregator.store.base import Store, TaskRow
+from hush_aggregator.store.base import Owner, Store, TaskRow
 
 __all__ = ["Book"]
 
@@ -31,16 +31,29 @@ class Book:
         identity: str = await self._in_worker(lambda: self._store.public_identity)
         return identity
 
-    async def counted(self, digest: bytes, round_: int) -> int:
-        """Reports counted of a round."""
-        n: int = await self._in_worker(lambda: self._store.tally(digest, round_).n)
-        return n
+    async def counted(self, rounds: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
+        """Reports counted of these rounds (digest, round)."""
+        if not rounds:
+            return {}
 
-    async def note(self, row: TaskRow, claim: Claim) -> None:
-        """Keep who owns a task, and since which term, as it follows from `row`: a take-over that came since stays."""
+        def read() -> dict[tuple[bytes, int], int]:
+            return {(digest, round_): self._store.tally(digest, round_).n for digest, round_ in rounds}
+
+        counts: dict[tuple[bytes, int], int] = await self._in_worker(read)
+        return counts
+
+    async def note(self, notes: Collection[tuple[TaskRow, Claim]]) -> None:
+        """Keep who owns these tasks, and since which term, as it follows from the rows: a take-over since then stays.
+
+        In one transaction, whatever their number, after which the tasks are read once.
+        """
+        if not notes:
+            return
 
         def write() -> None:
-            self._store.set_owner(row.id, claim.store, claim.term, claim.taken_from, was_taken_from=row.taken_from)
+            self._store.set_owners(
+                [Owner(row.id, claim.store, claim.term, claim.taken_from, row.taken_from) for row, claim in notes]
+            )
             self._tasks.refresh()
 
         await self._in_worker(write)

@@ -100,7 +100,11 @@ class KnownTasks(Mapping[str, Task]):
             TaskError: a task of one's own contradicts one that is stored under its id.
         """
         self.refresh()
-        self.own = tuple(self._settled(task) for task in self.own)
+        for task in self.own:
+            if task.legacy and task.id not in self._tasks:
+                raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
+        there = self._store.add_tasks(self.own)
+        self.own = tuple(map(_settled, self.own, there))
         self.refresh()
 
     def refresh(self) -> None:
@@ -181,18 +185,17 @@ class KnownTasks(Mapping[str, Task]):
         task, row = self._tasks.get(task_id), self.rows.get(task_id)
         return row is not None and row.origin is Origin.BROKER, 0 if task is None else columns_of(task)
 
-    def _settled(self, task: Task) -> Task:
-        if task.legacy and task.id not in self._tasks:
-            raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
-        there = self._store.add_task(task)
-        if not there:
-            raise _forgotten("id", task)
-        kept = settled(task, there)
-        if kept is None:
-            raise _contradiction("id", task, there)
-        if kept is not task:
-            _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
-        return kept
+
+def _settled(task: Task, there: bytes) -> Task:
+    """A task of one's own as it was first stored."""
+    if not there:
+        raise _forgotten("id", task)
+    kept = settled(task, there)
+    if kept is None:
+        raise _contradiction("id", task, there)
+    if kept is not task:
+        _LOG.info("task %s stays as it was stored: %s, digest %s", task.id, kept.mechanism, kept.digest.hex())
+    return kept
 
 
 def _matter(row: TaskRow | None) -> object:

@@ -8,13 +8,15 @@ another has overwritten, less and less often if that goes on, and yields to a cl
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from hush_aggregator.book import Book
 from hush_aggregator.bus import Session
 from hush_aggregator.claims import TAKE_OVER, Claim, Verdict, claim_of, judged, outranks, signature, signed, written
+from hush_aggregator.concurrency import in_slices, run_all
 from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.result import encode
 from hush_aggregator.standing import Standing, shown
@@ -98,8 +100,7 @@ class Ownership:
         while True:
             await self.decide(session)
             due, self._due = self._due, set()
-            for task_id in sorted(due):
-                await self._see_to(session, task_id)
+            await self._see_to(session, sorted(due))
             await self._wake.wait()
             self._wake.clear()
 
@@ -115,16 +116,8 @@ class Ownership:
         self._me = self._me or await self._book.me()
         while self._new:
             new, self._new = self._new, set()
-            rows = self._tasks.rows
-            here = [task_id for task_id in sorted(new) if task_id in rows and self._cares(rows[task_id])]
-            for task_id in here:
-                self._standings.setdefault(task_id, Standing())
-            if not here:
-                continue
             try:
-                seen = await self._look(session, here)
-                for task_id in here:
-                    await self._decide(session, task_id, seen=seen)
+                await self._decide(session, sorted(new))
             except BaseException:
                 self._new |= new
                 raise
@@ -175,30 +168,67 @@ class Ownership:
             self._due.add(task_id)
             self._wake.set()
 
-    async def _decide(self, session: Session, task_id: str, *, seen: bool) -> None:
+    async def _decide(self, session: Session, task_ids: Sequence[str]) -> None:
+        """Look at what is retained, judge all of these, keep in one transaction what was decided, and publish."""
+        rows = self._tasks.rows
+        here = [task_id for task_id in task_ids if task_id in rows and self._cares(rows[task_id])]
+        if not here:
+            return
+        for task_id in here:
+            self._standings.setdefault(task_id, Standing())
+        seen = await self._look(session, here)
+        there = {task_id: self._standings[task_id].estimate for task_id in here}
+        self._due.difference_update(here)  # what comes from now on is judged by `_see_to`
+        gained = await self._judge(there, seen=seen)
+
+        def calls() -> Iterator[Callable[[], Awaitable[None]]]:
+            for task_id in here:
+                yield partial(self._settle, session, task_id, gained=task_id in gained, there=there[task_id])
+
+        await run_all(calls())
+
+    async def _judge(self, there: Mapping[str, Claim | None], *, seen: bool) -> set[str]:
+        """Judge whose these are, from the estimate that is retained; return those that are this store's from now on."""
+        unsigned = {
+            (row.digest, claim.round)
+            for row, claim in ((self._tasks.rows[task_id], claim) for task_id, claim in there.items())
+            if claim is not None and not claim.store
+        }
+        counted = await self._book.counted(unsigned)
+        mine: dict[str, Claim] = {}
+        notes: list[tuple[TaskRow, Claim | None]] = []
+        async for task_id, claim in in_slices(there.items()):
+            row, standing = self._tasks.rows[task_id], self._standings[task_id]
+            if not row.payload or (standing.mine is not None and row.taken_from != TAKE_OVER):
+                continue  # it is forgotten, or a command changed something else than whose it is
+            n = counted.get((row.digest, claim.round), 0) if claim is not None else 0
+            verdict = judged(row, self._me, standing.task, claim, n, seen=seen)
+            if verdict is Verdict.MINE:
+                mine[task_id] = signature(row, self._me, claim)
+                notes.append((row, mine[task_id]))
+            else:
+                standing.mine = None
+                notes.append((row, claim if claim is not None and claim.store else None))
+                self._tell(row, standing, verdict)
+        await self._note(notes)
+        for task_id, claim in mine.items():
+            self._standings[task_id].mine, self._standings[task_id].told = claim, ""
+        return set(mine)
+
+    async def _settle(self, session: Session, task_id: str, *, gained: bool, there: Claim | None) -> None:
+        """Publish of a task what is to be published now that it is decided."""
         row, standing = self._tasks.rows[task_id], self._standings[task_id]
         if not row.payload:
             await self._clear(session, row, standing)
             return
-        if standing.mine is not None and row.taken_from != TAKE_OVER:  # what a command changed is not whose it is
-            await self._put_task(session, row, standing)
+        if standing.mine is None:
             return
-        there = standing.estimate
-        counted = 0 if there is None or there.store else await self._book.counted(row.digest, there.round)
-        verdict = judged(row, self._me, standing.task, there, counted, seen=seen)
-        if verdict is not Verdict.MINE:
-            standing.mine = None
-            await self._note(row, there if there is not None and there.store else None)
-            self._tell(row, standing, verdict)
-            return
-        standing.mine, standing.told = signature(row, self._me, there), ""
-        await self._note(row, standing.mine)
-        self._due.discard(task_id)
         await self._put_task(session, row, standing)
-        if standing.last:
-            standing.last = signed(standing.last, standing.mine)
-            await self._put_estimate(session, task_id, standing)
-        self._gained(task_id, there)
+        if gained:
+            if standing.last:
+                standing.last = signed(standing.last, standing.mine)
+                await self._put_estimate(session, task_id, standing)
+            self._gained(task_id, there)
 
     async def _clear(self, session: Session, row: TaskRow, standing: Standing) -> None:
         """It is forgotten: so that the broker forgets it, too."""
@@ -211,38 +241,54 @@ class Ownership:
 
     # What was overwritten
 
-    async def _see_to(self, session: Session, task_id: str) -> None:
-        row, standing = self._tasks.rows.get(task_id), self._standings[task_id]
-        there = standing.estimate
-        if row is None or task_id not in self._tasks:
-            return
-        if standing.mine is None:  # that it is another's was known, but not whose: its first estimate says so
-            if not row.owner and row.taken_from != TAKE_OVER and there is not None and there.store != self._me:
-                await self._note(row, there if there.store else None)
-            return
-        if there is not None and there.store != self._me and outranks(there, standing.mine):
-            standing.mine = None
-            await self._note(row, there)
-            self._tell(row, standing, Verdict.OTHERS_ESTIMATE)
-            return
-        estimate = bool(standing.last) and standing.forged
-        if not estimate and not standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
-            return
-        loop = asyncio.get_running_loop()
+    async def _see_to(self, session: Session, task_ids: Iterable[str]) -> None:
+        """Yield to claims that are above this store's, and publish again what was overwritten."""
+        notes: list[tuple[TaskRow, Claim | None]] = []
+        again: list[Callable[[], Awaitable[None]]] = []
+        async for task_id in in_slices(task_ids):
+            row, standing = self._tasks.rows.get(task_id), self._standings[task_id]
+            there = standing.estimate
+            if row is None or task_id not in self._tasks:
+                continue
+            if standing.mine is None:  # that it is another's was known, but not whose: its first estimate says so
+                if not row.owner and row.taken_from != TAKE_OVER and there is not None and there.store != self._me:
+                    notes.append((row, there if there.store else None))
+            elif there is not None and there.store != self._me and outranks(there, standing.mine):
+                standing.mine = None
+                notes.append((row, there))
+                self._tell(row, standing, Verdict.OTHERS_ESTIMATE)
+            elif self._is_overwritten(row, standing):
+                again.append(partial(self._put_again, session, row, standing))
+        await self._note(notes)
+        await run_all(again)
+
+    def _is_overwritten(self, row: TaskRow, standing: Standing) -> bool:
+        """Whether something is to be published again now; where it is too early, it comes back later."""
+        if not self._is_forged(standing) and not standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
+            return False
+        loop, there = asyncio.get_running_loop(), standing.estimate
         if loop.time() < standing.again_at:
-            loop.call_at(standing.again_at, self._come_back, task_id)
-            return
+            loop.call_at(standing.again_at, self._come_back, row.id)
+            return False
         if standing.overwritten(loop.time()):
             whose = f" by store {there.store}" if there is not None and there.store not in ("", self._me) else ""
             _LOG.warning(
                 "task %s: what is published of it was overwritten%s: published again; stop whoever does that, or have "
                 "that store take it over (hush task take-over)",
-                task_id,
+                row.id,
                 whose,
             )
+        return True
+
+    @staticmethod
+    def _is_forged(standing: Standing) -> bool:
+        return bool(standing.last) and standing.forged
+
+    async def _put_again(self, session: Session, row: TaskRow, standing: Standing) -> None:
+        forged = self._is_forged(standing)
         await self._put_task(session, row, standing)
-        if estimate:
-            await self._put_estimate(session, task_id, standing)
+        if forged and standing.mine is not None:
+            await self._put_estimate(session, row.id, standing)
 
     def _come_back(self, task_id: str) -> None:
         self._due.add(task_id)
@@ -276,11 +322,15 @@ class Ownership:
                 "a message to %s was acknowledged, and did not come back: allow this user to write and to read it", name
             )
 
-    async def _note(self, row: TaskRow, claim: Claim | None) -> None:
-        """Keep who owns it; where nobody is known to, what was known before stays."""
-        if claim is not None and (claim.store, claim.term) != (row.owner, row.term):
-            mine = claim.store == self._me
-            await self._book.note(row, claim if mine else replace(claim, taken_from=""))
+    async def _note(self, claims: Iterable[tuple[TaskRow, Claim | None]]) -> None:
+        """Keep who owns these tasks; where nobody is known to, what was known before stays."""
+        await self._book.note(
+            [
+                (row, claim if claim.store == self._me else replace(claim, taken_from=""))
+                for row, claim in claims
+                if claim is not None and (claim.store, claim.term) != (row.owner, row.term)
+            ]
+        )
 
     def _tell(self, row: TaskRow, standing: Standing, verdict: Verdict) -> None:
         """One line for each reason while the service runs."""

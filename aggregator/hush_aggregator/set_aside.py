@@ -53,6 +53,8 @@ class SetAside:
         self._kinds: dict[str, _Kind] = {}
         self._under_way: dict[str, int] = {}
         self._losses: Counter[str] = Counter()
+        self._suspects: set[str] = set()  # topics under way when a connection was lost, and not published since
+        self._turn = asyncio.Lock()
 
     def guard(self, session: Session) -> Session:
         """A new connection, seen through this."""
@@ -64,6 +66,7 @@ class SetAside:
         if not self._under_way:
             return
         topic, size = max(self._under_way.items(), key=lambda one: one[1])
+        self._suspects |= self._under_way.keys()
         self._under_way.clear()
         self._losses[topic] += 1
         kind = self._kind(topic)
@@ -79,10 +82,18 @@ class SetAside:
         too_long = size >= kind.bound or (topic in kind.held and size > kind.taken)
         if too_long and asyncio.get_running_loop().time() < kind.again_at:
             self._hold(kind, topic, size)
+            self._suspects.discard(topic)
             self._unsent(topic)
             return
-        self._under_way[topic] = size
-        await session.publish(topic, payload, retain=retain)  # if it fails, `lost` is told of it
+        if not self._suspects:
+            self._under_way[topic] = size
+            await session.publish(topic, payload, retain=retain)  # if it fails, `lost` is told of it
+        else:  # thousands may be under way at a time: one after the other shows on which of them the broker hangs up
+            async with self._turn:
+                if not self._under_way:  # else the connection is lost already, with the one before
+                    self._under_way[topic] = size
+                await session.publish(topic, payload, retain=retain)
+        self._suspects.discard(topic)
         self._under_way.pop(topic, None)
         self._losses.pop(topic, None)
         kind.held.pop(topic, None)

@@ -65,7 +65,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     from hush_aggregator.claims import TAKE_OVER  # noqa: PLC0415 - as above
     from hush_aggregator.known_tasks import stored_task  # noqa: PLC0415 - as above
     from hush_aggregator.recall_terms import drawn_up, is_recallable  # noqa: PLC0415 - as above
-    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.store import Owner, SqliteEditor  # noqa: PLC0415 - as above
     from hush_aggregator.task_changes import row_of  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
@@ -77,7 +77,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
         known = stored_task(row.payload)
         if is_recallable(known, row, now):  # first: it is published by whoever owns the task, and forgotten by nobody
             opened.recall([drawn_up(opened, known, now)])
-        opened.set_owner(row.id, row.owner, row.term, TAKE_OVER)
+        opened.set_owners([Owner(row.id, row.owner, row.term, TAKE_OVER)])
     say("taken over", row, "its aggregator publishes it as soon as it is connected", {} if as_json else None)
 
 

@@ -9,6 +9,7 @@ from hush_aggregator.store.rows import (
     BrokerMemory,
     CommitOutcome,
     Origin,
+    Owner,
     RecallRow,
     State,
     TaskCount,
@@ -26,6 +27,7 @@ __all__ = [
     "BrokerMemory",
     "CommitOutcome",
     "Origin",
+    "Owner",
     "RecallRow",
     "State",
     "Store",
@@ -144,13 +146,12 @@ class Store(StoreReader, Protocol):
         """
         ...
 
-    def set_owner(
-        self, task_id: str, owner: str, term: int, taken_from: str = "", *, was_taken_from: str | None = None
-    ) -> None:
-        """Keep which store publishes the estimate of a task: see `TaskRow`.
+    def add_tasks(self, tasks: Sequence[Task], origin: Origin = Origin.FILE) -> list[bytes]:
+        """The same of many tasks, in one transaction: all of them are kept, or with an error none."""
+        ...
 
-        It follows from `was_taken_from`, if that is given: if a command has written another since then, it is not kept.
-        """
+    def set_owners(self, owners: Sequence[Owner]) -> None:
+        """Keep which store publishes the estimates of these tasks."""
         ...
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:

@@ -4,10 +4,10 @@ import json
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskCount, TaskRow
@@ -183,40 +183,57 @@ class SqliteReader:
 
 def read_tally(run: sqlite3.Connection, digest: bytes, round_: int) -> Tally:
     """The tally of a round, as it was sealed."""
-    return read_tallies(run, [(digest, round_)]).get((digest, round_), Tally())
+    query = "SELECT n, moments, seal FROM tally WHERE digest = ? AND round = ?"
+    row = run.execute(query, (digest, round_)).fetchone()
+    return Tally() if row is None else _checked(digest, round_, *row)
 
 
-def read_tallies(run: sqlite3.Connection, rounds: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Tally]:
-    """The tallies of these rounds (digest, round), as they were sealed; none of a round without a report."""
+def read_tallies(
+    run: sqlite3.Connection,
+    rounds: Sequence[tuple[bytes, int]],
+    known: Mapping[tuple[bytes, int], tuple[bytes, Tally]] = MappingProxyType({}),
+) -> dict[tuple[bytes, int], Tally]:
+    """The tallies of these rounds (digest, round), as they were sealed; none of a round without a report.
+
+    Args:
+        run: the connection.
+        rounds: which.
+        known: seals and tallies read before: one whose seal is still the same is not parsed again.
+    """
     found = {}
-    for digest, round_, n, moments, sealed in _of_rounds(
-        run, "SELECT digest, round, n, moments, seal FROM tally", rounds
-    ):
-        if sealed != seal(digest, round_, n, moments):
-            raise damaged("a tally")
-        found[digest, round_] = Tally(n, tuple(json.loads(moments)))
+    for digest, round_, n, moments, sealed in _of_rounds(run, "tally", "digest, round, n, moments, seal", rounds):
+        seal_before, tally = known.get((digest, round_), (b"", Tally()))
+        found[digest, round_] = tally if sealed == seal_before else _checked(digest, round_, n, moments, sealed)
     return found
+
+
+def _checked(digest: bytes, round_: int, n: int, moments: str, sealed: bytes) -> Tally:
+    if sealed != seal(digest, round_, n, moments):
+        raise damaged("a tally")
+    return Tally(n, tuple(json.loads(moments)))
 
 
 def is_closed(run: sqlite3.Connection, digest: bytes, round_: int) -> bool:
     """Whether a mark closes a round, by itself or with the whole task."""
-    return bool(closed_rounds(run, [(digest, round_)]))
+    query = "SELECT 1 FROM closed WHERE digest = ? AND round IN (?, ?)"
+    return run.execute(query, (digest, round_, WHOLE_TASK)).fetchone() is not None
 
 
 def closed_rounds(run: sqlite3.Connection, rounds: Sequence[tuple[bytes, int]]) -> set[tuple[bytes, int]]:
     """Which of these rounds (digest, round) a mark closes, by itself or with the whole task."""
     marked = {*rounds, *((digest, WHOLE_TASK) for digest, _ in rounds)}
-    marks = {*_of_rounds(run, "SELECT digest, round FROM closed", sorted(marked))}
+    marks = {*_of_rounds(run, "closed", "digest, round", sorted(marked))}
     return {(digest, round_) for digest, round_ in rounds if {(digest, round_), (digest, WHOLE_TASK)} & marks}
 
 
-def _of_rounds(run: sqlite3.Connection, select: str, rounds: Sequence[tuple[bytes, int]]) -> Iterator[Any]:
+def _of_rounds(run: sqlite3.Connection, table: str, columns: str, rounds: Sequence[tuple[bytes, int]]) -> Iterator[Any]:
     """The rows of a table with a key (digest, round) that are of these rounds, some hundred at a time."""
     for start in range(0, len(rounds), _AT_ONCE):
         some = rounds[start : start + _AT_ONCE]
         values = ", ".join(["(?, ?)"] * len(some))
-        query = f"{select} WHERE (digest, round) IN (VALUES {values})"
-        yield from run.execute(query, [part for key in some for part in key])
+        # Joined, for with IN (VALUES …) SQLite reads the whole table.
+        query = f"WITH wanted (d, r) AS (VALUES {values}) SELECT {columns} FROM wanted CROSS JOIN {table} ON "  # noqa: S608 - our names
+        yield from run.execute(f"{query} digest = d AND round = r", [part for key in some for part in key])
 
 
 @contextmanager

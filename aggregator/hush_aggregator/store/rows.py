@@ -17,6 +17,7 @@ __all__ = [
     "BrokerMemory",
     "CommitOutcome",
     "Origin",
+    "Owner",
     "RecallRow",
     "State",
     "TaskCount",
@@ -68,6 +69,26 @@ class TaskRow:
     owner: str = ""
     term: int = 0
     taken_from: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Which store publishes the estimate of a task, as it is to be kept: see `TaskRow`.
+
+    Args:
+        task: id of the task.
+        owner: identity of that store.
+        term: since which take-over.
+        taken_from: identity of the store before it, if this store took it over.
+        was_taken_from: what this follows from; if a command has written another since then, it is not kept. None: it
+            is kept in any case.
+    """
+
+    task: str
+    owner: str
+    term: int
+    taken_from: str = ""
+    was_taken_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from itertools import accumulate, pairwise
@@ -131,8 +130,7 @@ class SqliteStore(SqliteWriter):
                 again = _known(run, reports)
                 refusals[reports.task.id, Refusal.CLOSED] += len(reports.ids) - again
                 refusals[reports.task.id, Refusal.DUPLICATE] += again
-            tallies = self._tallies.current(run)
-            for reports, done in zip(open_, _count(run, open_, charging, tallies), strict=True):
+            for reports, done in zip(open_, _count(run, open_, charging, self._tallies), strict=True):
                 task_id = reports.task.id
                 counted[task_id] += done.new
                 refusals[task_id, Refusal.DUPLICATE] += done.again
@@ -141,7 +139,6 @@ class SqliteStore(SqliteWriter):
                     note(senders, (task_id, Refusal.QUOTA), done.sender)
             refusals = +refusals
             run.executemany(_ADD_REFUSAL, [(task, reason.value, count) for (task, reason), count in refusals.items()])
-        self._tallies.keep(tallies)
         by_reason: Counter[Refusal] = Counter()
         for (_, reason), count in refusals.items():
             by_reason[reason] += count
@@ -201,7 +198,7 @@ class _Done(NamedTuple):
 
 
 def _count(
-    run: sqlite3.Connection, accepted: Sequence[Accepted], charging: Charging | None, tallies: "_Batch"
+    run: sqlite3.Connection, accepted: Sequence[Accepted], charging: Charging | None, tallies: "_Tallies"
 ) -> list[_Done]:
     """Insert what is new and within the quotas, and fold exactly that into the tallies. Of equal ids the first wins."""
     blocks = [_rows(reports) for reports in accepted]
@@ -212,7 +209,7 @@ def _count(
             _charge(run, rows, reports.senders, charging) for rows, reports in zip(blocks, accepted, strict=True)
         ]
         new, over = [flags for flags, _ in charged], [+names for _, names in charged]
-    _fold(run, [(reports, flags) for reports, flags in zip(accepted, new, strict=True) if True in flags], tallies)
+    tallies.add(run, [(reports, flags) for reports, flags in zip(accepted, new, strict=True) if True in flags])
     found = []
     for flags, names in zip(new, over, strict=True):
         counted, refused = flags.count(True), names.total()
@@ -264,67 +261,36 @@ def _charge(
     return new, over
 
 
-def _fold(run: sqlite3.Connection, counted: Sequence[tuple[Accepted, list[bool]]], tallies: "_Batch") -> None:
-    """Add to each tally the reports that are new; each tally is read and written once."""
-    tallies.read(run, {(reports.task.digest, reports.round) for reports, _ in counted})
-    for reports, new in counted:
-        bodies = reports.bodies[new] if False in new else reports.bodies
-        tally = fold(reports.task.randomizer, bodies.astype(np.int64, copy=False))
-        tallies.add((reports.task.digest, reports.round), tally)
-    tallies.write(run)
-
-
-class _Batch:
-    """The tallies that one transaction changes.
-
-    Args:
-        known: what the store has of some rounds (digest, round), so that they need not be read.
-    """
-
-    def __init__(self, known: Mapping[_Round, Tally]) -> None:
-        self._known = known
-        self.changed: dict[_Round, Tally] = {}
-
-    def read(self, run: sqlite3.Connection, rounds: AbstractSet[_Round]) -> None:
-        self._known = {**self._known, **read_tallies(run, sorted(rounds - self._known.keys()))}
-
-    def add(self, round_: _Round, tally: Tally) -> None:
-        before = self.changed.get(round_) or self._known.get(round_)
-        self.changed[round_] = tally if before is None else before.merge(tally)
-
-    def write(self, run: sqlite3.Connection) -> None:
-        rows = []
-        for (digest, round_), tally in sorted(self.changed.items(), key=itemgetter(0)):
-            moments = str(list(tally.moments))  # the same text as of `json.dumps`, in half of the time
-            rows.append((digest, round_, tally.n, moments, seal(digest, round_, tally.n, moments)))
-        run.executemany(_SET_TALLY, rows)
-
-
 class _Tallies:
-    """The tallies that were changed last, as the store has them: a batch need not read them again.
-
-    SQLite says whether another connection has written since (`data_version`): then all of them are read again.
-    """
+    """Reads and writes tallies. Those changed last stay in memory: as long as a seal is the same, so are the sums."""
 
     def __init__(self) -> None:
-        self._version = -1
-        self._known: dict[_Round, Tally] = {}
+        self._known: dict[_Round, tuple[bytes, Tally]] = {}  # with its seal
         self._size = 0
 
-    def current(self, run: sqlite3.Connection) -> _Batch:
-        """To be called in a transaction."""
-        (version,) = run.execute("PRAGMA data_version").fetchone()
-        if version != self._version:
-            self._known.clear()
-            self._version, self._size = version, 0
-        return _Batch(self._known)
+    def add(self, run: sqlite3.Connection, counted: Sequence[tuple[Accepted, list[bool]]]) -> None:
+        """Add to each tally the reports that are new; each tally is read and written once."""
+        folded: dict[_Round, Tally] = {}
+        for reports, new in counted:
+            bodies = reports.bodies[new] if False in new else reports.bodies
+            tally = fold(reports.task.randomizer, bodies.astype(np.int64, copy=False))
+            key = reports.task.digest, reports.round
+            folded[key] = folded[key].merge(tally) if key in folded else tally
+        before = read_tallies(run, sorted(folded), self._known)
+        rows = []
+        for (digest, round_), tally in sorted(folded.items(), key=itemgetter(0)):
+            after = before.get((digest, round_), Tally()).merge(tally)
+            moments = str(list(after.moments))  # the same text as of `json.dumps`, in half of the time
+            sealed = seal(digest, round_, after.n, moments)
+            rows.append((digest, round_, after.n, moments, sealed))
+            self._keep((digest, round_), sealed, after)
+        run.executemany(_SET_TALLY, rows)
 
-    def keep(self, batch: _Batch) -> None:
-        """To be called once the transaction is committed."""
-        for round_, tally in batch.changed.items():
-            before = self._known.pop(round_, None)
-            self._size += len(tally.moments) - (0 if before is None else len(before.moments))
-            self._known[round_] = tally
+    def _keep(self, round_: _Round, sealed: bytes, tally: Tally) -> None:
+        """Even if the transaction fails: then the store has another seal."""
+        _, before = self._known.pop(round_, (b"", Tally()))
+        self._known[round_] = sealed, tally
+        self._size += len(tally.moments) - len(before.moments)
         while self._size > _MOST_KNOWN:
-            oldest = next(iter(self._known))
-            self._size -= len(self._known.pop(oldest).moments)
+            _, oldest = self._known.pop(next(iter(self._known)))
+            self._size -= len(oldest.moments)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State
+from hush_aggregator.store.base import BrokerMemory, Origin, Owner, RecallRow, State
 from hush_aggregator.store.reading import WHOLE_TASK, SqliteReader, translated
 from hush_aggregator.store.recalling import delete_recall, end_recalls, write_broker, write_recalls
 from hush_aggregator.store.schema import check
@@ -30,20 +30,12 @@ class SqliteWriter(SqliteReader):
 
     def add_task(self, task: Task, origin: Origin = Origin.FILE) -> bytes:
         """See `Store.add_task`."""
+        return self.add_tasks([task], origin)[0]
+
+    def add_tasks(self, tasks: Sequence[Task], origin: Origin = Origin.FILE) -> list[bytes]:
+        """See `Store.add_tasks`."""
         with self._transaction() as run:
-            run.execute(
-                "INSERT OR IGNORE INTO task (id, digest, payload, origin) VALUES (?, ?, ?, ?)",
-                (task.id, task.digest, task.payload, origin.value),
-            )
-            run.execute(
-                "UPDATE task SET origin = ? WHERE id = ? AND digest = ? AND origin = ?",
-                (origin.value, task.id, task.digest, Origin.BROKER.value),
-            )
-            row = run.execute("SELECT payload FROM task WHERE id = ?", (task.id,)).fetchone()
-        if row is None:
-            raise TaskError("digest", f"another task has the digest of {task.id!r}; change a word of its title")
-        payload: bytes = row[0]
-        return payload
+            return [_add(run, task, origin) for task in tasks]
 
     def set_state(self, task_id: str, state: State) -> None:
         """Note what is to become of a task that is not closed.
@@ -58,12 +50,11 @@ class SqliteWriter(SqliteReader):
             if not done.rowcount:
                 raise TaskError("task", f"{task_id!r} is closed for good: nobody is asked any more")
 
-    def set_owner(
-        self, task_id: str, owner: str, term: int, taken_from: str = "", *, was_taken_from: str | None = None
-    ) -> None:
-        """See `Store.set_owner`."""
+    def set_owners(self, owners: Sequence[Owner]) -> None:
+        """See `Store.set_owners`."""
+        rows = [(one.owner, one.term, one.taken_from, one.task, one.was_taken_from) for one in owners]
         with self._transaction() as run:
-            run.execute(_SET_OWNER, (owner, term, taken_from, task_id, was_taken_from))
+            run.executemany(_SET_OWNER, rows)
 
     def close_task(self, task_id: str, round_: int | None = None) -> None:
         """See `Store.close_task`."""
@@ -137,6 +128,22 @@ class SqliteEditor(SqliteWriter):
         if not self._path.is_file():
             raise StoreError(f"{self._path}: there is no such file; name the store of an aggregator")
         return connect(self._path, check)
+
+
+def _add(run: sqlite3.Connection, task: Task, origin: Origin) -> bytes:
+    run.execute(
+        "INSERT OR IGNORE INTO task (id, digest, payload, origin) VALUES (?, ?, ?, ?)",
+        (task.id, task.digest, task.payload, origin.value),
+    )
+    run.execute(
+        "UPDATE task SET origin = ? WHERE id = ? AND digest = ? AND origin = ?",
+        (origin.value, task.id, task.digest, Origin.BROKER.value),
+    )
+    row = run.execute("SELECT payload FROM task WHERE id = ?", (task.id,)).fetchone()
+    if row is None:
+        raise TaskError("digest", f"another task has the digest of {task.id!r}; change a word of its title")
+    payload: bytes = row[0]
+    return payload
 
 
 def connect(path: Path, ready: Callable[[Path, sqlite3.Connection], None]) -> sqlite3.Connection:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from itertools import permutations
 from pathlib import Path
@@ -16,7 +16,7 @@ from broker_world import living
 from hush_aggregator.claims import TAKE_OVER, Claim
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pipeline import Aggregator
-from hush_aggregator.store import SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
+from hush_aggregator.store import Owner, SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
 from hush_common.codec import encode_frame
 from hush_common.report import Report
 from hush_common.task import Task
@@ -92,7 +92,7 @@ def decided(path: Path) -> bool:
 def take_over(path: Path) -> None:
     with SqliteEditor(path) as command:
         there = row(path)
-        command.set_owner("heights", there.owner, there.term, TAKE_OVER)
+        command.set_owners([Owner("heights", there.owner, there.term, TAKE_OVER)])
 
 
 async def owned(broker: Watched, path: Path, reports: int = 3) -> None:
@@ -378,8 +378,8 @@ async def test_a_task_that_is_forgotten_between_the_decision_and_its_publication
 ) -> None:
     broker, path, note, went_on = Watched(), tmp_path / "store", Ownership._note, asyncio.Event()
 
-    async def forgotten_meanwhile(self: Ownership, row: TaskRow, claim: Claim | None) -> None:
-        await note(self, row, claim)
+    async def forgotten_meanwhile(self: Ownership, claims: Iterable[tuple[TaskRow, Claim | None]]) -> None:
+        await note(self, claims)
         with SqliteEditor(path) as command:
             command.forget("heights")
         await until(lambda: "heights" not in self._tasks)

@@ -121,3 +121,28 @@ async def test_one_trial_after_the_pause_costs_a_connection_or_frees_all(monkeyp
     assert broker.again == [B]
     assert await broker.send((B, 3000))
     assert broker.taken == [(A, 2000), (B, 3000)]
+
+
+async def test_after_a_loss_one_is_sent_after_the_other_so_that_the_short_one_among_many_is_found() -> None:
+    """Rules of a broker may forbid any message; with many under way the longest would be suspected for ever."""
+
+    class Forbids(Broker):
+        """Hangs up on one topic; what is under way then is lost, and nothing is taken before the next connection."""
+
+        lost = False
+
+        async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+            for _ in range(5):
+                await asyncio.sleep(0)
+                if self.lost or topic == TASK:
+                    self.lost = True
+                    raise BrokerError("broker", "the connection was lost")
+            await super().publish(topic, payload, retain=retain)
+
+    broker = Forbids()
+    many = [(f"hush/v1/estimates/{k}", 100 + k) for k in range(50)]
+    connections = 1
+    while not await broker.send(*many[:20], (TASK, 50), *many[20:]):
+        connections, broker.lost = connections + 1, False
+    assert (connections, broker.unsent) == (4, [TASK])
+    assert {topic for topic, _ in broker.taken} == {topic for topic, _ in many}

@@ -1,16 +1,18 @@
 """The store: each report counted once, each batch as a whole or not at all."""
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore
+from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore, reading
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
 from hush_common.refusal import Refusal
@@ -86,19 +88,38 @@ def test_rows_are_written_in_the_order_of_their_ids_and_of_equal_ids_the_first_r
     assert totals(store, HEIGHTS, 0) == (4, sum(kept.values()), sum(body**2 for body in kept.values()))
 
 
-def test_a_batch_of_many_tasks_reads_and_writes_each_tally_once_and_the_next_reads_none(store: SqliteStore) -> None:
+def test_a_batch_of_many_tasks_reads_and_writes_each_tally_once_and_the_next_parses_none(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: Counter[str] = Counter()
+
+    def loads(text: str) -> object:
+        parsed[text] += 1
+        return json.loads(text)
+
+    monkeypatch.setattr(reading, "json", SimpleNamespace(loads=loads))
     tasks = [make_task({"id": f"t{k}", "epsilon": "1", "domain": NUMBER}) for k in range(900)]
     statements: Counter[str] = Counter()
-    store._connection.set_trace_callback(lambda text: statements.update([" ".join(text.split()[:3])]))
+    queries: set[str] = set()
+
+    def trace(text: str) -> None:
+        statements[" ".join(text.split()[:2])] += 1
+        queries.update([text] if text.startswith(("SELECT", "WITH")) else [])
+
+    store._connection.set_trace_callback(trace)
     for body in (1, 2, 3):
         statements.clear()
         batch = [accepted((body, body), task=task) for task in tasks]
         assert store.commit([*batch, *batch[:100]], {}).accepted == 900
-        assert statements["INSERT OR REPLACE"] == 900
-        assert statements["SELECT digest, round,"] == (3 if body == 1 else 0)
-        assert statements["SELECT digest, round"] == 5  # the marks of closed rounds and tasks
+        assert statements["INSERT OR"] == 1000 + 900
+        assert statements["WITH wanted"] == 3 + 5  # tallies; marks of rounds and of tasks
+        assert sum(statements.values()) < 2020  # and a hundred refusals
     store._connection.set_trace_callback(None)
+    assert not parsed
     assert {totals(store, task, 0) for task in tasks} == {(3, 6, 14)}
+    assert parsed.total() == 900
+    plans = [row[3] for one in queries for row in store._connection.execute(f"EXPLAIN QUERY PLAN {one}").fetchall()]
+    assert not [plan for plan in plans if plan in {"SCAN tally", "SCAN closed", "SCAN report"}]
 
 
 def test_what_a_command_changes_is_counted_on_and_not_what_was_read_before(store: SqliteStore, path: Path) -> None:
@@ -130,7 +151,7 @@ def test_only_so_many_sums_stay_in_memory(store: SqliteStore, monkeypatch: pytes
     for body in range(1, 4):
         for task in tasks:
             store.commit([accepted((body, body), task=task)], {})
-            assert sum(len(tally.moments) for tally in store._tallies._known.values()) == store._tallies._size <= 120
+            assert sum(len(tally.moments) for _, tally in store._tallies._known.values()) == store._tallies._size <= 120
     assert {totals(store, task, 0) for task in tasks} == {(3, 6, 14)}
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hush_aggregator.commands.task import app
-from hush_aggregator.store import SqliteStore, State
+from hush_aggregator.store import Owner, SqliteStore, State
 from hush_common.errors import HushError, StoreError, TaskError
 from hush_common.task import Task
 from hush_common.task_file import make_task
@@ -82,7 +82,7 @@ def test_a_task_or_a_store_that_is_not_there_is_named(tmp_path: Path, command: s
 def test_what_another_store_publishes_is_for_that_store_to_recall(tmp_path: Path) -> None:
     path = stored(tmp_path)
     with SqliteStore(path) as store:
-        store.set_owner("heights", "f" * 32, 1)
+        store.set_owners([Owner("heights", "f" * 32, 1)])
     with pytest.raises(TaskError, match=f"'heights' is another store's, {'f' * 32}"):
         hush_task(path, "recall", "heights")
 
