@@ -21,25 +21,32 @@ class Authority:
 
     Args:
         extensions: of its own certificate; fewer than `AUTHORITY` break RFC 5280.
+        days: for which that is valid, from now; negative for one that has expired.
     """
 
-    def __init__(self, directory: Path, name: str = "authority", extensions: dict[str, str] = AUTHORITY) -> None:
+    def __init__(
+        self, directory: Path, name: str = "authority", extensions: dict[str, str] = AUTHORITY, *, days: int = 30
+    ) -> None:
         self._directory = directory
         self._name = name
         self.pem = directory / f"{name}.pem"
         self.key = self._key(name)
         given = ["-config", str(self._section(name, extensions)), "-extensions", "given"]
         self._run(
-            "req", "-x509", *given, *_CURVE, "-keyout", str(self.key), "-out", str(self.pem), *self._subject(name)
+            *("req", "-x509", *given, *_CURVE, "-keyout", str(self.key), "-out", str(self.pem)),
+            *self._subject(name),
         )
+        self._run("x509", "-in", str(self.pem), "-signkey", str(self.key), "-days", str(days), "-out", str(self.pem))
 
-    def issue(self, name: str, *, host: str = "", extensions: dict[str, str] = BROKER) -> tuple[Path, Path]:
+    def issue(
+        self, name: str, *, host: str = "", extensions: dict[str, str] = BROKER, days: int = 2
+    ) -> tuple[Path, Path]:
         """A certificate and its key for `name`; `host` is the address it is good for as a server's."""
         request, certificate = self._directory / f"{name}.csr", self._directory / f"{name}.crt"
         self._run("req", "-new", *_CURVE, "-keyout", str(self._key(name)), "-out", str(request), *self._subject(name))
         use = {"subjectAltName": f"IP:{host}"} if host else {"basicConstraints": "CA:FALSE"}
         given = ["-extfile", str(self._section(name, use | extensions)), "-extensions", "given"]
-        sign = ["x509", "-req", "-in", str(request), "-out", str(certificate), "-days", "2", "-CAcreateserial"]
+        sign = ["x509", "-req", "-in", str(request), "-out", str(certificate), "-days", str(days), "-CAcreateserial"]
         self._run(*sign, "-CA", str(self.pem), "-CAkey", str(self.key), *given)
         return certificate, self._key(name)
 

@@ -1,6 +1,8 @@
 """TLS to a broker: contexts from the files that an address names."""
 
 import ssl
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
@@ -17,6 +19,10 @@ _MISSED = {
     92: "keyUsage = critical, keyCertSign, cRLSign in the authority's",
 }
 _RULES = range(79, 94)
+_EXPIRED, _NOT_YET_VALID = 10, 9
+_UNKNOWN_AUTHORITY, _NAME = (2, 18, 19, 20, 21), (62, 64)
+_START = "start the broker, or correct the address"
+_GUIDE = 'as docs/device.md shows with openssl under "Certificates of your own"'
 
 
 def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
@@ -37,22 +43,52 @@ def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
     return context
 
 
-def remedy(error: BaseException) -> str:
-    """What to do about a connection that did not come about.
+def remedy(error: BaseException, url: BrokerUrl) -> str:
+    """Return what to do about a connection that failed. It reads the file of the authority.
 
     Args:
         error: why. That of the socket may be in its context, where aiomqtt leaves it.
+        url: the address of the broker.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
-    if cause is None or cause.verify_code not in _RULES:
-        return "start the broker, or correct the address"
-    missed = _MISSED.get(cause.verify_code, "what RFC 5280 asks for")
-    return (
-        f"the certificates lack {missed}, which Python 3.13 and later require; make them as docs/device.md shows"
-        ' with openssl under "Certificates of your own"'
-    )
+    return _START if cause is None else _remedy_for(cause.verify_code, url)
+
+
+def _remedy_for(code: int, url: BrokerUrl) -> str:
+    """For a certificate that was not accepted."""
+    if code in _RULES:
+        missed = _MISSED.get(code, "what RFC 5280 asks for")
+        return f"the certificates lack {missed}, which Python 3.13 and later require; make them {_GUIDE}"
+    if code == _EXPIRED:
+        return _remedy_for_expired(url.ca)
+    if code == _NOT_YET_VALID:
+        return f"set the clock of this machine, which shows {datetime.now(UTC):%Y-%m-%d}"
+    if code in _UNKNOWN_AUTHORITY:
+        named = f"{url.ca} is another authority; name the one" if url.ca else "name the file of the authority (ca=FILE)"
+        return f"{named} that signed the broker's certificate"
+    return f"use an address that the broker's certificate has, or sign one for {url.host}" if code in _NAME else _START
+
+
+def _remedy_for_expired(ca: str | None) -> str:
+    """For the authority or the broker: OpenSSL does not say whose certificate has expired."""
+    for one in () if ca is None else _certificates(ca):
+        ended = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(one["notAfter"])), UTC)
+        if ended < datetime.now(UTC):
+            return f"the authority in {ca} has expired on {ended:%Y-%m-%d}: renew it {_GUIDE}, and replace that file"
+    wrong = f"or the clock of this machine is wrong ({datetime.now(UTC):%Y-%m-%d})"
+    return f"the broker's certificate has expired, {wrong}; sign a new one {_GUIDE}"
+
+
+def _certificates(ca: str) -> Sequence[Mapping[str, object]]:
+    """The certificates in a file; none where it cannot be read any more."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=ca)
+    except OSError:
+        return []
+    return context.get_ca_certs()
 
 
 def _show(context: ssl.SSLContext, url: BrokerUrl, cert: str) -> None:

@@ -121,10 +121,46 @@ async def test_a_certificate_that_breaks_the_rules_is_refused_with_what_it_lacks
 async def test_the_remedy_for_a_refused_certificate_is_not_offered_for_other_troubles(
     shown: dict[str, BrokerUrl],
 ) -> None:
-    told = await trouble(replace(shown["sound"], ca=shown["no usage"].ca), as_device)
+    other = shown["no usage"].ca
+    told = await trouble(replace(shown["sound"], ca=other), as_device)
     assert told is not None
     assert "certificate verify failed" in told
-    assert told.endswith("; start the broker, or correct the address")
+    assert told.endswith(f"; {other} is another authority; name the one that signed the broker's certificate")
+    nobody = await trouble(replace(shown["sound"], port=free_port()), as_device)
+    assert nobody is not None
+    assert nobody.endswith("; start the broker, or correct the address")
+
+
+@dropped_sockets
+@pytest.mark.parametrize(("authority", "broker_s"), [(-1, 2), (30, -1)], ids=["authority", "broker"])
+async def test_the_certificate_that_has_expired_is_named(tmp_path: Path, authority: int, broker_s: int) -> None:
+    made = Authority(tmp_path, "ca", days=authority)
+    certificate, key = made.issue("broker", host=HOST, days=broker_s)
+    with broker(tmp_path, certificate, key, made.pem) as address:
+        url = BrokerUrl(HOST, address.port, tls=True, ca=address.ca)
+        told = [await trouble(url, way) for way in (as_device, as_aggregator)]
+    guide = 'as docs/device.md shows with openssl under "Certificates of your own"'
+    for text in told:
+        assert text is not None
+        if authority < 0:
+            assert re.search(
+                f"; the authority in {made.pem} has expired on \\d{{4}}-\\d\\d-\\d\\d: renew it {guide}, and", text
+            )
+        else:
+            assert "; the broker's certificate has expired, or the clock of this machine is wrong (2" in text
+            assert text.endswith(f"; sign a new one {guide}")
+
+
+@dropped_sockets
+async def test_an_address_that_the_certificate_lacks_and_an_authority_that_nobody_named_have_their_remedies(
+    shown: dict[str, BrokerUrl],
+) -> None:
+    elsewhere = await trouble(replace(shown["sound"], host="localhost"), as_device)
+    assert elsewhere is not None
+    assert elsewhere.endswith("; use an address that the broker's certificate has, or sign one for localhost")
+    unnamed = await trouble(replace(shown["sound"], ca=None), as_device)
+    assert unnamed is not None
+    assert unnamed.endswith("; name the file of the authority (ca=FILE) that signed the broker's certificate")
 
 
 @pytest.mark.usefixtures("rules")

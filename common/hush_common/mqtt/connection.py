@@ -68,7 +68,7 @@ async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["Connection
         ProtocolRefusedError: (likewise) it does not speak this version, or said nothing.
     """
     client = await _client(url, options)
-    trouble = await _trouble(client, str(url))
+    trouble = await _trouble(client, url)
     if trouble is not None:  # raised here, where no chain of causes keeps a half-open socket of paho's alive
         raise trouble
     try:
@@ -182,8 +182,9 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
     return client
 
 
-async def _trouble(client: Client, name: str) -> BrokerError | None:
+async def _trouble(client: Client, url: BrokerUrl) -> BrokerError | None:
     """Connect, or leave nothing behind and say why."""
+    name = str(url)
     try:
         await client.open()
     except aiomqtt.MqttCodeError as error:
@@ -192,9 +193,11 @@ async def _trouble(client: Client, name: str) -> BrokerError | None:
             return LoginRefusedError(name, f"the broker refuses the login ({error}); check user and password")
         return _refusal(name, code.getName().lower(), code.value)
     except NoWelcomeError as error:
-        return ProtocolRefusedError(name, f"cannot connect ({_explain(error)}); {remedy(error)}", said=False)
+        todo = await asyncio.to_thread(remedy, error, url)
+        return ProtocolRefusedError(name, f"cannot connect ({_explain(error)}); {todo}", said=False)
     except (aiomqtt.MqttError, OSError, ValueError) as error:
-        return BrokerError(name, f"cannot connect ({_explain(error)}); {remedy(error)}")
+        todo = await asyncio.to_thread(remedy, error, url)
+        return BrokerError(name, f"cannot connect ({_explain(error)}); {todo}")
     return None
 
 
