@@ -3,6 +3,7 @@
 from hush_aggregator.broker.certificates import Certificate, given, make
 from hush_aggregator.broker.configuration import Listener, Versions, configuration
 from hush_aggregator.broker.directory import Directory
+from hush_aggregator.broker.files import closed_above
 from hush_aggregator.broker.rules import Role
 
-__all__ = ["Certificate", "Directory", "Listener", "Role", "Versions", "configuration", "given", "make"]
+__all__ = ["Certificate", "Directory", "Listener", "Role", "Versions", "closed_above", "configuration", "given", "make"]

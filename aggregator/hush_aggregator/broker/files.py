@@ -1,14 +1,15 @@
 """Files of a broker's directory: private from their first byte, and there as a whole or not at all."""
 
 import os
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hush_common.errors import SetupError
 
-__all__ = ["replace_file", "told"]
+__all__ = ["closed_above", "replace_file", "told"]
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -30,6 +31,22 @@ def replace_file(path: Path, content: bytes) -> None:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def closed_above(path: Path, user: int, groups: Collection[int]) -> Path | None:
+    """Return the topmost directory above `path` that a user cannot enter, by its mode; None if there is none.
+
+    Args:
+        path: absolute.
+        user: number of the user.
+        groups: numbers of all groups of the user.
+    """
+    for directory in reversed(path.parents):
+        found = directory.stat()
+        enters = stat.S_IXUSR if found.st_uid == user else stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH
+        if user != 0 and not found.st_mode & enters:
+            return directory
+    return None
 
 
 def _give(path: Path, like: Path) -> None:

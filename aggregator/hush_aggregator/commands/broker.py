@@ -1,6 +1,7 @@
 """`hush broker config`, `add` and `remove`: a mosquitto that serves hush, and who may use it."""
 
 import getpass
+import os
 import re
 import sys
 from ipaddress import ip_address
@@ -9,7 +10,17 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.broker import Certificate, Directory, Listener, Role, Versions, configuration, given, make
+from hush_aggregator.broker import (
+    Certificate,
+    Directory,
+    Listener,
+    Role,
+    Versions,
+    closed_above,
+    configuration,
+    given,
+    make,
+)
 from hush_common.errors import OptionError
 from hush_common.login import password_in
 
@@ -82,6 +93,17 @@ def config(
             f"devices need {path / 'ca.pem'}; take {path / 'ca.key'} away from this machine: "
             "whoever has it can pretend to be the broker"
         )
+    if owner is not None:
+        _warn_of_what_is_closed(path, user, owner)
+
+
+def _warn_of_what_is_closed(path: Path, user: str, owner: tuple[int, int]) -> None:
+    """Mosquitto that cannot enter a directory above its own says only that it cannot write a file there."""
+    closed = closed_above(path, owner[0], os.getgrouplist(user, owner[1]))
+    if closed is not None:
+        trouble = f"mosquitto runs as {user}, who cannot enter {closed}, and will not start"
+        remedy = f"name a directory elsewhere, such as /etc/hush-broker, or run chmod o+x {closed}"
+        typer.echo(f"hush: WARNING: {trouble}; {remedy}", err=True)
 
 
 def add(

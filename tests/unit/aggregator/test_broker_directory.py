@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from servers import need
 from hush_aggregator.broker import Directory, Role, configuration
 from hush_aggregator.broker.certificates import given
 from hush_aggregator.broker.configuration import Listener
+from hush_aggregator.broker.files import closed_above
 from hush_aggregator.broker.rules import roles_of, rules
 from hush_common.errors import OptionError, SetupError
 
@@ -216,3 +218,41 @@ def test_for_version_2_1_the_plugins_are_named(tmp_path: Path) -> None:
     for name in ("password_file", "acl_file", "persist_sqlite"):
         assert f"global_plugin /usr/lib/plugins/mosquitto_{name}.so" in new
     assert "plugin_opt_flush_period 0\nplugin_opt_sync full" in new
+
+
+@pytest.mark.parametrize(
+    ("mode", "user", "groups", "closed"),
+    [
+        (0o700, 7, {7}, True),
+        (0o701, 7, {7}, False),
+        (0o770, 7, {7, 99}, False),
+        (0o707, 7, {7, 99}, True),  # the group is asked before the others
+        (0o700, 0, {0}, False),  # root enters everything
+        (0o600, 98, {7}, True),  # its owner, who may not
+        (0o100, 98, {7}, False),
+    ],
+)
+def test_a_directory_above_that_mosquitto_cannot_enter_is_found(
+    monkeypatch: pytest.MonkeyPatch, mode: int, user: int, groups: set[int], *, closed: bool
+) -> None:
+    inner = Path("/all/inner")
+
+    def status(path: Path) -> os.stat_result:
+        """Of user 98 and group 99; everybody enters all but one."""
+        bits = mode if path == inner else 0o755
+        return os.stat_result((stat.S_IFDIR | bits, 0, 0, 1, 98, 99, 0, 0, 0, 0))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", status)
+        found = closed_above(inner / "more" / "broker", user, groups)
+    assert found == (inner if closed else None)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to another user")
+def test_whoever_makes_a_broker_where_it_cannot_start_is_warned(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    made = hush("broker", "config", str(closed / "broker"), "--host", "localhost", "--run-as", "nobody")
+    assert made.returncode == 0
+    assert "hush: WARNING: mosquitto runs as nobody, who cannot enter /" in made.stderr
+    assert re.search(r"; name a directory elsewhere, such as /etc/hush-broker, or run chmod o\+x /\S+\n", made.stderr)
