@@ -1,7 +1,7 @@
 """Admission: which decoded reports count, given the tasks and the clock. A refusal is a value, counted by reason."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,15 +32,23 @@ class Admitted:
         accepted: what goes to the store.
         refused: how many reports do not, by (task id or `UNKNOWN`, reason).
         senders: who sent those, by the same; None for several senders.
+        foreign: messages and reports of tasks that are published, and are not for this store; they are not refused.
     """
 
     accepted: list[Accepted]
     refused: Counter[tuple[str, Refusal]]
     senders: dict[tuple[str, Refusal], str | None] = field(default_factory=dict)
+    foreign: int = 0
 
 
 def admit(
-    decoded: Decoded, tasks: Mapping[str, Task], now: datetime, grace: Mapping[str, timedelta] = _NONE
+    decoded: Decoded,
+    tasks: Mapping[str, Task],
+    now: datetime,
+    grace: Mapping[str, timedelta] = _NONE,
+    *,
+    others: Container[str | None] = (),
+    is_without_room: Callable[[str | None], bool] = lambda _: False,
 ) -> Admitted:
     """Judge every block. The first reason that applies counts, in the order of `_misfit`, then of the bodies.
 
@@ -49,7 +57,10 @@ def admit(
         tasks: the tasks known, by id.
         now: aware; a report may be `CLOCK_SKEW` early or late, because its device has a clock of its own.
         grace: how late it may be instead, by id of the task: reports that were recalled come later.
+        others: ids of tasks that are published, and are not for this store.
+        is_without_room: whether a task is published, and there was no room for it.
     """
+    foreign = 0
     refused: Counter[tuple[str, Refusal]] = Counter()
     senders: dict[tuple[str, Refusal], str | None] = {}
 
@@ -59,12 +70,19 @@ def admit(
             note(senders, (task_id, reason), sender)
 
     for (task_id, reason), count in decoded.refused.items():
+        if task_id in others and task_id not in tasks:
+            foreign += count
+            continue
         refuse(_bucket(task_id, tasks), reason, count, decoded.senders.get((task_id, reason)))
     accepted: list[Accepted] = []
     for block in decoded.blocks:
         task = tasks.get(block.topic_task or "")
+        if task is None and block.topic_task in others:
+            foreign += len(block.ids)
+            continue
         if task is None:
-            refuse(UNKNOWN, Refusal.UNKNOWN_TASK, len(block.ids), block.sender)
+            full = is_without_room(block.topic_task)
+            refuse(UNKNOWN, Refusal.TASK_LIMIT if full else Refusal.UNKNOWN_TASK, len(block.ids), block.sender)
             continue
         misfit = _misfit(block, task, now)
         if misfit is not None:
@@ -76,7 +94,7 @@ def admit(
             note(senders, (task.id, Refusal.CLOSED), block.sender)
             continue
         accepted += _within(block, task, partial(refuse, task.id, Refusal.OUT_OF_RANGE))
-    return Admitted(accepted, refused, senders)
+    return Admitted(accepted, refused, senders, foreign)
 
 
 def _bucket(task_id: str | None, tasks: Mapping[str, Task]) -> str:

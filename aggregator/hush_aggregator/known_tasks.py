@@ -4,16 +4,16 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hush_aggregator.learned_limits import LearnedLimits, columns_of
+from hush_aggregator.learned_limits import LearnedLimits, NoRoomError, columns_of
 from hush_aggregator.log_fields import fields
 from hush_aggregator.store.base import Origin, Store, TaskRow
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import Task, digest_of
 from hush_common.task_file import decode_task, settled
 
-__all__ = ["KnownTasks", "check_files", "stored_task"]
+__all__ = ["KnownTasks", "TaskNames", "check_files", "stored_task"]
 
-_FEW = 20
+_MOST_NAMES = 10_000
 _LOG = logging.getLogger("hush.aggregator")
 
 
@@ -60,6 +60,37 @@ def _forgotten(field: str, task: Task) -> TaskError:
     )
 
 
+class TaskNames:
+    """Names under which something is published that is not counted: a bounded number, for anybody may publish.
+
+    Attributes:
+        overflowed: whether there were more than are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self.overflowed = False
+
+    def __contains__(self, task_id: object) -> bool:
+        return task_id in self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, task_id: str) -> bool:
+        """Remember a name, if there is room; whether it is one that was not remembered before."""
+        if task_id in self._names:
+            return False
+        if len(self._names) < _MOST_NAMES:
+            self._names.add(task_id)
+        else:
+            self.overflowed = True
+        return True
+
+    def discard(self, task_id: str) -> None:
+        self._names.discard(task_id)
+
+
 class KnownTasks(Mapping[str, Task]):
     """The tasks of an aggregator, by id: its own, those stored before, and those published.
 
@@ -71,6 +102,7 @@ class KnownTasks(Mapping[str, Task]):
 
     Attributes:
         rows: what the store keeps of each task, by id; of those that are forgotten too, which are no longer counted.
+        others: names of tasks that are published on the broker and are not for this store, where it does not count all.
     """
 
     def __init__(self, store: Store, own: Sequence[Task]) -> None:
@@ -80,8 +112,9 @@ class KnownTasks(Mapping[str, Task]):
         self._tasks: dict[str, Task] = {}
         self._learned = LearnedLimits((), ())
         self._changed: set[str] = set()
-        self._passed: set[str] = set()
-        self._refused = 0
+        self.others: TaskNames = TaskNames()
+        self._beyond = TaskNames()
+        self._why_beyond = ""
 
     def __getitem__(self, task_id: str) -> Task:
         return self._tasks[task_id]
@@ -134,16 +167,15 @@ class KnownTasks(Mapping[str, Task]):
         return known is not None and known.payload == payload
 
     def pass_by(self, task_id: str, payload: bytes) -> None:
-        """Say once that what is published under an id is not counted; whoever publishes many of them is told of few."""
-        if not payload or task_id in self.rows or task_id in self._passed or len(self._passed) >= _FEW:
-            return
-        self._passed.add(task_id)
-        _LOG.warning(
-            "a task is published as %.80r, and not counted here: name it with --task, or run hush task publish with "
-            "--store, or start with --any-task to count all%s",
-            task_id,
-            " (others are not told any more)" if len(self._passed) == _FEW else "",
-        )
+        """Note that what is published under an id is not for this store, and log it once."""
+        if not payload:
+            self.others.discard(task_id)
+        elif task_id not in self.rows and self.others.add(task_id):
+            _LOG.warning(
+                "a task is published as %.80r, and not counted here: name it with --task, or run hush task publish "
+                "with --store, or start with --any-task to count all",
+                task_id,
+            )
 
     def learn(self, task_id: str, payload: bytes) -> Task:
         """Take in what is published under an id, and store it.
@@ -151,13 +183,14 @@ class KnownTasks(Mapping[str, Task]):
         Raises:
             TaskError: it is no task, contradicts one that came before, or is more than anybody may publish.
         """
+        self._beyond.discard(task_id)
         if not payload:
             raise TaskError("task", "its message was deleted; a task learned before remains")
         task = decode_task(payload)
         if task.id != task_id:
             raise TaskError("id", f"{task.id!r} is not the name in the topic")
         if task_id not in self.rows:
-            self._learned.check(task)
+            self._check_room(task)
         if self._store.add_task(task, Origin.BROKER) != payload:
             raise TaskError("id", "another task was published under it before, and tasks never change; use a new id")
         if task_id in self.rows:
@@ -169,12 +202,41 @@ class KnownTasks(Mapping[str, Task]):
         return task
 
     def tell_refused(self, task_id: str, why: str) -> None:
-        """Say that a task is not counted; whoever publishes many of them is told of few."""
-        self._refused += 1
-        if self._refused <= _FEW:
-            rest = " (others are not told any more)" if self._refused == _FEW else ""
-            said = fields("task_refused", task=task_id[:80])
-            _LOG.warning("refused the task published as %.80r: %s%s", task_id, why, rest, extra=said)
+        """Log that a task is not counted. The log bounds the lines of a minute."""
+        said = fields("task_refused", task=task_id[:80])
+        _LOG.warning("refused the task published as %.80r: %s", task_id, why, extra=said)
+
+    def pass_over(self, task_id: str, payload: bytes, why: str) -> None:
+        """Note that there is no room for what is published under an id, and log it once, as a kind of its own."""
+        if not payload:
+            self._beyond.discard(task_id)
+            return
+        self._why_beyond = why
+        if self._beyond.add(task_id):
+            said = fields("task_limit", task=task_id[:80])
+            _LOG.warning("there is no room for the task published as %.80r: %s", task_id, why, extra=said)
+
+    @property
+    def without_room(self) -> int:
+        """How many names are published for which there was no room, as far as they are remembered."""
+        return len(self._beyond)
+
+    @property
+    def limit_reached(self) -> str:
+        """Why published tasks are not counted for lack of room; empty if none is."""
+        count = f"more than {_MOST_NAMES}" if self._beyond.overflowed else f"{len(self._beyond)}"
+        return f"{count} published tasks are not counted: {self._why_beyond}" if len(self._beyond) else ""
+
+    def is_without_room(self, task_id: str | None) -> bool:
+        """Whether there was no room for a task that is published. Where too many are to be remembered, any may be."""
+        return task_id is not None and (task_id in self._beyond or self._beyond.overflowed)
+
+    def _check_room(self, task: Task) -> None:
+        try:
+            self._learned.check(task)
+        except NoRoomError as error:
+            self.pass_over(task.id, task.payload, str(error))
+            raise
 
     def full(self, task_id: str, payload: bytes) -> str:
         """Why a task that is not known has no room any more; empty if it has. It takes no time, in any thread."""

@@ -10,7 +10,7 @@ from hush_aggregator.store.base import Origin, State, TaskRow
 from hush_common.errors import TaskError
 from hush_common.task import Task
 
-__all__ = ["COLUMNS", "COLUMNS_OF_ONE", "PAYLOAD_BYTES", "TASKS", "LearnedLimits", "columns_of"]
+__all__ = ["COLUMNS", "COLUMNS_OF_ONE", "PAYLOAD_BYTES", "TASKS", "LearnedLimits", "NoRoomError", "columns_of"]
 
 TASKS = 1000
 """Tasks learned from a broker that are counted at a time: as many as a device remembers."""
@@ -25,6 +25,10 @@ COLUMNS = 262_144
 """Sums in the tallies of all of them."""
 
 _REMEDY = "give it by --task or hush task publish --store, or end others: hush task close, hush task forget"
+
+
+class NoRoomError(TaskError):
+    """A task found at the broker that is more than anybody may publish there."""
 
 
 def columns_of(task: Task) -> int:
@@ -58,11 +62,11 @@ class LearnedLimits:
         """See that its tallies are not too large.
 
         Raises:
-            TaskError: they are.
+            NoRoomError: they are.
         """
         wanted = columns_of(task)
         if wanted > COLUMNS_OF_ONE or self._columns + wanted > COLUMNS:
-            raise TaskError(
+            raise NoRoomError(
                 "task",
                 f"its tally has {wanted} sums; one task found at the broker may have {COLUMNS_OF_ONE}, all of them "
                 f"together {COLUMNS}; {_REMEDY}",

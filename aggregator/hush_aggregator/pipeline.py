@@ -20,6 +20,7 @@ from hush_aggregator.estimating import Estimator, InThread
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.intake import Intake
 from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.learned_limits import NoRoomError
 from hush_aggregator.log_fields import fields
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pending import PendingReports
@@ -170,7 +171,13 @@ class Aggregator:
     def intake(self) -> Intake:
         """How it stands now, for whoever watches; to be asked in the event loop."""
         waiting = self._session.waiting if self._session else 0
-        return Intake(self._tasks.keys(), self.connected, waiting, self._recalls.dropped)
+        tasks = self._tasks
+        return Intake(tasks.keys(), self.connected, waiting, self._recalls.dropped, tasks.without_room)
+
+    @property
+    def task_limit(self) -> str:
+        """Why published tasks are not counted for lack of room; empty if none is."""
+        return self._tasks.limit_reached
 
     async def _connect(self) -> None:
         """Serve one connection until it is lost."""
@@ -222,7 +229,7 @@ class Aggregator:
         if not self._any_task:
             self._tasks.pass_by(message.task_id, message.payload)
         elif why := self._tasks.full(message.task_id, message.payload):
-            self._tasks.tell_refused(message.task_id, why)
+            self._tasks.pass_over(message.task_id, message.payload, why)
         else:
             return await to_the_end(self._learn(message))
         message.ack()
@@ -232,6 +239,8 @@ class Aggregator:
         if not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
+            except NoRoomError:
+                pass  # noted already
             except TaskError as error:
                 self._tasks.tell_refused(message.task_id, str(error))
             else:
@@ -251,11 +260,12 @@ class Aggregator:
 
     def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
-        admitted = admit(decode(reports), self._tasks, now, grace)
+        others, is_without_room = self._tasks.others, self._tasks.is_without_room
+        admitted = admit(decode(reports), self._tasks, now, grace, others=others, is_without_room=is_without_room)
         began = time.perf_counter()
         outcome = self._store.commit(admitted.accepted, admitted.refused)
         senders = {**admitted.senders, **outcome.senders}
-        return replace(outcome, senders=senders, commit_s=time.perf_counter() - began)
+        return replace(outcome, senders=senders, foreign=admitted.foreign, commit_s=time.perf_counter() - began)
 
     async def _refresh(self) -> None:
         """The store has other tasks, or is to do something else with them."""

@@ -11,6 +11,7 @@ class Refusal(StrEnum):
     MALFORMED = "malformed"
     UNKNOWN_VERSION = "unknown_version"
     UNKNOWN_TASK = "unknown_task"
+    TASK_LIMIT = "task_limit"
     WRONG_TOPIC = "wrong_topic"
     WRONG_DIGEST = "wrong_digest"
     UNKNOWN_ROUND = "unknown_round"
@@ -30,6 +31,7 @@ _MEANING = {
     Refusal.MALFORMED: "the payload is not a frame or a JSON report of this protocol",
     Refusal.UNKNOWN_VERSION: "the payload declares a version of the protocol that this aggregator does not speak",
     Refusal.UNKNOWN_TASK: "no task of that name was published",
+    Refusal.TASK_LIMIT: "its task is published, and there was no room for one more task found at the broker",
     Refusal.WRONG_TOPIC: "the report names another task than the topic it came on",
     Refusal.WRONG_DIGEST: "the report answers another version of the task (other bounds, another epsilon)",
     Refusal.UNKNOWN_ROUND: "the task has no such round",

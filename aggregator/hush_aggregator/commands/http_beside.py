@@ -120,6 +120,10 @@ class _Live:
     def connected(self) -> bool:
         return self._aggregator.connected
 
+    @property
+    def task_limit(self) -> str:
+        return self._aggregator.task_limit
+
     def figures(self) -> Figures:
         return self._counting.figures(self._aggregator.intake)
 

@@ -87,9 +87,10 @@ class Refusals(TypedDict):
 
 @with_config(EXACT)
 class Health(TypedDict):
-    """That it is so."""
+    """That it is so, and what to look at all the same."""
 
     status: Literal["ok"]
+    warnings: NotRequired[list[str]]
 
 
 @with_config(EXACT)

@@ -21,11 +21,15 @@ async def healthz() -> Response:
 
 @router.get("/readyz", responses={200: {"model": Health}})
 async def readyz(service: Served, store: Opened) -> Response:
-    """The store can be read, and an aggregator in the same process is connected to its broker."""
+    """The store can be read, and an aggregator in the same process is connected to its broker.
+
+    `warnings` has what is wrong all the same: nothing that another instance of the service would do better.
+    """
     try:
         await store.run(lambda opened: opened.changes())
     except StoreError as error:
         raise ProblemError(Kind.STORE_UNAVAILABLE, str(error)) from error
     if service.live is not None and not service.live.connected:
         raise ProblemError(Kind.BROKER_UNAVAILABLE, "the aggregator is not connected to its broker; its log says why")
-    return answer({"status": "ok"})
+    limit = "" if service.live is None else service.live.task_limit
+    return answer({"status": "ok"} | ({"warnings": [limit]} if limit else {}))

@@ -30,6 +30,11 @@ class Live(Protocol):
         """Whether it is connected to its broker."""
         ...
 
+    @property
+    def task_limit(self) -> str:
+        """Why published tasks are not counted for lack of room; empty if none is."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Service:

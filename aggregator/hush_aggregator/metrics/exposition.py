@@ -81,6 +81,10 @@ def families(figures: Figures, version: str) -> Iterator[Metric]:
         yield _histogram("hush_acknowledge_lag_seconds", what, batches.acknowledged_s)
     if figures.intake is not None:
         intake = figures.intake
+        what = "Reports of tasks that are published on the broker, and are not for this store; they are not refused."
+        yield CounterMetricFamily("hush_foreign_reports", what, value=figures.foreign)
+        what = "Tasks that are published and not counted, because there was no room for one more."
+        yield GaugeMetricFamily("hush_tasks_without_room", what, value=intake.without_room)
         what = "Messages that have come from the broker, and are in no batch yet."
         yield GaugeMetricFamily("hush_inbox_messages", what, value=intake.waiting)
         what = "1 while there is a connection to the broker, else 0."

@@ -69,12 +69,14 @@ class Figures:
         refused: reports refused, by reason.
         batches: of the intake in this process; None where there is none.
         intake: how it stands; None likewise.
+        foreign: reports of tasks that are published on the broker, and are not for this store.
     """
 
     accepted: Mapping[str, int]
     refused: Mapping[Refusal, int]
     batches: BatchFigures | None = None
     intake: Intake | None = None
+    foreign: int = 0
 
 
 class IntakeFigures:
@@ -88,12 +90,14 @@ class IntakeFigures:
     def __init__(self, accepted: Mapping[str, int], refused: Mapping[Refusal, int]) -> None:
         self._accepted = Counter(accepted)
         self._refused = Counter(refused)
+        self._foreign = 0
         self._batches = BatchFigures()
 
     def add(self, outcome: CommitOutcome) -> None:
         """A batch was committed and acknowledged."""
         self._accepted.update(outcome.counted)
         self._refused.update(outcome.refused)
+        self._foreign += outcome.foreign
         self._batches.reports.add(outcome.accepted + sum(outcome.refused.values()))
         self._batches.commit_s.add(outcome.commit_s)
         self._batches.acknowledged_s.add(outcome.acknowledged_s)
@@ -107,6 +111,7 @@ class IntakeFigures:
             dict(self._refused),
             self._batches,
             intake,
+            self._foreign,
         )
 
 

@@ -180,7 +180,8 @@ class CommitOutcome:
         details: reports refused by (task id or `UNKNOWN`, reason).
         senders: who sent those, where known, by the same; None for several. Never stored.
         counted: reports that are new and now counted, by the id of their task.
-        commit_s: how long the transaction took, in seconds; of the pipeline, as what follows.
+        foreign: reports of tasks that are published, and are not for this store; of the pipeline, as what follows.
+        commit_s: how long the transaction took, in seconds.
         acknowledged_s: seconds from when the batch was taken until all of it was acknowledged.
     """
 
@@ -190,5 +191,6 @@ class CommitOutcome:
     details: Mapping[tuple[str, Refusal], int] = field(default_factory=dict)
     senders: Mapping[tuple[str, Refusal], str | None] = field(default_factory=dict)
     counted: Mapping[str, int] = field(default_factory=dict)
+    foreign: int = 0
     commit_s: float = 0.0
     acknowledged_s: float = 0.0

@@ -215,6 +215,19 @@ async def test_an_aggregator_without_its_broker_is_not_ready(path: Path) -> None
         assert is_problem(await client.get("/readyz"), 503, "not connected")
 
 
+@pytest.mark.parametrize("limit", ["", "5 published tasks are not counted: no more than 1000 tasks"])
+async def test_an_aggregator_without_room_for_a_task_is_ready_and_says_so(path: Path, limit: str) -> None:
+    class Full:
+        connected = True
+        task_limit = limit
+        figures = None
+
+    async with asked(Service(path, live=Full())) as client:  # type: ignore[arg-type]  # as much as is asked for here
+        answered = await client.get("/readyz")
+        assert answered.status_code == 200
+        assert answered.json() == {"status": "ok"} | ({"warnings": [limit]} if limit else {})
+
+
 async def test_an_error_of_hush_says_nothing_about_itself(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,11 +1,13 @@
 """What anybody may publish costs no more than is said, and what one gives oneself has no such bound."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from hush_aggregator.known_tasks import KnownTasks
+from hush_aggregator.known_tasks import KnownTasks, TaskNames
 from hush_aggregator.learned_limits import COLUMNS, COLUMNS_OF_ONE, PAYLOAD_BYTES, TASKS, columns_of
+from hush_aggregator.logs import LogFormat, logging_to
 from hush_aggregator.store import Origin, SqliteStore
 from hush_common.errors import TaskError
 from hush_common.task import Task
@@ -89,11 +91,62 @@ def test_one_s_own_tasks_come_first_and_small_ones_before_large(tmp_path: Path) 
         assert sorted(known, key=known.rank) == ["v7", "b1", "v8"]
 
 
-@pytest.mark.parametrize("count", [3, 40])
-def test_whoever_publishes_many_is_told_of_few(tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int) -> None:
+def test_no_warning_ends_those_that_come_later(tmp_path: Path) -> None:
+    """20 bad messages silenced every later warning, for the life of the process."""
+    shown = StringIO()
+    with SqliteStore(tmp_path / "store") as store, logging_to(shown, LogFormat.TEXT) as log:
+        known = KnownTasks(store, ())
+        for minute in ("first", "second"):
+            for number in range(1000):
+                known.tell_refused(f"t{number}", f"too many in the {minute}")
+                known.pass_by(f"{minute}-{number}", b"{")
+            known.pass_over("honest", b"{}", "no room")
+            known.pass_over("honest", b"", "no room")
+            log.turn()
+    lines = shown.getvalue().splitlines()
+    assert sum("too many in the second" in line for line in lines) == 50
+    assert sum("'second-" in line for line in lines) == 50
+    assert sum("no room for the task published as 'honest'" in line for line in lines) == 2, "a kind of its own"
+    assert sum("950 more lines like this were left out" in line for line in lines) == 4
+
+
+def test_names_that_are_not_counted_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_aggregator.known_tasks._MOST_NAMES", 3)
+    names = TaskNames()
+    assert [names.add(name) for name in "abcabcd"] == [True] * 3 + [False] * 3 + [True]
+    assert (len(names), "c" in names, "d" in names, names.overflowed) == (3, True, False, True)
+    names.discard("a")
+    assert names.add("d")
+    assert "d" in names
+
+
+def test_where_more_have_no_room_than_are_remembered_any_unknown_task_may_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_aggregator.known_tasks._MOST_NAMES", 2)
     with SqliteStore(tmp_path / "store") as store:
         known = KnownTasks(store, ())
-        for number in range(count):
-            known.tell_refused(f"t{number}", "too many")
-    assert len(caplog.records) == min(count, 20)
-    assert ("others are not told any more" in caplog.text) is (count > 20)
+        assert known.limit_reached == ""
+        for name in ("a", "b"):
+            known.pass_over(name, b"{}", "full")
+        assert (known.is_without_room("a"), known.is_without_room("c"), known.is_without_room(None)) == (
+            True,
+            False,
+            False,
+        )
+        assert known.limit_reached == "2 published tasks are not counted: full"
+        known.pass_over("c", b"{}", "full")
+        assert known.is_without_room("d")
+        assert known.limit_reached == "more than 2 published tasks are not counted: full"
+
+
+def test_a_task_with_too_many_sums_has_no_room(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store") as store:
+        known = KnownTasks(store, ())
+        known.load()
+        assert learn(known, vector(0, 1024, 1024))
+        assert known.without_room == 1
+        assert "1 published tasks are not counted: task: its tally has" in known.limit_reached
+        with pytest.raises(TaskError, match="deleted"):
+            known.learn("v0", b"")
+        assert known.limit_reached == ""

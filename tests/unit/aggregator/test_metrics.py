@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,6 +23,8 @@ NAMES = {
     "hush_broker_connected",
     "hush_broker_dropped_messages_total",
     "hush_build_info",
+    "hush_foreign_reports_total",
+    "hush_tasks_without_room",
 }
 
 
@@ -112,6 +115,15 @@ def test_who_asks_more_often_than_once_a_second_learns_no_more() -> None:
     assert exposition.text() == before
     now[0] += EVERY_S * 0.02
     assert at(exposition.text().decode(), "hush_reports_accepted_total", task="a") == 1
+
+
+def test_reports_for_other_stores_are_no_refusals() -> None:
+    counting = IntakeFigures({}, {})
+    counting.add(replace(outcome({}), foreign=5))
+    shown = text(counting.figures(replace(intake("a"), without_room=3)))
+    assert at(shown, "hush_foreign_reports_total") == 5
+    assert at(shown, "hush_tasks_without_room") == 3
+    assert {value for (name, _), value in samples(shown).items() if name == "hush_reports_refused_total"} == {0}
 
 
 def test_a_store_alone_says_its_counts_and_nothing_of_an_intake() -> None:

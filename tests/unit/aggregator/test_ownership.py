@@ -421,4 +421,4 @@ async def test_a_task_at_the_broker_is_counted_only_where_that_is_wanted_and_tol
         await until(lambda: not broker.session("store").waiting and not broker.session("store").unacknowledged)
     assert ESTIMATE not in broker.retained
     told = [record.levelno for record in caplog.records if "not counted here" in record.message]
-    assert told == [logging.WARNING] * 20
+    assert told == [logging.WARNING] * 31  # the log bounds the lines of a minute

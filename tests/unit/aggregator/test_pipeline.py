@@ -69,8 +69,9 @@ async def running(
     tasks: tuple[Task, ...] = (HEIGHTS,),
     settle_s: float = 0.2,
     any_task: bool = False,
+    on_commit: Callable[[CommitOutcome], None] | None = None,
 ) -> AsyncIterator[Aggregator]:
-    aggregator = Aggregator(bus, store, tasks=tasks, settle_s=settle_s, any_task=any_task)
+    aggregator = Aggregator(bus, store, tasks=tasks, settle_s=settle_s, any_task=any_task, on_commit=on_commit)
     task = asyncio.create_task(aggregator.run(), name="aggregator")
     try:
         yield aggregator
@@ -148,6 +149,54 @@ async def test_a_full_window_of_unknown_tasks_does_not_stop_reports_of_known_one
         await bus.emptied()
     assert n(store) == 5
     assert store.refusals(UNKNOWN) == {Refusal.UNKNOWN_TASK: 5}
+
+
+OTHER = make_task({"id": "other", "epsilon": "1", "domain": NUMBER})
+ELSEWHERE = "hush/v1/reports/other/device"
+
+
+async def test_reports_of_a_task_that_is_published_for_another_store_are_not_refused(store: WatchedStore) -> None:
+    foreign: list[int] = []
+    bus = FakeBus()
+    async with running(bus, store, on_commit=lambda outcome: foreign.append(outcome.foreign)):
+        await bus.up.wait()
+        bus.retain("other", OTHER.payload)
+        await asyncio.sleep(0.1)
+        bus.send(ELSEWHERE, *frames(5, OTHER), b"no frame")
+        bus.send("hush/v1/reports/nobody/device", *frames(2))
+        bus.send(TOPIC, *frames(3), b"no frame")
+        await bus.emptied()
+        bus.retain("other", b"")
+        await asyncio.sleep(0.1)
+        bus.send(ELSEWHERE, *frames(4, OTHER))
+        await bus.emptied()
+    assert sum(foreign) == 6
+    assert n(store) == 3
+    assert store.refusals(UNKNOWN) == {Refusal.UNKNOWN_TASK: 2 + 4}
+    assert store.refusals("heights") == {Refusal.UNKNOWN_VERSION: 1}
+
+
+async def test_reports_of_a_task_for_which_there_is_no_room_are_refused_as_that(
+    store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_aggregator.learned_limits.TASKS", 1)
+    bus = FakeBus()
+    async with running(bus, store, tasks=(), any_task=True) as aggregator:
+        await bus.up.wait()
+        bus.retain("heights", HEIGHTS.payload)
+        await asyncio.sleep(0.1)
+        assert aggregator.task_limit == ""
+        bus.retain("other", OTHER.payload)
+        await asyncio.sleep(0.1)
+        assert aggregator.task_limit.startswith("1 published tasks are not counted: no more than 1 tasks found")
+        assert aggregator.intake.without_room == 1
+        bus.send(ELSEWHERE, *frames(5, OTHER))
+        bus.send("hush/v1/reports/nobody/device", *frames(2))
+        await bus.emptied()
+        bus.retain("other", b"")
+        await asyncio.sleep(0.1)
+        assert (aggregator.task_limit, aggregator.intake.without_room) == ("", 0)
+    assert store.refusals(UNKNOWN) == {Refusal.TASK_LIMIT: 5, Refusal.UNKNOWN_TASK: 2}
 
 
 async def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted_all_the_same(
