@@ -18,6 +18,7 @@ from commands import commands, run
 from servers import need
 
 from hush import cli
+from hush_aggregator.broker.configuration import _QUEUED_BYTES
 
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "aggregator/packaging"
@@ -28,6 +29,7 @@ IMAGE = (HOME / "Dockerfile").read_text(encoding="utf-8")
 SERVICE = {
     *("image", "build", "read_only", "tmpfs", "cap_drop", "security_opt", "network_mode", "volumes", "environment"),
     *("entrypoint", "command", "user", "ports", "restart", "depends_on", "stop_grace_period", "healthcheck"),
+    "mem_limit",
 }
 """Keys of the compose specification that are used here."""
 EXPOSURE = 20
@@ -157,6 +159,29 @@ def test_the_compose_file_has_known_keys_and_names_what_is_there() -> None:
         assert service["cap_drop"] == ["ALL"]
     build = COMPOSE["x-hush"]["build"]
     assert (HOME / build["context"] / build["dockerfile"]).resolve() == HOME / "Dockerfile"
+
+
+GIB = 1024**3
+
+
+def bytes_of(size: str) -> int:
+    """As systemd and compose write it."""
+    found = re.fullmatch(r"([0-9]+)([GgMm])", size)
+    assert found is not None, size
+    return int(found[1]) * {"g": GIB, "m": GIB // 1024}[found[2].lower()]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_has_less_memory_than_one_hostile_request_took(unit: Path) -> None:
+    (limit,) = [value for name, value in settings(unit) if name == "MemoryMax"]
+    assert bytes_of(limit) == GIB  # 13 of them were taken before; docs/operations.md has what is needed
+
+
+def test_every_container_has_a_limit_of_memory_and_the_broker_has_room_for_its_queue() -> None:
+    services = COMPOSE["services"]
+    limits = {name: bytes_of(service["mem_limit"]) for name, service in services.items()}
+    assert limits == {"setup": GIB, "broker": 2 * GIB, "aggregator": GIB, "http": GIB}
+    assert limits["broker"] >= 2 * _QUEUED_BYTES
 
 
 def test_only_the_broker_is_open_to_other_machines() -> None:
