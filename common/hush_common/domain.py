@@ -23,7 +23,6 @@ from typing import Literal
 from hush_common.errors import TaskError
 from hush_common.grid import Grid
 from hush_common.reading import Index, Readable, Reading, is_real, is_table, plain
-from hush_common.rng import Rng
 from hush_common.untrusted import is_printable
 
 __all__ = ["GRID_STEPS", "BitDomain", "CategoryDomain", "Coordinate", "Domain", "Index", "NumberDomain", "VectorDomain"]
@@ -261,8 +260,8 @@ class VectorDomain(Readable):
         parts = [part.read(one, strict=strict) for part, one in zip(self.coordinates, numbers, strict=True)]
         return Reading(tuple(part.parts[0] for part in parts), moved=any(part.moved for part in parts))
 
-    def complete(self, reading: Reading, rng: Rng) -> Index:
-        return Index(reading.filled(self.sizes, rng))
+    def _index(self, parts: tuple[int, ...]) -> Index:
+        return Index(parts)
 
     def _numbers(self, value: object) -> Sequence[object]:
         nothing = [None] * len(self.coordinates)

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from hush_common.grid import Grid
-from hush_common.rng import Rng
+from hush_common.rng import Rng, SpareRng
 
 __all__ = ["Became", "Index", "Readable", "Reading", "is_real", "is_table", "plain"]
 
@@ -46,9 +46,18 @@ class Reading:
         return "moved" if self.moved else "used"
 
     def filled(self, sizes: Sequence[int], rng: Rng) -> tuple[int, ...]:
-        """The parts, with a uniform index below its size for each that is missing, drawn in their order."""
-        pairs = zip(self.parts, sizes, strict=True)
-        return tuple(rng.randbelow(size) if part is None else part for part, size in pairs)
+        """The parts, with a uniform index below its size for each that is missing, drawn in their order.
+
+        An index is drawn for a part that is present as well, so that the time does not show which are missing. It comes
+        from the operating system and not from `rng`, whose draws are those of the test vectors.
+        """
+        return tuple([_filled(part, size, rng) for part, size in zip(self.parts, sizes, strict=True)])
+
+
+def _filled(part: int | None, size: int, rng: Rng) -> int:
+    source = rng if part is None else _SPARE
+    drawn = source.randbelow(size)
+    return drawn if part is None else part
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +120,8 @@ class Readable(ABC):
         return self.read(value).became
 
     def complete(self, reading: Reading, rng: Rng) -> Index:
-        """The index of a reading: uniform over the domain wherever it has none."""
-        (part,) = reading.parts
-        return Index(rng.randbelow(self.sizes[0]) if part is None else part)
+        """The index of a reading: uniform over the domain wherever it has none, and with the same work elsewhere."""
+        return self._index(reading.filled(self.sizes, rng))
 
     def index(self, value: object) -> Index:
         """The index of a usable value, for enumerations and audits.
@@ -125,7 +133,11 @@ class Readable(ABC):
         reading = self.read(value)
         if None in reading.parts:
             raise ValueError("the domain has no index for this value; a device would draw one")
-        return self.complete(reading, _NO_RNG)
+        return self._index(cast("tuple[int, ...]", reading.parts))
+
+    def _index(self, parts: tuple[int, ...]) -> Index:
+        (part,) = parts
+        return Index(part)
 
     def _missing(self, value: object, wanted: str, *, strict: bool) -> Reading:
         """Nothing, where a value is missing or `strict` is not set; else the error names the type alone."""
@@ -135,17 +147,7 @@ class Readable(ABC):
         return self.nothing
 
 
-class _NoRng:
-    """For a reading that lacks nothing."""
-
-    def randbelow(self, n: int, /) -> int:
-        raise AssertionError(f"an index was drawn below {n}")
-
-    def token_bytes(self, count: int, /) -> bytes:
-        raise AssertionError(f"{count} bytes were drawn")
-
-
-_NO_RNG = _NoRng()
+_SPARE = SpareRng()
 _UNIT = Grid(0.0, 1.0, 1)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from secrets import SystemRandom
 from typing import Protocol
 
-__all__ = ["Rng", "SystemRng"]
+__all__ = ["Rng", "SpareRng", "SystemRng"]
 
 token_bytes: Callable[[int], bytes] = SystemRandom().randbytes
+_spare_bytes: Callable[[int], bytes] = SystemRandom().randbytes
 _from_bytes = int.from_bytes
 
 
@@ -47,3 +48,22 @@ class SystemRng:
 
     def token_bytes(self, count: int, /) -> bytes:
         return token_bytes(count)
+
+
+class SpareRng:
+    """The work of `SystemRng.randbelow`, for a result that nobody uses: with bytes of its own.
+
+    So a place that needs an integer in some cases only takes as long in the others, and the bytes of the device's
+    randomness stay in the order of docs/wire.md.
+    """
+
+    __slots__ = ()
+
+    def randbelow(self, n: int, /) -> int:
+        size = (n.bit_length() + 15) >> 3
+        draw = span = 1 << (size << 3)
+        rest = 0
+        while draw - rest + n > span:
+            draw = _from_bytes(_spare_bytes(size), "big")
+            rest = draw % n
+        return rest

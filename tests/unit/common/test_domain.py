@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_common.domain import GRID_STEPS, BitDomain, CategoryDomain, Coordinate, NumberDomain, VectorDomain
+from hush_common import reading
+from hush_common.domain import (
+    GRID_STEPS,
+    BitDomain,
+    CategoryDomain,
+    Coordinate,
+    Domain,
+    Index,
+    NumberDomain,
+    VectorDomain,
+)
 from hush_common.errors import TaskError
 
 HEIGHTS = NumberDomain(120.0, 220.0, "cm")
@@ -157,6 +167,49 @@ def test_the_index_of_no_value_is_uniform_over_the_domain(domain: NumberDomain |
     assert domain.complete(domain.read(None), Asked()).scalar == domain.sizes[0] - 1
     with pytest.raises(ValueError, match="no index for this value"):
         domain.index(None)
+
+
+class Counted:
+    """Notes below what it is asked to draw."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def randbelow(self, n: int, /) -> int:
+        self.asked.append(n)
+        return 0
+
+    def token_bytes(self, count: int, /) -> bytes:
+        raise AssertionError(count)
+
+
+@pytest.mark.parametrize(
+    ("domain", "value"),
+    [
+        (HEIGHTS, 150.0),
+        (BitDomain(), True),
+        (CategoryDomain(("a", "b", "c")), "b"),
+        (VectorDomain((Coordinate(0, 1, name="x"), Coordinate(0, 2, name="y"))), [1, 2]),
+    ],
+)
+def test_a_value_that_is_present_costs_the_draw_that_a_missing_one_takes(
+    domain: Domain, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And takes it from elsewhere, so that the draws of the test vectors stay in their order."""
+    spare, injected = Counted(), Counted()
+    monkeypatch.setattr(reading, "_SPARE", spare)
+    assert domain.complete(domain.read(value), injected) == domain.index(value)
+    assert (spare.asked, injected.asked) == ([*domain.sizes], [])
+    domain.complete(domain.read(None), injected)
+    assert (spare.asked, injected.asked) == ([*domain.sizes], [*domain.sizes])
+
+
+def test_a_vector_draws_as_much_whichever_part_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = VectorDomain((Coordinate(0, 1, name="x"), Coordinate(0, 2, name="y")))
+    spare, injected = Counted(), Counted()
+    monkeypatch.setattr(reading, "_SPARE", spare)
+    assert domain.complete(domain.read([1, None]), injected) == Index((GRID_STEPS, 0))
+    assert (len(spare.asked), len(injected.asked)) == (1, 1)
 
 
 def test_the_bounds_themselves_are_inside() -> None:

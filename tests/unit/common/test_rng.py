@@ -3,9 +3,10 @@
 import pytest
 
 import hush_common.rng
-from hush_common.rng import SystemRng
+from hush_common.rng import SpareRng, SystemRng
 
 
+@pytest.mark.parametrize("source", ["token_bytes", "_spare_bytes"])
 @pytest.mark.parametrize(
     ("n", "drawn", "given"),
     [
@@ -21,7 +22,7 @@ from hush_common.rng import SystemRng
     ],
 )
 def test_a_draw_is_the_remainder_of_the_first_bytes_that_leave_every_remainder_alike(
-    monkeypatch: pytest.MonkeyPatch, n: int, drawn: list[bytes], given: int
+    monkeypatch: pytest.MonkeyPatch, source: str, n: int, drawn: list[bytes], given: int
 ) -> None:
     waiting = list(drawn)
 
@@ -30,8 +31,8 @@ def test_a_draw_is_the_remainder_of_the_first_bytes_that_leave_every_remainder_a
         assert len(piece) == size
         return piece
 
-    monkeypatch.setattr(hush_common.rng, "token_bytes", token_bytes)
-    assert SystemRng().randbelow(n) == given
+    monkeypatch.setattr(hush_common.rng, source, token_bytes)
+    assert (SystemRng() if source == "token_bytes" else SpareRng()).randbelow(n) == given
     assert waiting == []
 
 
