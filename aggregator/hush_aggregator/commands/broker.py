@@ -102,7 +102,7 @@ def _warn_of_what_is_closed(path: Path, user: str, owner: tuple[int, int]) -> No
     closed = closed_above(path, owner[0], os.getgrouplist(user, owner[1]))
     if closed is not None:
         trouble = f"mosquitto runs as {user}, who cannot enter {closed}, and will not start"
-        remedy = f"name a directory elsewhere, such as /etc/hush-broker, or run chmod o+x {closed}"
+        remedy = f"name a directory elsewhere, such as /var/lib/hush-broker, or run chmod o+x {closed}"
         typer.echo(f"hush: WARNING: {trouble}; {remedy}", err=True)
 
 

@@ -255,4 +255,6 @@ def test_whoever_makes_a_broker_where_it_cannot_start_is_warned(tmp_path: Path) 
     made = hush("broker", "config", str(closed / "broker"), "--host", "localhost", "--run-as", "nobody")
     assert made.returncode == 0
     assert "hush: WARNING: mosquitto runs as nobody, who cannot enter /" in made.stderr
-    assert re.search(r"; name a directory elsewhere, such as /etc/hush-broker, or run chmod o\+x /\S+\n", made.stderr)
+    assert re.search(
+        r"; name a directory elsewhere, such as /var/lib/hush-broker, or run chmod o\+x /\S+\n", made.stderr
+    )
