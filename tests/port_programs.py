@@ -3,15 +3,17 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Thread
 
 from servers import missing, need
 
-__all__ = ["CLIENT", "PORTS", "Port", "compiled", "hexadecimal", "micropython", "port_of"]
+__all__ = ["CLIENT", "PORTS", "Port", "Session", "compiled", "hexadecimal", "micropython", "port_of"]
 
 CLIENT = Path(__file__).parents[1] / "client"
 PORTS = CLIENT / "ports"
@@ -45,9 +47,49 @@ class Port:
         assert len(outcomes) == len(orders)
         return outcomes
 
+    @contextmanager
+    def session(self, log: Path) -> Iterator["Session"]:
+        """The program, running; what it complains of goes to a file."""
+        with (
+            log.open("wb") as stderr,
+            subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+            ) as process,
+        ):
+            yield Session(process, log)
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(30) == 0
+
     def agrees(self, outcome: str, expected: str, *, among: AbstractSet[str]) -> bool:
         """Whether an outcome is the expected one; of refusals by a port that is not `in_order`, one of `among`."""
         return outcome == expected or (not self.in_order and {outcome, expected} <= among)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A running port."""
+
+    process: "subprocess.Popen[str]"
+    log: Path
+
+    def ask(self, orders: Sequence[str]) -> list[str]:
+        """The outcome of each order."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def write() -> None:
+            with suppress(OSError):  # it has ended, as the missing outcomes show
+                stdin.write("".join(order + "\n" for order in orders))
+                stdin.flush()
+
+        writer = Thread(target=write)
+        writer.start()
+        outcomes = [stdout.readline().rstrip("\n") for _ in orders]
+        writer.join()
+        assert all(outcomes), self.log.read_text(encoding="utf-8", errors="replace")[-4000:]
+        return outcomes
 
 
 def compiled(
@@ -79,7 +121,7 @@ def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
         case "micropython":
             return Port((*micropython(_DRIVERS / "driver.py"), str(client)))
         case _:
-            return Port((sys.executable, "-I", str(_DRIVERS / "driver.py"), str(client)))
+            return Port((sys.executable, "-I", "-u", str(_DRIVERS / "driver.py"), str(client)))
 
 
 def micropython(program: Path, *reads: Path) -> list[str]:

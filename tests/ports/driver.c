@@ -278,6 +278,7 @@ int main(int argc, char **argv)
             (void)fclose(file);
         }
     }
+    (void)setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* whoever asks may wait for an outcome before the next order */
     while (fgets(line, sizeof line, stdin)) {
         const char *order = strtok(line, " \n");
         if (!order) {

@@ -1,5 +1,6 @@
 // Speaks for hush_node.mjs in tests, as driver.c does for hush.c: the orders and outcomes are described there.
 import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
 
 const hush = await import(`file://${process.argv[2]}/ports/hush_node.mjs`);
 const recalls = await import(`file://${process.argv[2]}/ports/hush_node_recall.mjs`);
@@ -55,7 +56,7 @@ const orders = {
   },
 };
 
-for (const line of readFileSync(0, "utf8").split("\n").slice(0, -1)) {
+for await (const line of createInterface({ input: process.stdin })) {
   const [name, ...words] = line.split(" ");
   let outcome;
   try {

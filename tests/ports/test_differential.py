@@ -1,0 +1,174 @@
+"""All readers of tasks give the same verdict, but for the differences that docs/wire.md has.
+
+A fuzzer draws tasks without end; the Python client and the ports to C, Node.js and MicroPython judge each. What is
+accepted is answered from the same random bytes, and the reports are compared byte for byte. Ten seconds, a minute in
+CI (HUSH_FUZZ_SECONDS), ten minutes with `-m soak`.
+"""
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from port_cases import Case, reference
+from port_fuzz import RULES, Drawn, drawn
+from port_programs import PORTS, Port, Session, compiled, hexadecimal, port_of
+
+from hush_common.errors import TaskError
+from hush_common.task_file import decode_task
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+SEED, SOAK_SEED = 20261122, 20261123
+SECONDS = float(os.environ.get("HUSH_FUZZ_SECONDS", "10"))
+NOW = 1767225600
+BATCH = 100
+REFUSALS = {"malformed", "task", "epsilon"}
+TIMES = {"not_open", "closed"}
+
+
+def expected(one: Drawn, monkeypatch: pytest.MonkeyPatch) -> tuple[str, set[str]]:
+    """The outcome by the Python client, or "refused"; and the rules by which a port refuses what that accepts."""
+    try:
+        task = decode_task(one.payload)
+    except TaskError:
+        return "refused", set()
+    rules = {name for name, applies in RULES.items() if applies(json.loads(one.payload))}
+    if rules:
+        return "accepted", rules
+    if task.opens is not None and task.opens.timestamp() > NOW:
+        return "not_open", rules
+    if task.closes is not None and task.closes.timestamp() <= NOW:
+        return "closed", rules
+    return reference(Case(task, one.value, one.data, NOW, "dev"), monkeypatch), rules
+
+
+def order(one: Drawn) -> str:
+    value = "none" if one.value is None else hexadecimal(one.value)
+    return f"answer 50 {NOW} dev {value} {hexadecimal(one.payload)} {hexadecimal(one.data)}"
+
+
+def differences(
+    sessions: Mapping[str, Session], cases: Iterator[Drawn], monkeypatch: pytest.MonkeyPatch, seen: Counter[str]
+) -> Iterator[str]:
+    """What the ports make otherwise of a batch than the Python client does, without what a rule allows."""
+    batch = list(islice(cases, BATCH))
+    orders = [order(one) for one in batch]
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        asked = pool.map(lambda session: session.ask(orders), sessions.values())
+        outcomes = dict(zip(sessions, asked, strict=True))
+    for at, one in enumerate(batch):
+        wanted, rules = expected(one, monkeypatch)
+        seen[wanted.split()[0]] += 1
+        seen.update(rules)
+        for name, found in outcomes.items():
+            short = "refused" if found[at] in REFUSALS else found[at]
+            if short != ("refused" if rules else wanted):
+                yield f"{name}: {short[:60]}, Python: {wanted[:60]} {rules or ''}: {one.payload[:2000]!r} {one.value!r}"
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Session]]:
+    directory = tmp_path_factory.mktemp("ports")
+    with ExitStack() as stack:
+        yield {
+            language: stack.enter_context(port_of(language, directory).session(directory / language))
+            for language in ("c", "node", "micropython")
+        }
+
+
+def fuzz(ports: Mapping[str, Session], seed: int, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    cases, seen, end = drawn(seed), Counter[str](), time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert list(differences(ports, cases, monkeypatch, seen)) == []
+    return seen
+
+
+@pytest.mark.timeout(240)
+def test_every_reader_gives_the_same_verdict(ports: Mapping[str, Session], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = fuzz(ports, SEED, SECONDS, monkeypatch)
+    assert seen["ok"] > seen.total() // 20, "many are answered, so that reports are compared"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_every_reader_gives_the_same_verdict_for_ten_minutes(
+    ports: Mapping[str, Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = fuzz(ports, SOAK_SEED, 600, monkeypatch)
+    print(dict(seen))  # noqa: T201 - for who waited
+
+
+def test_the_fuzzer_reaches_every_rule_and_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Counter[str]()
+    for one in islice(drawn(SEED), 5000):
+        wanted, rules = expected(one, monkeypatch)
+        seen.update({wanted.split()[0], *rules})
+    assert seen.keys() >= {*RULES, *TIMES, "ok"}
+    assert seen["refused"] > 1000
+
+
+def test_the_rules_are_those_of_the_document() -> None:
+    text = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"\| a port refuses \| because \|\n\|---\|---\|\n(.*?)\n\n", text, flags=re.DOTALL)
+    assert [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()] == list(RULES)
+
+
+SLIPS = {
+    "c shows what cannot be shown": ("c", "hush.c", "{0x7f, 0xa0}", "{0x7f, 0x7f}"),
+    "c takes a field twice": ("c", "hush.c", " && !(*seen & 1u << i)", ""),
+    "c takes longer titles": (
+        "c",
+        "hush.c",
+        "return read_line(from, 500, &text, &size);",
+        "return read_line(from, 501, &text, &size);",
+    ),
+    "c takes another escape": ("c", "hush.c", 'memchr("\\"\\\\", *from->at, 2)', 'memchr("\\"\\\\/", *from->at, 3)'),
+    "node takes a field twice": ("node", "hush_node.mjs", " && !open.at(-1)?.has(key)", ""),
+    "node takes an escape": ("node", "hush_node.mjs", '!inner.replace(/\\\\["\\\\]/g, "").includes("\\\\")', "true"),
+    "node takes 1.0 for 1": ("node", "hush_node.mjs", '["rounds", "levels", "enrolled"].every(whole)', "true"),
+    "node takes longer numbers": ("node", "hush_node.mjs", "token.length <= 100", "token.length <= 120"),
+    "node shows what cannot be shown": ("node", "hush_node.mjs", "!UNPRINTABLE.test(json)", "true"),
+    "micropython takes a field twice": (
+        "cpython",
+        "hush_micropython.py",
+        "name not in names or name in seen",
+        "name not in names",
+    ),
+    "micropython shows what cannot be shown": (
+        "cpython",
+        "hush_micropython.py",
+        " and not _is_printable(point)",
+        " and False",
+    ),
+    "micropython reads 2026-02-29": ("cpython", "hush_micropython.py", "29 if leap else 28", "29"),
+}
+"""Planted in a port, each must be found."""
+
+
+@pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
+def test_a_slip_is_found(slip: tuple[str, str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    language, name, right, wrong = slip
+    (tmp_path / "ports").mkdir()
+    for file in PORTS.iterdir():
+        if file.is_file():
+            (tmp_path / "ports" / file.name).write_bytes(file.read_bytes())
+    changed = tmp_path / "ports" / name
+    source = changed.read_text(encoding="utf-8")
+    assert source.count(right) == 1
+    changed.write_text(source.replace(right, wrong), encoding="utf-8")
+    if language == "c":
+        port = Port((str(compiled(tmp_path, library=changed, sanitized=False)),))
+    else:
+        port = port_of(language, tmp_path, client=tmp_path)
+    cases, seen = drawn(SEED), Counter[str]()
+    with port.session(tmp_path / "log") as session:
+        assert any(any(differences({name: session}, cases, monkeypatch, seen)) for _ in range(200))
