@@ -221,7 +221,11 @@ CALLS: tuple[Call, ...] = (
     Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--task": "task.toml", "--any-task": ""}),
     Call("serve", {"--broker": _BROKER, "--store": "store", "--quota": "2", "--gateway": "kitchen=50"}),
-    Call("serve", {"--broker": _BROKER, "--store": "store", "--home-assistant": "", "--home-assistant-prefix": "ha"}),
+    Call(
+        "serve",
+        {"--broker": _BROKER, "--store": "store", "--home-assistant": "", "--home-assistant-prefix": "ha"}
+        | {"--home-assistant-page": "https://hush.example"},
+    ),
     Call(
         "serve",
         {**_LOGIN, "--accept-clock": ""},

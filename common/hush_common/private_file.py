@@ -5,7 +5,24 @@ import stat
 import sys
 from pathlib import Path
 
-__all__ = ["make_private_file"]
+__all__ = ["exposing", "make_private_file"]
+
+
+def exposing(path: Path) -> Path | None:
+    """Return the nearest directory above `path` in which everybody may replace what is there; None if there is none.
+
+    In a directory with the sticky bit, as /tmp, nobody can replace what is another's. None on Windows.
+
+    Raises:
+        OSError: a directory above it cannot be looked up.
+    """
+    if sys.platform == "win32":
+        return None
+    for parent in (*path.absolute().parents, *path.resolve().parents):
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return parent
+    return None
 
 
 def make_private_file(path: Path) -> None:

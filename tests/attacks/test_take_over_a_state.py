@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hush_aggregator.store import SqliteStore
 from hush_client.state.database import State
 from hush_client.state.lock import LOCK_NAME, Lock
 from hush_common.errors import StateError
@@ -19,6 +20,52 @@ async def test_a_directory_that_others_may_write_to_holds_no_state(tmp_path: Pat
         with pytest.raises(StateError, match=r"others may write to it.*chmod 700"):
             await attempt(directory)
     assert list(directory.iterdir()) == []
+
+
+async def test_a_directory_that_everybody_may_write_to_holds_no_state_below_it(tmp_path: Path) -> None:
+    """They could rename what is below, and put a ledger that has spent nothing in its place."""
+    above = tmp_path / "above"
+    (above / "between" / "state").mkdir(mode=0o700, parents=True)
+    (tmp_path / "link").symlink_to(above / "between")
+    above.chmod(0o777)
+    for state in (above / "between" / "state", above / "new", tmp_path / "link" / "state"):
+        for attempt in (State.open, Lock.acquire):
+            with pytest.raises(StateError, match=rf"everybody may write to {above}, .*chmod o-w {above}"):
+                await attempt(state)
+    assert list((above / "between" / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o775, 0o755])
+async def test_one_where_nobody_can_replace_it_does(tmp_path: Path, mode: int) -> None:
+    """As /tmp, and as the home of somebody who has a group to himself."""
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(mode)
+    state = await State.open(home / "state")
+    await state.close()
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o602])
+def test_a_store_that_everybody_could_change_is_told_and_closed_to_them(
+    tmp_path: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "hush.sqlite3"
+    with SqliteStore(path):
+        pass
+    assert caplog.text == ""
+    path.chmod(mode)
+    with SqliteStore(path):
+        pass
+    assert f"{path}: everybody could change what is counted" in caplog.text
+    assert path.stat().st_mode & 0o007 == 0
+
+
+def test_a_store_in_a_directory_of_everybody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "below").mkdir()
+    tmp_path.chmod(0o777)
+    with SqliteStore(tmp_path / "below" / "hush.sqlite3"):
+        pass
+    assert f"everybody may write to {tmp_path}, and so replace the store" in caplog.text
 
 
 async def test_what_is_made_above_a_state_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
 from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush_aggregator.watch.over_http import HttpUrl
 from hush_common.errors import OptionError, StoreError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
@@ -97,6 +98,12 @@ def serve(
     home_assistant_prefix: Annotated[
         str, typer.Option(envvar="HUSH_HOME_ASSISTANT_PREFIX", help="Where Home Assistant looks for announcements.")
     ] = PREFIX,
+    home_assistant_page: Annotated[
+        str,
+        typer.Option(
+            envvar="HUSH_HOME_ASSISTANT_PAGE", help="Address of the page of this service, to which the devices link."
+        ),
+    ] = "",
 ) -> None:
     """Count the reports of tasks at a broker, and publish estimates with error bars.
 
@@ -109,6 +116,7 @@ def serve(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
         | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task, "login_timeout": login_timeout}
         | {"home_assistant": home_assistant_prefix if home_assistant else None}
+        | {"page": str(HttpUrl(home_assistant_page, "--home-assistant-page")) if home_assistant_page else ""}
     )
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
@@ -178,7 +186,8 @@ async def _serve(
 
     announcing = None
     if settings.home_assistant is not None:
-        announcing = Announcing(settings.home_assistant, status_topic(settings.name), store.public_identity)
+        status = status_topic(settings.name)
+        announcing = Announcing(settings.home_assistant, status, store.public_identity, settings.page)
     aggregator = Aggregator(
         bus,
         store,

@@ -93,6 +93,7 @@ class Settings(BaseModel):
         any_task: whether to count every task that appears at the broker.
         quota: how many reports of a round one sender may have counted; None for any number.
         home_assistant: prefix under which tasks are announced to Home Assistant; None for not at all.
+        page: the address of the page, to which their devices link; empty for none.
         gateways: how many instead, by the names of senders that speak for many devices; text is parsed.
     """
 
@@ -106,6 +107,7 @@ class Settings(BaseModel):
     login_timeout: Annotated[float, AfterValidator(_seconds)] = 60.0
     any_task: bool = False
     home_assistant: Annotated[str, AfterValidator(_prefix)] | None = None
+    page: str = ""
     quota: Annotated[int, AfterValidator(_quota)] | None = None
     gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}
 

@@ -34,12 +34,14 @@ class Announcing:
         prefix: of the topics of discovery, one level.
         status: the topic that says whether the aggregator is connected.
         store: public identity of the store.
+        page: the address of the page with all tasks, without a slash at its end; empty where there is none.
     """
 
-    def __init__(self, prefix: str, status: str, store: str) -> None:
+    def __init__(self, prefix: str, status: str, store: str, page: str = "") -> None:
         self._prefix = prefix
         self._status = status
         self._store = store
+        self._page = page
         self._made: dict[bytes, bytes] = {}  # by digest: a task never changes
         self._sent: dict[str, bytes] = {}
         self._born = asyncio.Event()
@@ -66,7 +68,8 @@ class Announcing:
             if self._born.is_set():
                 await asyncio.sleep(SystemRng().randbelow(_SPREAD_MS) / 1000)
                 self._born.clear()
-                self._sent.clear()
+                # It has nothing of the others, and would warn of each that is cleared once more.
+                self._sent = {task_id: payload for task_id, payload in self._sent.items() if not payload}
 
     def _hear(self, _: str, payload: bytes) -> None:
         """In the event loop, at once."""
@@ -80,7 +83,7 @@ class Announcing:
             task = tasks.get(row.id)
             if task is not None and owns(row.id):
                 if row.digest not in self._made:
-                    self._made[row.digest] = encode(announcement(task, self._status))
+                    self._made[row.digest] = encode(announcement(task, self._status, self._page))
                 wanted[row.id] = self._made[row.digest] if row.state is State.OPEN else b""
             elif task is None and row.owner == self._store:  # it is forgotten, and was this store's
                 wanted[row.id] = b""

@@ -8,6 +8,7 @@ A sensor is looked at again and again. So the bounds that are there from the sta
 those that are for one look at the end are there too, and not enabled.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import TypeAlias
@@ -25,7 +26,10 @@ MOST_PARTS = 20
 """Categories or coordinates that have sensors: the first of the task. Home Assistant keeps a row for each."""
 
 _LONGEST_NAME = 80
+_STEPS = 1000  # of the range of a value that its digits tell apart: estimates are rarely better
+_MOST_DIGITS = 12
 _ENDS = ("lower", "upper")
+_PERCENT_DIGITS = 1
 _NAMES = {
     ANYTIME: "band",
     ANYTIME_POPULATION: "band, population",
@@ -34,28 +38,33 @@ _NAMES = {
     ENROLLED: "enrolled, one look",
 }
 
-Sensor: TypeAlias = dict[str, str | bool]
+Sensor: TypeAlias = dict[str, str | bool | int]
 
 
-def announcement(task: Task, status: str) -> Mapping[str, object]:
+def announcement(task: Task, status: str, page: str = "") -> Mapping[str, object]:
     """The document that announces a task.
 
     Args:
         task: which.
         status: the topic that says whether its aggregator is connected, `online` or `offline`.
+        page: the address of the page with all tasks, without a slash at its end; empty where there is none.
     """
     name = f"hush_{task.id}"
     sensors = dict(_sensors(task))
     for key, sensor in sensors.items():
         entity = f"sensor.{name}_{key}".replace("-", "_")
         sensor |= {"platform": "sensor", "unique_id": f"{name}_{key}", "default_entity_id": entity}
+    device = {
+        "identifiers": [name],
+        "name": _short(task.title or task.id),
+        "manufacturer": "hush",
+        "model": f"{task.mechanism}, epsilon {decimal_text(task.epsilon)}",
+        "sw_version": version("hush-ldp"),
+    }
+    if page:
+        device["configuration_url"] = f"{page}/tasks/{task.id}"
     return {
-        "device": {
-            "identifiers": [name],
-            "name": _short(task.title or task.id),
-            "manufacturer": "hush",
-            "model": f"{task.mechanism}, epsilon {decimal_text(task.epsilon)}",
-        },
+        "device": device,
         "origin": {"name": "hush", "sw_version": version("hush-ldp")},
         "components": sensors,
         "state_topic": estimate_topic(task.id),
@@ -71,7 +80,7 @@ def _sensors(task: Task) -> Iterator[tuple[str, Sensor]]:
         yield from _means(domain)
     else:
         yield from _number(task, domain.unit if isinstance(domain, NumberDomain) else "%")
-    reports = _sensor("Reports", figure("n"), "")
+    reports = _sensor("Reports", figure("n"), "", 0)
     yield (
         "reports",
         {
@@ -81,43 +90,53 @@ def _sensors(task: Task) -> Iterator[tuple[str, Sensor]]:
             "json_attributes_template": attributes(),
         },
     )
-    yield "refused", {**_sensor("Refused", refused(), ""), "entity_category": "diagnostic"}
+    yield "refused", {**_sensor("Refused", refused(), "", 0), "entity_category": "diagnostic"}
 
 
 def _number(task: Task, unit: str) -> Iterator[tuple[str, Sensor]]:
     percent = isinstance(task.domain, BitDomain)
-    yield "mean", _sensor("Share of yes" if percent else "Mean", figure("mean", percent=percent), unit)
+    digits = _digits(task.domain) if isinstance(task.domain, NumberDomain) else _PERCENT_DIGITS
+    yield "mean", _sensor("Share of yes" if percent else "Mean", figure("mean", percent=percent), unit, digits)
     targets = [ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, *([ENROLLED] if task.enrolled is not None else [])]
     for target in targets:
         for place, end in enumerate(_ENDS):
             words = f"{end.capitalize()} ({_NAMES[target]})"
             template = bound(target, place, percent=percent)
-            yield f"{target}_{end}", _sensor(words, template, unit, shown=target == ANYTIME)
+            yield f"{target}_{end}", _sensor(words, template, unit, digits, shown=target == ANYTIME)
 
 
 def _shares(domain: CategoryDomain) -> Iterator[tuple[str, Sensor]]:
     for number, label in enumerate(domain.labels[:MOST_PARTS]):
         share = part("categories", number, "frequency", percent=True)
-        yield f"share_{number}", _sensor(label, share, "%")
+        yield f"share_{number}", _sensor(label, share, "%", _PERCENT_DIGITS)
         for place, end in enumerate(_ENDS):
             template = part_bound("categories", number, "joint_intervals", ANYTIME, place, percent=True)
-            yield f"share_{number}_{end}", _sensor(f"{_short(label)}, {end} (band of all)", template, "%", shown=False)
+            name = f"{_short(label)}, {end} (band of all)"
+            yield f"share_{number}_{end}", _sensor(name, template, "%", _PERCENT_DIGITS, shown=False)
 
 
 def _means(domain: VectorDomain) -> Iterator[tuple[str, Sensor]]:
     for number, coordinate in enumerate(domain.coordinates[:MOST_PARTS]):
-        yield f"mean_{number}", _sensor(coordinate.name, part("coordinates", number, "mean"), coordinate.unit)
+        digits = _digits(coordinate)
+        yield f"mean_{number}", _sensor(coordinate.name, part("coordinates", number, "mean"), coordinate.unit, digits)
         for place, end in enumerate(_ENDS):
             template = part_bound("coordinates", number, "intervals", ANYTIME, place)
             name = f"{_short(coordinate.name)}, {end} (band)"
-            yield f"mean_{number}_{end}", _sensor(name, template, coordinate.unit, shown=False)
+            yield f"mean_{number}_{end}", _sensor(name, template, coordinate.unit, digits, shown=False)
 
 
-def _sensor(name: str, template: str, unit: str, *, shown: bool = True) -> Sensor:
+def _sensor(name: str, template: str, unit: str, digits: int, *, shown: bool = True) -> Sensor:
     sensor: Sensor = {"name": _short(name), "value_template": template, "state_class": "measurement"}
+    sensor["suggested_display_precision"] = digits
     if unit:
         sensor["unit_of_measurement"] = unit
     return sensor if shown else sensor | {"enabled_by_default": False}
+
+
+def _digits(domain: NumberDomain) -> int:
+    """Digits after the point that tell a thousandth of the range apart; Home Assistant keeps the others."""
+    step = max((domain.upper / 2 - domain.lower / 2) / (_STEPS / 2), 10**-_MOST_DIGITS)
+    return max(0, math.ceil(-math.log10(step)))
 
 
 def _short(text: str) -> str:

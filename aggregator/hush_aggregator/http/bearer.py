@@ -16,6 +16,7 @@ __all__ = ["TOKEN_VARIABLE", "Token", "find_token"]
 TOKEN_VARIABLE = "HUSH_HTTP_TOKEN"  # noqa: S105 - the name of a variable
 _SHORTEST = 32
 _LONGEST = 512
+_FEWEST = 6  # signs that differ: 32 random decimal digits have fewer once in 10^7 times
 _SIGNS = re.compile(r"[A-Za-z0-9._~+/=-]+")  # those of a bearer token (RFC 6750)
 _MAKE = "make one with: openssl rand -hex 32"
 
@@ -27,7 +28,7 @@ class Token:
         text: at least 32 letters, digits and `. _ ~ + / = -`.
 
     Raises:
-        ValueError: it is too short, too long, or has other signs. The message does not repeat it.
+        ValueError: it is too short, too long, has other signs, or repeats itself. The message does not repeat it.
     """
 
     __slots__ = ("_hash",)
@@ -37,6 +38,8 @@ class Token:
             raise ValueError(f"is shorter than {_SHORTEST} letters; {_MAKE}")
         if len(text) > _LONGEST or not _SIGNS.fullmatch(text):
             raise ValueError(f"is not made of at most {_LONGEST} letters, digits and . _ ~ + / = -; {_MAKE}")
+        if len(set(text)) < _FEWEST or _repeats(text):
+            raise ValueError(f"repeats itself, so that it can be guessed; {_MAKE}")
         self._hash = sha256(text.encode()).digest()
 
     def fits(self, text: str) -> bool:
@@ -45,6 +48,11 @@ class Token:
 
     def __repr__(self) -> str:
         return "Token(…)"
+
+
+def _repeats(text: str) -> bool:
+    """Whether a part of it, of at most half its length, comes again and again until its end."""
+    return any(text.startswith(text[period:]) for period in range(1, len(text) // 2 + 1))
 
 
 def find_token(option: str, file: Path | None, environment: Mapping[str, str]) -> Token | None:

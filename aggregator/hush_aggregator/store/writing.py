@@ -1,6 +1,9 @@
 """Writing a store in SQLite: what its aggregator and the commands beside it have in common."""
 
+import logging
 import sqlite3
+import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +13,13 @@ from hush_aggregator.store.reading import WHOLE_TASK, SqliteReader, translated
 from hush_aggregator.store.recalling import delete_recall, end_recalls, write_broker, write_recalls
 from hush_aggregator.store.schema import check
 from hush_common.errors import StoreError, TaskError
-from hush_common.private_file import make_private_file
+from hush_common.private_file import exposing, make_private_file
 from hush_common.recall import Recall
 from hush_common.task import Task
 
 __all__ = ["SqliteEditor", "SqliteWriter", "connect"]
 
+_LOG = logging.getLogger("hush.aggregator")
 _PORTION = 10_000
 _SET_OWNER = """
 UPDATE task SET owner = ?, term = ?, taken_from = ? WHERE id = ? AND taken_from = ifnull(?, taken_from)
@@ -146,6 +150,16 @@ def _add(run: sqlite3.Connection, task: Task, origin: Origin) -> bytes:
     return payload
 
 
+def _exposure(path: Path) -> str:
+    """What to warn of where everybody could change the store, or replace it; empty where nobody else could."""
+    if sys.platform != "win32" and path.exists() and path.stat().st_mode & stat.S_IWOTH:
+        return f"{path}: everybody could change what is counted; if you do not trust them, restore a backup"
+    above = exposing(path)
+    if above is not None:
+        return f"{path}: everybody may write to {above}, and so replace the store; run: chmod o-w {above}"
+    return ""
+
+
 def connect(path: Path, ready: Callable[[Path, sqlite3.Connection], None]) -> sqlite3.Connection:
     """Open the file for writing, and make it if it is missing.
 
@@ -157,7 +171,10 @@ def connect(path: Path, ready: Callable[[Path, sqlite3.Connection], None]) -> sq
         StoreError: it cannot be opened, or `ready` refuses it.
     """
     try:
+        exposure = _exposure(path)
         make_private_file(path)
+        if exposure:
+            _LOG.warning("%s", exposure)
         connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
     except (sqlite3.Error, OSError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -31,19 +31,20 @@ class HttpUrl:
 
     Args:
         text: `http://HOST:PORT` or `https://…`, perhaps with a path before `/v1`.
+        option: of the command line that names it, for messages.
 
     Raises:
         OptionError: it is no such address, or one with a login, which belongs in a file.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, option: str = "--http") -> None:
         try:
             parts = urlsplit(text)
             host, port = parts.hostname, parts.port
         except ValueError:
             parts, host, port = urlsplit(""), None, None
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or "@" in parts.netloc:
-            raise OptionError("--http", "is no address of a service; write for example http://127.0.0.1:8080")
+            raise OptionError(option, "is no address of a service; write for example http://127.0.0.1:8080")
         self._secure, self._host, self._port = parts.scheme == "https", host, port
         self._path = parts.path.rstrip("/")
 

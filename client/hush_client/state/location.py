@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from hush_common.errors import StateError
+from hush_common.private_file import exposing
 
 __all__ = ["make_private", "state_directory", "unusable"]
 
@@ -22,10 +23,10 @@ def state_directory(given: Path | None) -> Path:
 def make_private(directory: Path) -> None:
     """Make `directory`, and what is missing above it, for the owner alone; one that is there must be nobody else's.
 
-    Whoever may write to it can replace the ledger by one that has spent nothing.
+    Whoever may write to it, or to a directory above it, can replace the ledger by one that has spent nothing.
 
     Raises:
-        StateError: it cannot be made, is no directory, or others may write to it.
+        StateError: it cannot be made, is no directory, or others may write to it, or everybody to one above it.
     """
     try:
         for missing in reversed([place for place in (directory, *directory.parents) if not place.exists()]):
@@ -33,12 +34,18 @@ def make_private(directory: Path) -> None:
         found = directory.stat()
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(0, "it is not a directory")
+        above = exposing(directory)
     except OSError as error:
         raise unusable(directory, error) from error
     if sys.platform != "win32" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StateError(
             f"{directory}: others may write to it, and so replace the ledger; name a directory of your own, or "
             "remove their permissions (chmod 700)"
+        )
+    if above is not None:
+        raise StateError(
+            f"{directory}: everybody may write to {above}, and so replace the ledger; name a directory elsewhere, or "
+            f"remove their permission (chmod o-w {above})"
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,42 @@ def test_it_has_no_key_that_home_assistant_does_not_take_and_all_that_it_asks_fo
     for name in ("unique_id", "default_entity_id"):
         assert len({str(sensor[name]) for sensor in found.values()}) == len(found)
     assert len(found) <= 3 * MOST_PARTS + 2
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "digits"),
+    [
+        *((-10.0, 30.0, 2), (120.0, 220.0, 1), (0.0, 1.0, 3), (0.0, 1000.0, 0)),
+        *((0.0, 1e9, 0), (0.0, 5e-7, 10), (-8e307, 8e307, 0), (0.0, 5e-324, 12)),
+    ],
+)
+def test_figures_have_the_digits_of_a_thousandth_of_the_range(lower: float, upper: float, digits: int) -> None:
+    domain = {"kind": "number", "lower": lower, "upper": upper}
+    for found in (
+        task(domain),
+        task({"kind": "vector", "coordinates": [{"name": "a", "lower": lower, "upper": upper}]}),
+    ):
+        parts = announcement(found, STATUS)["components"]
+        assert isinstance(parts, dict)
+        precision = {name: part["suggested_display_precision"] for name, part in parts.items()}
+        assert (precision.pop("reports"), precision.pop("refused")) == (0, 0)
+        assert set(precision.values()) == {digits}
+
+
+@pytest.mark.parametrize("kind", ["bit", "categories"])
+def test_shares_have_one_digit_after_the_point(kind: str) -> None:
+    found = sensors(json.loads(encode(announcement(TASKS[kind], STATUS))))
+    assert {sensor["suggested_display_precision"] for sensor in found.values()} == {0, 1}
+
+
+def test_a_device_names_the_version_and_links_to_its_page_where_there_is_one() -> None:
+    def device(page: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(encode(announcement(TASKS["bit"], STATUS, page)))["device"]
+        return found
+
+    assert device("")["sw_version"] == version("hush-ldp")
+    assert "configuration_url" not in device("")
+    assert device("https://hush.example/a")["configuration_url"] == "https://hush.example/a/tasks/odd-name-1"
 
 
 @pytest.mark.parametrize("kind", TASKS)
@@ -224,6 +261,19 @@ def test_it_is_told_again_when_it_says_that_it_was_born_after_a_while_and_to_not
         world.wait(12)
         assert retained(world, topic) is not None
         assert world.store.refusals("heights") == {}
+
+
+def test_what_is_cleared_is_not_cleared_again_when_it_was_born(tmp_path: Path) -> None:
+    """Home Assistant warns of each message without a device that it knows."""
+    with living(tmp_path / "hush.sqlite") as world:
+        world.serve(announcing=announcing(world))
+        change(world, State.CLOSED)
+        world.wait(5)
+        assert retained(world) is None
+        world.broker.retained[CONFIG] = b'{"would be": "cleared"}'
+        world.broker.deliver("homeassistant/status", b"online")
+        world.wait(15)
+        assert retained(world) == {"would be": "cleared"}
 
 
 def test_what_another_store_publishes_is_neither_announced_nor_cleared(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Where HTTP is served, who may ask there, and what the token may be."""
 
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -123,7 +124,8 @@ def test_a_file_that_others_can_read_or_change_holds_no_token(file: Path, mode: 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", "shorter"), ("a" * 31, "shorter"), ("a" * 513, "at most 512"), ("ä" * 40, "digits"), ("a b" * 20, "digits")],
+    [("", "shorter"), ("x" * 31, "shorter"), ("a" * 513, "at most 512"), ("ä" * 40, "digits"), ("a b" * 20, "digits")]
+    + [(text, "repeats itself") for text in ("x" * 32, "ab12" * 8, "5f1d7a9c" * 4 + "5f1", "01234" * 9)],
 )
 def test_what_is_no_token_is_not_repeated(file: Path, text: str, words: str) -> None:
     file.write_text(text, encoding="utf-8")
@@ -141,6 +143,12 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     for name in ("nothing", "raw", "."):
         with pytest.raises(OptionError, match=r"cannot be read|can read"):
             find_token("--token-file", tmp_path / name, {})
+
+
+def test_what_a_program_draws_is_a_token() -> None:
+    for _ in range(1000):
+        for text in (secrets.token_hex(16), secrets.token_urlsafe(24), str(10**39 + secrets.randbelow(10**39))):
+            assert Token(text).fits(text)
 
 
 def test_comparing_takes_the_hash_of_anything() -> None:
