@@ -75,7 +75,9 @@ class _Limit:
         if packet["have_remaining"] and length > longest_packet(self._most):
             if kind & _KIND != _PUBLISH:
                 raise self._refusal(f"a packet of {length} bytes that is not a message")
-            self._tell(f"truncated a message of {length} bytes: no payload may be longer than {self._most}")
+            self._tell(
+                f"truncated a message of {length} bytes: payload and MQTT 5 properties together may have {self._most}"
+            )
             del packet["packet"][longest_packet(self._most) :]
             size = min(size, _PIECE)
         try:

@@ -122,8 +122,8 @@ def test_a_message_that_is_too_long_is_cut_and_the_next_one_is_whole(
     assert MOST < len(got[0]) < 200_000
     assert got[1] == b"after"
     (record,) = caplog.records
-    assert (
-        record.getMessage() == "mqtt://broker: truncated a message of 1024003 bytes: no payload may be longer than 1000"
+    assert record.getMessage() == (
+        "mqtt://broker: truncated a message of 1024003 bytes: payload and MQTT 5 properties together may have 1000"
     )
 
 
