@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -273,6 +273,11 @@ class _Parcel:
     name: str = "parcel"
     resumed: bool = False
     waiting: int = 0
+    repeated: int = 0
+    current_until: float = 0.0
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        pass
 
     @asynccontextmanager
     async def connect(self, _filters: Sequence[str]) -> AsyncIterator[Session]:

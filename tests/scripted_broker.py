@@ -36,6 +36,7 @@ class Packet(IntEnum):
     CONNECT = 1
     PUBLISH = 3
     SUBSCRIBE = 8
+    PING = 12
 
 
 Action = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
@@ -151,6 +152,8 @@ class ScriptedBroker:
                 self.published.append(body[2 + length + 2 + len(none) :])
                 said = self._reasons.pop(0) if five and self._reasons else b""
                 reply = _packet(0x40, body[2 + length : 4 + length] + said)
+            case Packet.PING:
+                reply = b"\xd0\x00"
             case _:
                 return
         action = self._fault(Packet(kind))

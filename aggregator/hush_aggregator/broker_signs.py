@@ -1,11 +1,20 @@
-"""Signs that a broker has forgotten something: what it says of itself, beside what the store remembers of it.
+"""Detect broker restarts and dropped messages from its `$SYS` topics.
 
 A broker that was killed, or put back from a snapshot, has lost messages that it had acknowledged, and nothing in MQTT
-says so. But it has started anew. By its uptime u at a time t it started at t - u or somewhat before: its first word on
-a connection is retained, and a few seconds old, the second one is of now. It is another start if that lies after the
-last word of the broker before: within one process by a clock that nobody sets. Across processes only the clock of the
-wall is left, which may have been set; so that start is compared with the one that the store knows, too. A doubt is a
-sign.
+tells so. But it has started anew, and its uptime shows it. What proves a restart must hold however late a message is:
+behind a backlog of reports an uptime may be minutes old when it arrives.
+
+- One process never publishes a smaller uptime after a larger one.
+- The second uptime of a connection was published after that connection was opened (the first one is retained, and may
+  be older). So a process with uptime u then started at `since - u` or later, where `since` is the newest moment for
+  which everything is known to have come that was sent before it. That is a restart if the process of the last
+  connection had started before.
+- A process that started at `now - u` or earlier, before the last moment at which the broker of the last connection was
+  known to be alive, is that process: no restart.
+
+Within one process of hush these moments are of a clock that nobody sets. Across processes only the clock of the wall is
+left, which may have been set: there a minute of tolerance is added. What neither proves nor excludes a restart (the
+broker was seconds old when it was last heard of) waits for an uptime that is not late, and is then taken for one.
 """
 
 from collections.abc import Callable
@@ -17,8 +26,8 @@ from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME
 
 __all__ = ["BrokerSigns", "Cause"]
 
-_LAG_S = 15  # a word of mosquitto is 11 s old at most
-_ROUNDED_S = 2  # times are whole seconds: a start that seems to lie so little before the last word may lie after it
+_LATE_S = 15  # an uptime that may be this old tells nothing about a broker that was as young
+_ROUNDED_S = 2  # times are whole seconds
 _TOLERANCE_S = 60
 _DRIFT = 1e-4  # seconds that two clocks part in each second in which nobody compares them
 _NOTE_EVERY_S = 600
@@ -31,7 +40,7 @@ class Cause(StrEnum):
     SESSION = "the broker no longer has the session that was left there"
     RESTART = "the broker has started anew"
     DROPPED = "the broker has dropped messages"
-    UNKNOWN = "the broker does not say whether it has started anew since the last connection"
+    UNKNOWN = "the broker does not tell whether it has started anew since the last connection"
     BEHIND = "the broker holds an estimate of this store with more reports than the store has"
     RESTORED = "the store was put back from a backup"
 
@@ -51,67 +60,91 @@ class BrokerSigns:
 
     Attributes:
         memory: what is known now; to be stored.
+        evidence: what the last cause follows from, for the log.
+        is_unexplained: whether it is still to be found out if the broker has started anew before this connection.
     """
 
     def __init__(self, memory: BrokerMemory, now: Callable[[], float], elapsed: Callable[[], float]) -> None:
         self.memory: BrokerMemory = memory
+        self.evidence: str = ""
         self._noted = memory
         self._now = now
         self._elapsed = elapsed
-        self._alive: float | None = None  # when this process last heard the broker, by `elapsed`
-        self._judged = True  # whether it is decided what happened before this connection
-        self._words = 0  # on this connection, of its uptime
+        self._alive: float | None = None  # by `elapsed`: the broker that is known was alive then
+        self._started = 0.0  # by `elapsed`: it had started by then; of no meaning without `_alive`
+        self._uptime = 0  # the last one of it
+        self.is_unexplained: bool = False
+        self._is_judged = True  # whether that is decided for the connection on which it is heard
+        self._words = 0  # uptimes on that connection
+        self._first = 0  # of these
         self._dropped: int | None = None  # what it said last
 
     @property
     def dropped(self) -> int | None:
-        """How many messages it says it has dropped since it started; None if it has not said."""
+        """How many messages it has dropped since it started; None if it has not told."""
         return self._dropped
 
     def connected(self, *, resumed: bool) -> Cause | None:
-        """A connection is made, to the session of before or to a new one."""
+        """Note that reports come over a new connection, to the session of before or to a new one."""
         missed = self.memory.session and not resumed
-        self._judged = missed or not self.memory.session
-        self._words = 0
+        self.is_unexplained = self.memory.session and resumed
         self.memory = replace(self.memory, session=True)
         if not missed:
             return None
         self._begin_anew()
+        self.evidence = "there was a session, and the broker has made a new one"
         return Cause.SESSION
 
-    def heard(self, topic: str, payload: bytes) -> Cause | None:
-        """The broker says something of itself; what cannot be read says nothing."""
+    def listening(self) -> None:
+        """Note that what follows is heard on another connection than what came before."""
+        self._words = 0
+        self._is_judged = False
+
+    def heard(self, topic: str, payload: bytes, since: float) -> Cause | None:
+        """Read what the broker says of itself; what cannot be read says nothing.
+
+        Args:
+            topic: of `$SYS`.
+            payload: unchecked bytes.
+            since: by `elapsed`: everything has come that was sent before this moment.
+        """
         number = _number(payload)
         if number is None:
             return None
         if topic == BROKER_UPTIME:
-            return self._up_for(number)
+            return self._up_for(number, since)
         if topic == BROKER_DROPPED:
             return self._has_dropped(number)
         return None
 
+    def alive(self, since: float) -> None:
+        """Note that the broker that was heard was alive at this moment (by `elapsed`): it has answered since then."""
+        if self._alive is not None and self._is_judged and since > self._alive:
+            self._alive = since
+            stored = int(self._now() - self._elapsed() + since)
+            self.memory = replace(self.memory, alive=max(stored, self.memory.started or 0))
+
+    @property
+    def is_young(self) -> bool:
+        """Whether the broker that is known has not been up for long: then each second counts that it is alive."""
+        memory = self.memory
+        return memory.alive is not None and memory.alive - (memory.started or 0) <= 2 * _LATE_S
+
     def silent(self) -> Cause | None:
-        """It has had time enough to say how long it is up."""
-        if self._judged or self._words:
+        """Note that it had time to publish an uptime, and everything has come that it sent in that time."""
+        if self._words or not self.is_unexplained:
             return None
-        self._judged = True
+        self.is_unexplained = False
+        self.evidence = f"nothing comes on {BROKER_UPTIME}"
         return Cause.UNKNOWN
 
-    def overdue(self) -> Cause | None:
-        """It has had time enough to say so once more, where its first word left a doubt."""
-        if self._judged:
-            return None
-        self._judged = True
-        self._begin_anew()
-        return Cause.RESTART
-
     def repaired(self) -> None:
-        """Everything that was dropped until now is recalled."""
+        """Note that everything is recalled that was dropped until now."""
         if self._dropped is not None:
             self.memory = replace(self.memory, dropped=self._dropped)
 
     def noted(self, memory: BrokerMemory) -> None:
-        """This is stored."""
+        """Note that this is stored."""
         self._noted = memory
 
     @property
@@ -124,50 +157,72 @@ class BrokerSigns:
             return False
         if old.started is None or old.alive is None or abs(new.started - old.started) > 1:
             return True
-        young = old.alive - old.started <= 2 * _LAG_S and new.alive > old.alive
-        return young or abs(new.alive - old.alive) >= _NOTE_EVERY_S
+        age = old.alive - old.started
+        has_doubled = age <= 2 * _LATE_S and new.alive - new.started >= 2 * max(age, 1)
+        return has_doubled or abs(new.alive - old.alive) >= _NOTE_EVERY_S
 
-    def _up_for(self, uptime: int) -> Cause | None:
-        now, elapsed = int(self._now()), self._elapsed()
-        started = now - uptime
+    def _up_for(self, uptime: int, since: float) -> Cause | None:
+        elapsed = self._elapsed()
         self._words += 1
-        another = False if self._judged else self._is_another(started, now, elapsed - uptime)
-        if another is None:
+        if self._words == 1:
+            self._first = uptime
+        nothing_known = self._alive is None and self.memory.started is None
+        is_other = False if self._is_judged or nothing_known else self._is_other(uptime, since, elapsed)
+        if is_other is None:
             return None
-        self._judged = True
-        if another:
+        self._is_judged = True
+        self.is_unexplained = False
+        if is_other:
             self._begin_anew()
-        known = self.memory.started
-        if known is not None and abs(started - known) <= _LAG_S:
-            started = min(started, known)  # of two words the less belated one
-        self.memory = replace(self.memory, started=started, alive=now)
-        self._alive = elapsed
-        return Cause.RESTART if another else None
+        started = elapsed - uptime
+        self._started = min(started, self._started) if self._alive is not None else started
+        self._alive = since
+        self._uptime = uptime
+        offset = self._now() - elapsed
+        stored = int(offset + self._started)
+        self.memory = replace(self.memory, started=stored, alive=max(int(offset + since), stored))
+        return Cause.RESTART if is_other else None
 
-    def _is_another(self, started: int, now: int, started_elapsed: float) -> bool | None:
-        """Whether it is not the start that is known; None if the next word has to tell."""
-        after = 0.0
-        if self._alive is not None:
-            after = started_elapsed - self._alive
-        else:
-            known, alive = self.memory.started, self.memory.alive
-            if known is None or alive is None or abs(started - known) > _TOLERANCE_S + _DRIFT * abs(now - alive):
-                return True
-            after = started - alive
-        if -_ROUNDED_S < after <= _LAG_S and self._words == 1:
+    def _is_other(self, uptime: int, since: float, elapsed: float) -> bool | None:
+        """Return whether it is another process than the one that is known; None if a later uptime has to tell."""
+        alive, known, before, tolerance = self._known()
+        offset = 0.0 if self._alive is not None else self._now() - elapsed
+        latest = offset + elapsed - uptime
+        is_new = self._words > 1 and uptime > self._first  # else it may be retained, and older than this connection
+        earliest = offset + since - uptime if is_new else None
+        ago = offset + elapsed - alive
+        self.evidence = f"it is up for {uptime} s, and was up for {before} s already {ago:.0f} s ago"
+        if uptime < (self._uptime - _ROUNDED_S if self._alive is not None else before - tolerance):
+            return True
+        if earliest is not None and (uptime < before - _ROUNDED_S or earliest > known + tolerance):
+            return True
+        if latest < alive and (self._alive is not None or latest >= known - tolerance):
+            return False
+        if earliest is None or elapsed - since > _LATE_S:
             return None
-        return after > -_ROUNDED_S  # in doubt it is: a recall that was not needed costs little, one that is missing all
+        return True
+
+    def _known(self) -> tuple[float, float, int, float]:
+        """When the broker was alive, by when it had started, its uptime then, and how well these can be compared."""
+        if self._alive is not None:
+            return self._alive, self._started, int(self._alive - self._started), _ROUNDED_S
+        alive, started = self.memory.alive or 0, self.memory.started or 0
+        return alive, started, alive - started, _TOLERANCE_S + _DRIFT * abs(self._now() - alive)
 
     def _has_dropped(self, count: int) -> Cause | None:
         self._dropped = count
         known = self.memory.dropped
         if known is None or count < known:
             self.memory = replace(self.memory, dropped=count)
-        return None if known is None or count <= known else Cause.DROPPED
+        if known is None or count <= known:
+            return None
+        self.evidence = f"{count} dropped, {count - known} more than before"
+        return Cause.DROPPED
 
     def _begin_anew(self) -> None:
         """Of another broker, or another life of this one, nothing is known yet."""
         self.memory = BrokerMemory(session=True)
+        self._alive = None
         self._dropped = None
 
 

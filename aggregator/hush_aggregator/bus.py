@@ -1,6 +1,6 @@
 """The broker as the pipeline sees it: a session that delivers batches of messages, and publishes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -37,10 +37,23 @@ class Session(Publisher, Protocol):
         """Whether the broker had kept the session of before, with all that waited in it as far as it remembers."""
         ...
 
+    @property
+    def repeated(self) -> int:
+        """How many messages came on this connection with a packet id that was in flight already."""
+        ...
+
+    @property
+    def current_until(self) -> float:
+        """The newest moment (time of the event loop) for which it is known that all has come that was sent before it.
+
+        Behind a backlog of reports an answer may be minutes late, and nothing follows from that.
+        """
+        ...
+
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         """Give what the broker says about itself, and recalls, to `listen`, by topic, at once, while it is connected.
 
-        Its uptime and how many messages it has dropped, where it says so; and all of it where this user may read it.
+        Its version and uptime, the messages that it holds and has dropped, if it tells; and if this user may read it.
 
         Raises:
             BrokerError: the connection is lost.
@@ -74,7 +87,14 @@ class Session(Publisher, Protocol):
         Cancelling it loses nothing: what it would have handed over comes with the next batch.
 
         Raises:
-            BrokerError: the connection is lost.
+            BrokerError: the connection is lost, or the broker refuses a subscription.
+        """
+        ...
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        """Acknowledge messages by their numbers. Each is told to the broker after all that came before it.
+
+        Harmless once the connection is lost; 0 is the number of a message that needs none.
         """
         ...
 
@@ -96,6 +116,17 @@ class SessionAround:
     @property
     def resumed(self) -> bool:
         return self._session.resumed
+
+    @property
+    def repeated(self) -> int:
+        return self._session.repeated
+
+    @property
+    def current_until(self) -> float:
+        return self._session.current_until
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        self._session.acknowledge(numbers)
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         await self._session.watch(listen)
@@ -122,10 +153,11 @@ class Bus(Protocol):
         ...
 
     def connect(self, filters: Sequence[str]) -> AbstractAsyncContextManager[Session]:
-        """Open the session of this aggregator and subscribe to `filters` in order, at QoS 1.
+        """Open the session of this aggregator; it subscribes to `filters` in order, at QoS 1.
 
-        Messages that came while nobody was connected, and those never acknowledged, are delivered (again), perhaps
-        before the retained messages are.
+        A new session is subscribed on entering. To one that is resumed, messages that came while nobody was connected,
+        and those never acknowledged, are delivered (again) at once: before the broker answers the subscription, and
+        before the retained messages.
 
         Raises:
             BrokerError: the broker is not there, or refuses.

@@ -1,7 +1,9 @@
 """The MQTT connection of an aggregator: deliveries are acknowledged after the commit."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Session
 from hush_common.broker_url import BrokerUrl
@@ -11,7 +13,16 @@ from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.report import REPORT_ID_BYTES
 from hush_common.tls import tls_context
-from hush_common.topics import ALL_ESTIMATES, ALL_RECALLS, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME, task_topic
+from hush_common.topics import (
+    ALL_ESTIMATES,
+    ALL_RECALLS,
+    ALL_TASKS,
+    BROKER_DROPPED,
+    BROKER_RETAINED,
+    BROKER_STORED,
+    BROKER_UPTIME,
+    BROKER_VERSION,
+)
 
 __all__ = ["MqttBus"]
 
@@ -19,8 +30,10 @@ _INBOX_MESSAGES = 2 * BATCH_LIMIT
 _INBOX_BYTES = 32 * 1024 * 1024
 _LONGEST_FRAME = HEADER.size + FRAME_LIMIT * (REPORT_ID_BYTES + 8 * BODY_LIMIT)
 _WINDOW = 20
-_PATIENCE_SECONDS = 10.0
-_WATCHED = (BROKER_UPTIME, BROKER_DROPPED, ALL_RECALLS)
+_PATIENCE_SECONDS = 120.0
+_PING_SECONDS, _SILENCE_SECONDS = 5.0, 30.0
+_FAREWELL_SECONDS = 1.0
+_WATCHED = (BROKER_VERSION, BROKER_UPTIME, BROKER_DROPPED, BROKER_STORED, BROKER_RETAINED, ALL_RECALLS)
 _STATUS_OF_OTHERS = "+/status"
 _TOPICS_AT_ONCE = 100
 _HANG_UPS = 2  # in a row, after which a broker is not asked about itself any more
@@ -40,6 +53,8 @@ class MqttBus:
         status: a topic that says `online` or `offline`, retained, the latter as the last will too; None for no such
             topic.
         kept: whether the broker keeps the session while nobody is connected; None keeps it where there is a status.
+        qos: of subscriptions. What is subscribed to at QoS 0 does not wait in a session that is kept.
+        patience: seconds after which an answer is late, even that of a broker that is known to have sent all before it.
 
     Raises:
         BrokerError: a file that `url` names for TLS cannot be read.
@@ -52,11 +67,14 @@ class MqttBus:
         *,
         status: str | None = None,
         kept: bool | None = None,
+        qos: int = 1,
+        patience: float | None = None,
     ) -> None:
         tls_context(url)  # a mistake is told at once; each connection reads the files anew
         self._url = url
         self._status = status
         self._hang_ups = 0
+        self.qos = qos
         self._options = Options(
             identifier=identifier,
             persistent=kept if kept is not None else status is not None,
@@ -64,9 +82,10 @@ class MqttBus:
             payload_limit=_LONGEST_FRAME,
             inbox_messages=_INBOX_MESSAGES,
             inbox_bytes=_INBOX_BYTES,
-            optional=(task_topic(""),),  # anybody may have published thousands; a report is never forgotten
             window=_WINDOW,
-            patience=_PATIENCE_SECONDS,
+            patience=_PATIENCE_SECONDS if patience is None else patience,
+            ping_every=_PING_SECONDS,
+            silence=_SILENCE_SECONDS,
         )
 
     @property
@@ -77,15 +96,25 @@ class MqttBus:
     async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
         async with connect(self._url, self._options) as connection:
             session = _MqttSession(connection, self)
-            await session.subscribe(filters)
-            if self._status is not None:
-                await session.publish(self._status, b"online", retain=True)
+            opening = asyncio.create_task(self._open(session, filters), name="hush-subscribe")
             try:
+                if connection.resumed:  # the broker knows the filters, and its answer may wait behind a backlog
+                    opening.add_done_callback(partial(_end, connection))
+                else:
+                    await opening
                 yield session
             finally:
+                opening.cancel()
+                await asyncio.wait({opening})
                 if self._status is not None:
-                    with suppress(BrokerError):
-                        await session.publish(self._status, b"offline", retain=True)
+                    with suppress(BrokerError, TimeoutError):
+                        async with asyncio.timeout(_FAREWELL_SECONDS):
+                            await session.publish(self._status, b"offline", retain=True)
+
+    async def _open(self, session: "_MqttSession", filters: Sequence[str]) -> None:
+        await session.subscribe(filters)
+        if self._status is not None:
+            await session.publish(self._status, b"online", retain=True)
 
     async def ask(self, connection: Connection, topics: Sequence[str]) -> None:
         """Subscribe to what may be forbidden; some brokers hang up on whoever may not read a topic."""
@@ -96,6 +125,12 @@ class MqttBus:
             with suppress(SubscriptionRefusedError):  # of one of them; at QoS 1 they would wait in the session
                 await connection.subscribe(*topics[start : start + _TOPICS_AT_ONCE], qos=0)
         self._hang_ups = 0
+
+
+def _end(connection: Connection, opening: "asyncio.Task[None]") -> None:
+    """A connection whose subscriptions are refused is of no use."""
+    if not opening.cancelled() and isinstance(error := opening.exception(), BrokerError):
+        connection.end(error)
 
 
 class _MqttSession:
@@ -115,6 +150,17 @@ class _MqttSession:
     @property
     def resumed(self) -> bool:
         return self._connection.resumed
+
+    @property
+    def repeated(self) -> int:
+        return self._connection.repeated
+
+    @property
+    def current_until(self) -> float:
+        return self._connection.current_until
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        self._connection.acknowledge(numbers)
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         for topic in _WATCHED:
@@ -137,7 +183,8 @@ class _MqttSession:
             # no more of either while those reports wait for the very task that explains them.
             await self._connection.subscribe(ALL_TASKS, qos=0)
         for topic in filters:
-            await self._connection.subscribe(topic)
+            if topic != ALL_TASKS or self._bus.qos:
+                await self._connection.subscribe(topic, qos=self._bus.qos)
 
     async def batch(self) -> list[Delivery]:
         return await self._connection.deliveries(BATCH_LIMIT)

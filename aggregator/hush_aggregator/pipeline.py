@@ -1,16 +1,24 @@
-"""The order of the stages: receive, decode, admit, commit, acknowledge, then `release`. No other module knows it."""
+"""The order of the stages: receive, decode, admit, commit, acknowledge, then `release`. No other module knows it.
+
+Reports come over one connection; tasks, estimates, recalls and what the broker says of itself go over another one if
+there is one, so that none of them waits behind a backlog of reports. Each is made again when it is lost, whatever
+becomes of the other. Where a broker closes one connection of a user when another opens, all goes over one connection:
+then everything but the counting waits for the backlog, and nothing is given up meanwhile.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.admission import admit
+from hush_aggregator.backlog import BacklogWatch
 from hush_aggregator.book import Book
 from hush_aggregator.bus import Bus, Delivery, Session
 from hush_aggregator.claims import Claim
@@ -33,18 +41,45 @@ from hush_aggregator.set_aside import SetAside
 from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.store_watch import StoreWatch
-from hush_common.cancellation import to_the_end
+from hush_common.cancellation import cancellable, to_the_end
 from hush_common.errors import BrokerError, TaskError
 from hush_common.exception_groups import worst
 from hush_common.task import Task
-from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_of_estimate_topic, task_of_task_topic
+from hush_common.topics import (
+    ALL_REPORTS,
+    ALL_TASKS,
+    task_of_estimate_topic,
+    task_of_report_topic,
+    task_of_task_topic,
+)
 
-__all__ = ["Aggregator"]
+__all__ = ["Aggregator", "Separate"]
 
 _LOG = logging.getLogger("hush.aggregator")
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+_CLASH_S = 2.0
+_ATTEMPTS = 2
+
+
+class Separate(NamedTuple):
+    """Two ways to one broker.
+
+    Args:
+        intake: for reports; the session that the broker keeps is that of the single way.
+        control: for everything else. Its session is kept too, though nothing waits in it: a broker that takes both
+            connections for one must not end that of the intake.
+    """
+
+    intake: Bus
+    control: Bus
+
+
+class _OneConnectionError(Exception):
+    """The broker allows one connection only."""
 
 
 async def _at_once() -> None:
@@ -69,6 +104,7 @@ class Aggregator:
         on_estimate: called with each retained estimate that this aggregator did not publish.
         login_s: seconds after which a login that the broker refuses all the time is an error; None for never.
         announcing: tells Home Assistant of the tasks; None where there is none.
+        separate: two connections instead of one, as long as the broker lets both be; None for `bus` alone.
     """
 
     def __init__(
@@ -88,8 +124,10 @@ class Aggregator:
         on_estimate: Callable[[bytes], object] = len,
         login_s: float | None = None,
         announcing: Announcing | None = None,
+        separate: Separate | None = None,
     ) -> None:
         self._bus, self._store, self._announcing = bus, store, announcing
+        self._separate = separate
         self._tasks = KnownTasks(store, tasks)
         self._name, self._clock, self._settle_s = name, clock, settle_s
         self._on_commit, self._ready = on_commit, ready
@@ -126,15 +164,22 @@ class Aggregator:
             changed=self._closed,
         )
         self._aside = SetAside(self._unsent, self._again)
-        self._staying = Staying(self._connect, login_s=login_s, open_ends=lambda: self._ownership.unconfirmed)
+        self._alone = Staying(name, self._connect, login_s=login_s, open_ends=self._unconfirmed)
+        self._intake = Staying(name, self._connect_intake, login_s=login_s)
+        self._control = Staying(f"{name}, control", self._connect_control, login_s=None, open_ends=self._unconfirmed)
+        self._intake_there = asyncio.Event()
+        self._control_since = 0.0
+        self._clashes = self._refusals = 0
+        self._repeated = 0
+        self._backlog = BacklogWatch(lambda: self._recalls.stored)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         for refresh in (self._refresh, self._recalls.refresh, self._closings.refresh):
             self._watch.tell(refresh)
 
     @property
     def connected(self) -> bool:
-        """Whether it is connected to its broker."""
-        return self._staying.there
+        """Whether it is connected to its broker, so that reports come."""
+        return self._alone.there or self._intake.there
 
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
@@ -150,11 +195,27 @@ class Aggregator:
         await self._in_worker(self._tasks.load)
         await self._recalls.load()
         await self._closings.refresh()
+        beside = asyncio.create_task(self._backlog.run(), name="hush-backlog")
         try:
-            await self._staying.run()
+            if self._separate is not None:
+                with suppress(_OneConnectionError):
+                    await cancellable(self._run_separately(), _OneConnectionError)
+            await self._alone.run()
         finally:
+            beside.cancel()
             await self._releases.close()
+            await self._recalls.close()
             await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
+
+    async def _run_separately(self) -> None:
+        """Over two connections, until it turns out that the broker allows one only."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._intake.run(), name="hush-intake")
+                group.create_task(self._control.run(), name="hush-control")
+                await asyncio.Event().wait()  # until one of them fails: see `cancellable`
+        except BaseExceptionGroup as errors:
+            raise worst(errors, least=_OneConnectionError) from errors
 
     async def estimate(self, task_id: str, round_: int = 0) -> Result:
         """The result of a round, from what is committed now.
@@ -169,52 +230,166 @@ class Aggregator:
 
     @property
     def intake(self) -> Intake:
-        """How it stands now, for whoever watches; to be asked in the event loop."""
-        waiting = self._session.waiting if self._session else 0
-        tasks = self._tasks
-        return Intake(tasks.keys(), self.connected, waiting, self._recalls.dropped, tasks.without_room)
+        """Its state now, to be read in the event loop."""
+        session = self._session
+        return Intake(
+            self._tasks.keys(),
+            self.connected,
+            session.waiting if session else 0,
+            self._recalls.dropped,
+            self._tasks.without_room,
+            self._backlog.state,
+            self._recalls.stored,
+            {
+                "intake": self._alone.connections + self._intake.connections,
+                "control": self._alone.connections + self._control.connections,
+            },
+            self._repeated + (session.repeated if session else 0),
+        )
 
     @property
     def task_limit(self) -> str:
         """Why published tasks are not counted for lack of room; empty if none is."""
         return self._tasks.limit_reached
 
+    def _unconfirmed(self) -> Iterable[str]:
+        return self._ownership.unconfirmed
+
     async def _connect(self) -> None:
-        """Serve one connection until it is lost."""
-        async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as connection:
-            self._session = session = self._aside.guard(connection)
-            _LOG.info("%s: connected to %s", self._name, self._bus.name, extra=fields("connected"))
-            self._staying.connected()
+        """Serve a connection for everything until it is lost."""
+        async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as session:
+            self._alone.connected(self._bus.name)
+            async with self._counting(session):
+                await self._serve(session, self._receive(session))
+
+    async def _connect_intake(self) -> None:
+        """Serve a connection for reports until it is lost."""
+        bus = self._bus if self._separate is None else self._separate.intake
+        # Where every task is counted they come with the reports, each before the first report that answers it.
+        async with bus.connect((ALL_TASKS, ALL_REPORTS) if self._any_task else (ALL_REPORTS,)) as session:
+            self._intake.connected(bus.name)
+            self._intake_there.set()
             try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._receive(session), name="hush-receive")
-                    group.create_task(self._ownership.serve(session), name="hush-ownership")
-                    if self._announcing is not None:
-                        group.create_task(self._announcing.serve(session, self._tasks, self._ownership.owns))
-                    group.create_task(self._releases.serve(session), name="hush-release")
-                    group.create_task(self._recalls.serve(session), name="hush-recalls")
-                    group.create_task(self._closings.serve(), name="hush-closings")
-                    group.create_task(self._watch.run(), name="hush-watch")
-                    await asyncio.Event().wait()  # until one of them fails: see `cancellable`
-            except BaseExceptionGroup as errors:
-                self._aside.lost()
-                raise worst(errors, least=BrokerError) from errors
-            except asyncio.CancelledError:
-                await self._releases.release_last(session, first=partial(self._ownership.decide, session))
+                async with self._counting(session):
+                    await self._receive(session)
+            except BrokerError:
+                await self._look_for_clash()
                 raise
             finally:
-                self._session = None
+                self._intake_there.clear()
+
+    async def _connect_control(self) -> None:
+        """Serve a connection for everything else until it is lost."""
+        bus = self._bus if self._separate is None else self._separate.control
+        await self._intake_there.wait()
+        self._control_since = asyncio.get_running_loop().time()
+        try:
+            async with bus.connect(() if self._any_task else (ALL_TASKS,)) as session:
+                self._control.connected(bus.name)
+                await self._serve(session, self._pass_by(session))
+        except BrokerError as error:
+            if self._intake_there.is_set() and not self._control.connections:
+                self._refusals += 1
+                if self._refusals > _ATTEMPTS:
+                    self._use_one(f"refuses a second connection ({error.message})")
+            raise
+
+    async def _look_for_clash(self) -> None:
+        """The connection for reports is lost: perhaps because the other one has just been made, and is there.
+
+        Raises:
+            _OneConnectionError: so it is, for the second time running.
+        """
+        soon = asyncio.get_running_loop().time() - self._control_since < _CLASH_S
+        await asyncio.sleep(_CLASH_S / 4)  # a broker that is gone has lost the other one, too
+        self._clashes = self._clashes + 1 if soon and self._control.there else 0
+        if self._clashes == _ATTEMPTS:
+            self._use_one("closes one connection of this user when another opens (use_username_as_clientid)")
+
+    def _use_one(self, why: str) -> NoReturn:
+        _LOG.warning(
+            "%s %s: from now on there is one, and estimates, tasks and recalls wait behind a backlog of reports; "
+            "give them a user of their own with --control-user",
+            self._bus.name,
+            why,
+            extra=fields("one_connection"),
+        )
+        raise _OneConnectionError
+
+    @asynccontextmanager
+    async def _counting(self, session: Session) -> AsyncIterator[None]:
+        """Reports come over this connection."""
+        self._session = session
+        try:
+            await self._recalls.connected(resumed=session.resumed)
+            yield
+        finally:
+            self._session = None
+            self._note_repeated(session)
+            self._repeated += session.repeated
+
+    async def _serve(self, connection: Session, work: Coroutine[None, None, NoReturn]) -> NoReturn:
+        """Publish what is to be published, and react, until the connection is lost.
+
+        Args:
+            connection: for it.
+            work: what goes on beside that.
+        """
+        session = self._aside.guard(connection)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work, name="hush-receive")
+                group.create_task(self._ownership.serve(session), name="hush-ownership")
+                if self._announcing is not None:
+                    group.create_task(self._announcing.serve(session, self._tasks, self._ownership.owns))
+                group.create_task(self._releases.serve(session), name="hush-release")
+                group.create_task(self._recalls.serve(session), name="hush-recalls")
+                group.create_task(self._closings.serve(), name="hush-closings")
+                group.create_task(self._watch.run(), name="hush-watch")
+                await asyncio.Event().wait()  # until one of them fails: see `cancellable`
+        except BaseExceptionGroup as errors:
+            self._aside.lost()
+            raise worst(errors, least=BrokerError) from errors
+        except asyncio.CancelledError:
+            await self._releases.release_last(session, first=partial(self._ownership.decide, session))
+            raise
+        raise AssertionError  # a group whose body waits for ever does not end
+
+    def _note_repeated(self, session: Session) -> None:
+        """Log the first packet id that was in flight twice: acknowledged in order, nothing is lost by it."""
+        if session.repeated and not self._repeated:
+            version = self._recalls.broker_version
+            _LOG.warning(
+                "%s has more messages in flight than there are packet ids%s; every one is counted, since they are "
+                "acknowledged in order; update a mosquitto older than 2.0.13, and set max_inflight_messages 1000",
+                self._bus.name,
+                f" ({version})" if version else "",
+                extra=fields("packet_ids_repeated", count=session.repeated),
+            )
+
+    async def _pass_by(self, session: Session) -> NoReturn:
+        """Read the tasks that are published beside those that are counted."""
+        while True:
+            deliveries = await session.batch()
+            if any(task_of_report_topic(delivery.topic) for delivery in deliveries):
+                self._use_one("gives one session to both connections of this user")  # not acknowledged, they come again
+            for message in receive(deliveries).tasks:
+                self._tasks.pass_by(message.task_id, message.payload)
+                await asyncio.sleep(0)  # there may be thousands
+            session.acknowledge([delivery.number for delivery in deliveries])
 
     async def _receive(self, session: Session) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
         pending = PendingReports(self._settle_s if self._patient else 0)
         self._patient = self._any_task
         while True:
-            tasks, reports = receive(await _batch(session, until=pending.until))
+            with self._backlog.waiting():
+                deliveries = await _batch(session, until=pending.until)
+            tasks, reports = receive(deliveries)
             taken = time.perf_counter()
             known = len(self._tasks)
             for message in tasks:
-                await self._take_in(message)
+                await self._take_in(session, message)
             ready = pending.sift(reports, self._tasks, extend=len(self._tasks) > known)
             if pending.overflowed and pending.settled:
                 self._patient = False
@@ -223,19 +398,20 @@ class Aggregator:
                 )
             if ready:
                 await self._ready()
-                await to_the_end(self._count(ready, taken))
+                await to_the_end(self._count(session, ready, taken))
+                self._note_repeated(session)
 
-    async def _take_in(self, message: TaskMessage) -> None:
+    async def _take_in(self, session: Session, message: TaskMessage) -> None:
         if not self._any_task:
             self._tasks.pass_by(message.task_id, message.payload)
         elif why := self._tasks.full(message.task_id, message.payload):
             self._tasks.pass_over(message.task_id, message.payload, why)
         else:
-            return await to_the_end(self._learn(message))
-        message.ack()
+            return await to_the_end(self._learn(session, message))
+        session.acknowledge((message.number,))
         return await asyncio.sleep(0)  # there may be thousands
 
-    async def _learn(self, message: TaskMessage) -> None:
+    async def _learn(self, session: Session, message: TaskMessage) -> None:
         if not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
@@ -247,13 +423,13 @@ class Aggregator:
                 self._ownership.look_at({task.id})
                 said = fields("learned", task=task.id)
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex(), extra=said)
-        message.ack()
+        session.acknowledge((message.number,))
 
-    async def _count(self, reports: list[ReportMessage], taken: float) -> None:
+    async def _count(self, session: Session, reports: list[ReportMessage], taken: float) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
         outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
-        for report in reports:
-            report.ack()
+        session.acknowledge([report.number for report in reports])
+        self._backlog.add(outcome.accepted + sum(outcome.refused.values()))
         self._releases.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None:
             self._on_commit(replace(outcome, acknowledged_s=time.perf_counter() - taken))

@@ -23,18 +23,27 @@ from hush_aggregator.lasting import Lasting
 from hush_aggregator.log_fields import fields
 from hush_aggregator.recall_terms import drawn_up, has_ended, is_kept, is_recallable
 from hush_aggregator.store.base import BrokerMemory, RecallRow, Store, Worker
+from hush_common.errors import printable
 from hush_common.recall import encode_recall
-from hush_common.topics import ALL_RECALLS, recall_topic, task_of_recall_topic
+from hush_common.topics import (
+    ALL_RECALLS,
+    BROKER_RETAINED,
+    BROKER_STORED,
+    BROKER_VERSION,
+    recall_topic,
+    task_of_recall_topic,
+)
 
 __all__ = ["Recalls"]
 
 _LOG = logging.getLogger("hush.aggregator")
-_SILENT_AFTER_S, _OVERDUE_AFTER_S = 5.0, 30.0
+_SILENT_AFTER_S = 5.0
 _STEP_S = 0.5  # between two looks: whoever writes recalls himself gets one answer in that time
 _LOOK_S = 60.0  # the clock may have been set
 _ECHO_S = 5.0
 _FIRST_WORDS_S = 0.1
 _DOUBTFUL_EVERY_S = 3600
+_DIGITS = 15
 
 
 class Recalls:
@@ -68,6 +77,11 @@ class Recalls:
         self._restored = self._put_back = False  # whether that is still to be reacted to, and whether it ever was
         self._rows: dict[str, RecallRow] = {}
         self._due: dict[str, Cause] = {}
+        self._evidence: dict[Cause, str] = {}
+        self._session: Session | None = None  # the last one
+        self._quiet_since = 0.0  # since when the broker could have spoken of itself
+        self._stored = self._retained = 0  # messages at the broker, as it says
+        self.broker_version: str = ""
         self._at_start: dict[str, tuple[int, int]] = {}  # the latest round of each task, and reports counted in it
         self._published: dict[str, tuple[int, int, int | None]] = {}
         self._expected: dict[str, int] = {}
@@ -76,6 +90,7 @@ class Recalls:
         self._sent: dict[str, float] = {}  # published, and not come back yet; when
         self._forbidden = False
         self._wake = asyncio.Event()
+        self._making = asyncio.Lock()
 
     async def load(self) -> None:
         """Read what is stored, before the first connection."""
@@ -125,46 +140,74 @@ class Recalls:
         """A message was not sent after all: it does not come back."""
         self._sent.pop(task_of_recall_topic(topic) or "", None)
 
-    async def serve(self, session: Session) -> NoReturn:
-        """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
-        self._said.clear()
-        self._sent.clear()
-        if session.resumed and not self._signs.memory.session:
+    @property
+    def stored(self) -> int | None:
+        """How many messages the broker holds for somebody, about, as it says; None if it does not."""
+        return max(0, self._stored - self._retained) if self._stored else None
+
+    async def connected(self, *, resumed: bool) -> None:
+        """Note that reports come over a new connection, to the session of before or to a new one; store that."""
+        if resumed and not self._signs.memory.session:
             _LOG.warning(
                 "the broker has kept a session that this store never had: if the aggregator of another store left it "
                 "under this user, what waited there comes here; give each a user of its own, and run hush task recall "
                 "with the store of the other one"
             )
-        self._note(self._signs.connected(resumed=session.resumed))
+        self._quiet_since = _elapsed()
+        self._note(self._signs.connected(resumed=resumed))
+        await self._make()
+        self._wake.set()
+
+    async def serve(self, session: Session) -> NoReturn:
+        """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
+        self._said.clear()
+        self._sent.clear()
+        self._signs.listening()
+        self._session = session
         await self.refresh()
-        await session.watch(self._hear)
+        await session.watch(partial(self._hear, session))
         await asyncio.sleep(_FIRST_WORDS_S)  # so that what is stored first is all that there is to know
         for task_id, payload in self._said.items():
             self._find(task_id, payload)
-        began = _elapsed()
-        asking = [(began + _OVERDUE_AFTER_S, self._signs.overdue), (began + _SILENT_AFTER_S, self._signs.silent)]
+        self._quiet_since = max(self._quiet_since, _elapsed())
         while True:
             self._wake.clear()
-            while asking and _elapsed() >= asking[-1][0]:
-                self._note(asking.pop()[1]())
+            self._signs.alive(session.current_until)
+            if session.current_until - self._quiet_since >= _SILENT_AFTER_S:
+                self._note(self._signs.silent())
             await self._compare()
             await self._make()
             await self._end()
             await self._publish(session)
-            self._look_for_echoes()
-            wait = _ECHO_S if self._sent and not self._forbidden else _LOOK_S
+            self._look_for_echoes(session.current_until)
             with suppress(TimeoutError):
-                async with asyncio.timeout(min([wait, *(max(0.0, moment - _elapsed()) for moment, _ in asking)])):
+                async with asyncio.timeout(_ECHO_S if self._waits_for_the_broker else _LOOK_S):
                     await self._wake.wait()
                     await asyncio.sleep(_STEP_S)
 
+    async def close(self) -> None:
+        """Store what is known of the broker: the next start compares with it."""
+        if self._session is not None:
+            self._signs.alive(self._session.current_until)
+        memory = self._signs.memory
+        await self._work(lambda: self._store.recall([], memory))
+
+    @property
+    def _waits_for_the_broker(self) -> bool:
+        return self._signs.is_unexplained or self._signs.is_young or (bool(self._sent) and not self._forbidden)
+
     # What is heard
 
-    def _hear(self, topic: str, payload: bytes) -> None:
+    def _hear(self, session: Session, topic: str, payload: bytes) -> None:
         """In the event loop, at once."""
         task_id = task_of_recall_topic(topic)
-        if task_id is None:
-            self._note(self._signs.heard(topic, payload))
+        if topic == BROKER_VERSION:
+            self.broker_version = printable(payload.decode(errors="replace")[:80])
+        elif topic in (BROKER_STORED, BROKER_RETAINED):
+            count = int(payload) if payload.isdigit() and len(payload) <= _DIGITS else 0
+            self._stored, self._retained = (count, self._retained) if topic == BROKER_STORED else (self._stored, count)
+        elif task_id is None:
+            self._note(self._signs.heard(topic, payload, session.current_until))
             if self._signs.news:
                 self._wake.set()
         elif task_id in self._tasks:
@@ -182,6 +225,7 @@ class Recalls:
         """Something may be lost, of any task."""
         if cause is None:
             return
+        self._evidence[cause] = self._signs.evidence
         for task_id in self._tasks:
             if not cause.doubtful or task_id not in self._due:
                 self._due[task_id] = cause
@@ -201,12 +245,17 @@ class Recalls:
                     had = (await self._work(partial(self._store.tally, self._tasks[task_id].digest, round_))).n
                 if n > had:
                     self._due[task_id] = Cause.BEHIND
+                    self._evidence[Cause.BEHIND] = f"{n} there, {had} here"
                     self._expected[task_id] = n
 
     # What follows
 
     async def _make(self) -> None:
         """Store the recalls that are due, and what is known of the broker with them."""
+        async with self._making:
+            await self._make_alone()
+
+    async def _make_alone(self) -> None:
         now = self._clock()
         ready = {task_id: cause for task_id, cause in self._due.items() if self._is_ready(task_id, cause, now)}
         gone = {task_id for task_id in self._due if not self._is_mine(task_id, now)}
@@ -233,9 +282,14 @@ class Recalls:
             self._due.pop(task_id, None)
         for cause, count in Counter(ready.values()).items():
             which = f"task {next(iter(ready))}" if count == 1 else f"{count} tasks"
-            said = fields("recalled", reason=cause.name.lower(), count=count)
+            evidence = self._evidence.get(cause, "")
+            said = fields("recalled", reason=cause.name.lower(), count=count, evidence=evidence or None)
             _LOG.warning(
-                "%s: %s recalled: devices send again what they have kept, and it counts once", cause, which, extra=said
+                "%s%s: %s recalled: devices send again what they have kept, and it counts once",
+                cause,
+                f" ({evidence})" if evidence else "",
+                which,
+                extra=said,
             )
 
     def _is_mine(self, task_id: str, now: datetime) -> bool:
@@ -282,9 +336,9 @@ class Recalls:
                 if self._rows.get(task_id) == row:
                     del self._rows[task_id]
 
-    def _look_for_echoes(self) -> None:
+    def _look_for_echoes(self, current_until: float) -> None:
         """An acknowledgement says nothing about rights; that a message comes back does."""
-        late = [task_id for task_id, when in self._sent.items() if _elapsed() - when >= _ECHO_S]
+        late = [task_id for task_id, when in self._sent.items() if current_until - when >= _ECHO_S]
         if late and not self._forbidden:
             self._forbidden = True
             _LOG.error(

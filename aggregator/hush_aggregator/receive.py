@@ -1,6 +1,6 @@
 """Receive: classify each message by its topic, once, when it arrives."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from hush_aggregator.bus import Delivery
@@ -14,29 +14,29 @@ class TaskMessage(NamedTuple):
 
     Args:
         task_id: the task in the topic.
-        payload: its bytes, whatever they are.
-        ack: sends the broker's acknowledgement.
+        payload: its bytes, unchecked.
+        number: by which it is acknowledged.
     """
 
     task_id: str
     payload: bytes
-    ack: Callable[[], object]
+    number: int
 
 
 class ReportMessage(NamedTuple):
-    """A message on the topic of a report, or on one that is none of ours and is refused as a report.
+    """A message on the topic of a report, or on an unknown one, which is refused as a report.
 
     Args:
-        task_id: the task in the topic; None for a topic that is none of ours.
+        task_id: the task in the topic; None for an unknown topic.
         sender: the last level of the topic.
-        payload: its bytes, whatever they are.
-        ack: sends the broker's acknowledgement.
+        payload: its bytes, unchecked.
+        number: by which it is acknowledged.
     """
 
     task_id: str | None
     sender: str
     payload: bytes
-    ack: Callable[[], object]
+    number: int
 
 
 class Messages(NamedTuple):
@@ -47,14 +47,14 @@ class Messages(NamedTuple):
 
 
 def receive(deliveries: Iterable[Delivery]) -> Messages:
-    """Tell the tasks of a batch from its reports. What many messages share, a topic, is read once."""
-    found, topics = Messages([], []), dict[str, tuple[str | None, str | None, str]]()
-    for topic, payload, ack in ((delivery.topic, delivery.payload, delivery.ack) for delivery in deliveries):
-        if topic not in topics:
-            topics[topic] = task_of_task_topic(topic), task_of_report_topic(topic), topic.rpartition("/")[2]
-        published, answered, sender = topics[topic]
-        if published is not None:
-            found.tasks.append(TaskMessage(published, payload, ack))
+    """Separate the tasks of a batch from its reports."""
+    tasks: list[TaskMessage] = []
+    reports: list[ReportMessage] = []
+    add, make = reports.append, tuple.__new__
+    for topic, payload, number, _ in deliveries:
+        task_id = task_of_report_topic(topic)
+        if task_id is None and (published := task_of_task_topic(topic)) is not None:
+            tasks.append(TaskMessage(published, payload, number))
         else:
-            found.reports.append(ReportMessage(answered, sender, payload, ack))
-    return found
+            add(make(ReportMessage, (task_id, topic.rpartition("/")[2], payload, number)))
+    return Messages(tasks, reports)

@@ -1,4 +1,4 @@
-"""Staying connected: again and again, with one line for an outage, and an end where a login is refused for long."""
+"""Reconnect loop. Logs each connection after the first, and each outage once; gives up a login refused for long."""
 
 import asyncio
 import logging
@@ -21,31 +21,48 @@ class Staying:
     """Connects, and connects again.
 
     Args:
+        name: what the connection is called in the log.
         connect: serves one connection until it is lost, and calls `connected` once it is there.
         login_s: seconds after which a login that is refused all the time is an error; None for never.
         open_ends: topics of messages that did not come back on the last connection: perhaps the broker hung up on them.
     """
 
     def __init__(
-        self, connect: Callable[[], Awaitable[None]], *, login_s: float | None, open_ends: Callable[[], Iterable[str]]
+        self,
+        name: str,
+        connect: Callable[[], Awaitable[None]],
+        *,
+        login_s: float | None,
+        open_ends: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        self._name = name
         self._connect = connect
         self._login_s = login_s
         self._open_ends = open_ends
         self._told = ""
         self._refused_since: float | None = None
         self._there = False
+        self._lost_at: float | None = None
+        self.connections: int = 0
+        """How many there were since the start."""
 
     @property
     def there(self) -> bool:
         """Whether there is a connection."""
         return self._there
 
-    def connected(self) -> None:
-        """There is a connection."""
+    def connected(self, where: str) -> None:
+        """Note that there is a connection to `where`."""
         self._there = True
-        self._told = ""
         self._refused_since = None
+        self.connections += 1
+        said = fields("connected", count=self.connections)
+        if self._lost_at is None:
+            _LOG.info("%s: connected to %s", self._name, where, extra=said)
+        else:
+            away = asyncio.get_running_loop().time() - self._lost_at
+            what = "%s: connected to %s again after %.0f s, connection %d since the start"
+            _LOG.info(what, self._name, where, away, self.connections, extra=said)
 
     async def run(self) -> NoReturn:
         """Until cancelled.
@@ -62,6 +79,9 @@ class Staying:
                 steady = loop.time() - began > _STEADY_S
                 if steady:
                     backoff.reset()
+                if self._there:
+                    self._lost_at = loop.time()
+                    self._told = ""  # the loss of each connection is logged
                 self._look_at_login(error, loop.time())
                 self._warn(error, again=backoff.longest, hint="" if steady else self._hint())
             self._there = False

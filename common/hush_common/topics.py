@@ -15,7 +15,10 @@ __all__ = [
     "ALL_REPORTS",
     "ALL_TASKS",
     "BROKER_DROPPED",
+    "BROKER_RETAINED",
+    "BROKER_STORED",
     "BROKER_UPTIME",
+    "BROKER_VERSION",
     "estimate_topic",
     "is_sender",
     "recall_topic",
@@ -36,6 +39,12 @@ BROKER_UPTIME = "$SYS/broker/uptime"
 """Of mosquitto, retained: `123 seconds`, now and every few seconds."""
 BROKER_DROPPED = "$SYS/broker/publish/messages/dropped"
 """Of mosquitto, retained: messages that fitted into no queue since it started."""
+BROKER_STORED = "$SYS/broker/store/messages/count"
+"""Of mosquitto, retained: messages that it holds, those that are retained and those that wait for somebody."""
+BROKER_RETAINED = "$SYS/broker/retained messages/count"
+"""Of mosquitto, retained: how many of these are retained."""
+BROKER_VERSION = "$SYS/broker/version"
+"""Of mosquitto, retained: `mosquitto version 2.0.11`."""
 ALL_RECALLS = f"{_ROOT}/recalls/+"
 
 _SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")

@@ -17,7 +17,7 @@ from servers import Mosquitto
 from websocket_front import websocket_front
 
 from hush_client import Client
-from hush_common.mqtt.incoming import read_incoming
+from hush_common.mqtt.incoming import Incoming, Message
 from hush_common.task_file import decode_task, make_task
 from hush_common.topics import report_topic, task_topic
 
@@ -69,7 +69,7 @@ async def test_by_a_message_of_32_mib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, way: str, *, limited: bool
 ) -> None:
     if not limited:
-        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: None)
+        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: int)
     async with ScriptedBroker((Packet.SUBSCRIBE, send_huge)).running() as broker, websocket_front(broker.url) as front:
         url = broker.url if way == "tcp" else front
         async with Client(url, device="d", state=tmp_path, spread=0) as client:
@@ -84,11 +84,14 @@ async def test_by_a_message_of_32_mib(
         assert peak.bytes > HUGE
 
 
-def read_only_acknowledgements(paho: Any, whole: int) -> None:  # noqa: ANN401 - paho's client
-    """Leave messages to paho, which collects those of QoS 2."""
-    handle = paho._handle_publish
-    read_incoming(paho, whole)
-    paho._handle_publish = handle
+class ByPaho(Incoming):
+    """Leaves messages to paho, which collects those of QoS 2."""
+
+    def __init__(self, paho: Any, *arguments: Any, messages: Any, **keywords: Any) -> None:  # noqa: ANN401 - paho's client
+        handle = paho._handle_publish
+        super().__init__(paho, *arguments, messages=messages, **keywords)
+        paho._handle_publish = handle
+        paho.on_message = lambda _client, _data, came: messages([Message(came.topic.encode(), b"", came.payload)])
 
 
 @pytest.mark.parametrize("limited", [True, False])
@@ -96,8 +99,8 @@ async def test_by_messages_that_are_never_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, limited: bool
 ) -> None:
     if not limited:
-        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: None)
-        monkeypatch.setattr("hush_common.mqtt.client.read_incoming", read_only_acknowledgements)
+        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: int)
+        monkeypatch.setattr("hush_common.mqtt.client.Incoming", ByPaho)
     async with ScriptedBroker((Packet.SUBSCRIBE, send_qos_2)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             with measured() as peak:

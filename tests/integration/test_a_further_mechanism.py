@@ -144,7 +144,7 @@ def test_its_reports_go_over_the_wire_and_no_others_are_counted(toy: Toy) -> Non
         forged = [Report.new(task.report_digest, 0, body, rng) for body in ((-1,), (3,), (0, 0))]
         payloads = [encode_frame(made[:10]), *(encode_json("t", report) for report in made[10:])]
         payloads += [encode_frame([report]) for report in forged]
-        sent = [Delivery("hush/v1/reports/t/device", payload, lambda: None) for payload in payloads]
+        sent = [Delivery("hush/v1/reports/t/device", payload) for payload in payloads]
         admitted = admit(decode(receive(sent).reports), {"t": task}, datetime(2026, 1, 1, tzinfo=UTC))
     assert sum(len(block.ids) for block in admitted.accepted) == 20
     assert admitted.refused == {("t", Refusal.OUT_OF_RANGE): 3}

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from hush_aggregator.commands.http_extra import http_extra
+from hush_aggregator.intake import Intake
 from hush_aggregator.log_fields import fields
 from hush_aggregator.metrics.figures import Figures, IntakeFigures
 from hush_aggregator.processes import InProcesses
@@ -117,8 +118,8 @@ class _Live:
         self._counting = counting
 
     @property
-    def connected(self) -> bool:
-        return self._aggregator.connected
+    def intake(self) -> Intake:
+        return self._aggregator.intake
 
     @property
     def task_limit(self) -> str:

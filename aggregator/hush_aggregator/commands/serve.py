@@ -10,7 +10,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hush_aggregator.bus import Bus
 from hush_aggregator.clock import CheckedClock
 from hush_aggregator.commands.http_beside import HttpBeside
 from hush_aggregator.commands.log_option import LogFormatOption
@@ -19,13 +18,13 @@ from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.known_tasks import check_files
 from hush_aggregator.log_fields import fields
 from hush_aggregator.logs import Log, LogFormat, logging_to
-from hush_aggregator.moving import MovingBus
 from hush_aggregator.mqtt import MqttBus
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.pipeline import Aggregator, Separate
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_aggregator.watch.over_http import HttpUrl
+from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError, StoreError
 from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.task import Task
@@ -58,6 +57,16 @@ def serve(
     ] = 0.95,
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+    control_user: Annotated[
+        str,
+        typer.Option(
+            envvar="HUSH_CONTROL_USER",
+            help="Second user, for everything but reports; needed where a broker allows one connection a user.",
+        ),
+    ] = "",
+    control_password_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is that user's password; else it is the same.")
+    ] = None,
     login_timeout: Annotated[
         float, typer.Option(help="Seconds after which to give up if the login is refused all the time; 0 for never.")
     ] = 60.0,
@@ -112,6 +121,9 @@ def serve(
     Runs until Ctrl-C or SIGTERM. Started again with the same store and name, it continues where it stopped.
     """
     where = address(broker, {"user": user}, password_file)
+    if control_password_file is not None and not control_user:
+        raise OptionError("--control-password-file", "is for the user that --control-user names; give both, or none")
+    control = address(broker, {"user": control_user or user}, control_password_file or password_file)
     settings = Settings.read(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
         | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task, "login_timeout": login_timeout}
@@ -136,26 +148,21 @@ def serve(
         with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
             check_files(opened, tasks)
             clock = CheckedClock(opened, accept=accept_clock)
-            bus = _bus(settings, opened)
-            asyncio.run(_serve(settings, bus, [*tasks.values()], (opened, clock), (estimator, beside, log)))
+            asyncio.run(_serve(settings, control, [*tasks.values()], (opened, clock), (estimator, beside, log)))
             clock.note()
         _LOG.info("stopped", extra=fields("stopped"))
 
 
-def _bus(settings: Settings, store: SqliteStore) -> Bus:
-    """The broker under a client id that nobody can guess: whoever knows it can take what waits for it."""
+def _buses(settings: Settings, control: BrokerUrl, store: SqliteStore) -> tuple[MqttBus, Separate]:
+    """The broker, by one connection and by two, under client ids that nobody can guess.
+
+    Who knows such an id can take what waits for it.
+    """
+    identifier = f"hush-aggregator-{settings.name}-{store.identity}"
     status = status_topic(settings.name)
-    guessable = f"hush-aggregator-{settings.name}"
-    bus = MqttBus(settings.broker, f"{guessable}-{store.identity}", status=status)
-    if not store.has_former_session:
-        return bus
-    return MovingBus(
-        bus,
-        MqttBus(settings.broker, guessable, kept=True),
-        MqttBus(settings.broker, guessable),
-        status=status,
-        ended=store.former_session_ended,
-    )
+    alone = MqttBus(settings.broker, identifier, status=status)
+    intake = MqttBus(settings.broker, identifier, kept=True)
+    return alone, Separate(intake, MqttBus(control, f"{identifier}-control", status=status, qos=0))
 
 
 async def _forget(store: SqliteStore) -> NoReturn:
@@ -170,7 +177,7 @@ async def _forget(store: SqliteStore) -> NoReturn:
 
 async def _serve(
     settings: Settings,
-    bus: Bus,
+    control: BrokerUrl,
     tasks: list[Task],
     kept: tuple[SqliteStore, CheckedClock],
     helpers: tuple[InProcesses, HttpBeside, Log],
@@ -188,6 +195,7 @@ async def _serve(
     if settings.home_assistant is not None:
         status = status_topic(settings.name)
         announcing = Announcing(settings.home_assistant, status, store.public_identity, settings.page)
+    bus, separate = _buses(settings, control, store)
     aggregator = Aggregator(
         bus,
         store,
@@ -201,6 +209,7 @@ async def _serve(
         on_estimate=clock.look_at,
         login_s=settings.login_timeout or None,
         announcing=announcing,
+        separate=separate,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()

@@ -86,10 +86,27 @@ class Refusals(TypedDict):
 
 
 @with_config(EXACT)
+class BacklogDocument(TypedDict):
+    """Reports that wait on the broker and are being counted.
+
+    `counted` since the backlog was noticed, `reports_per_second` over the last ten seconds; `waiting` is about how many
+    messages the broker holds, null if it does not tell.
+    """
+
+    counted: int
+    reports_per_second: int
+    waiting: int | None
+
+
+@with_config(EXACT)
 class Health(TypedDict):
-    """That it is so, and what to look at all the same."""
+    """Everything works. `backlog` is there while reports are counted that have waited on the broker.
+
+    `warnings` say what to look at all the same.
+    """
 
     status: Literal["ok"]
+    backlog: NotRequired[BacklogDocument]
     warnings: NotRequired[list[str]]
 
 

@@ -29,7 +29,13 @@ async def readyz(service: Served, store: Opened) -> Response:
         await store.run(lambda opened: opened.changes())
     except StoreError as error:
         raise ProblemError(Kind.STORE_UNAVAILABLE, str(error)) from error
-    if service.live is not None and not service.live.connected:
+    intake = None if service.live is None else service.live.intake
+    if intake is not None and not intake.connected:
         raise ProblemError(Kind.BROKER_UNAVAILABLE, "the aggregator is not connected to its broker; its log says why")
-    limit = "" if service.live is None else service.live.task_limit
-    return answer({"status": "ok"} | ({"warnings": [limit]} if limit else {}))
+    ready: dict[str, object] = {"status": "ok"}
+    if intake is not None and intake.backlog is not None:
+        counted, rate = intake.backlog.counted, round(intake.backlog.rate)
+        ready["backlog"] = {"counted": counted, "reports_per_second": rate, "waiting": intake.stored}
+    if service.live is not None and (limit := service.live.task_limit):
+        ready["warnings"] = [limit]
+    return answer(ready)

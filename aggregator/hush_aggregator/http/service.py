@@ -10,6 +10,7 @@ from hush_aggregator.estimating import Estimator
 from hush_aggregator.http.bearer import Token
 from hush_aggregator.http.client_address import Network
 from hush_aggregator.http.reading import Reading
+from hush_aggregator.intake import Intake
 from hush_aggregator.metrics.figures import Figures
 
 __all__ = ["LOOPBACK", "Live", "Opened", "Served", "Service"]
@@ -26,8 +27,8 @@ class Live(Protocol):
         ...
 
     @property
-    def connected(self) -> bool:
-        """Whether it is connected to its broker."""
+    def intake(self) -> Intake:
+        """The state of its intake; to be read in the event loop."""
         ...
 
     @property

@@ -92,6 +92,20 @@ def families(figures: Figures, version: str) -> Iterator[Metric]:
         if intake.dropped is not None:
             what = "Messages that the broker says it has dropped since it started; missing where it does not say."
             yield CounterMetricFamily("hush_broker_dropped_messages", what, value=intake.dropped)
+        if intake.stored is not None:
+            what = "Messages that the broker holds for somebody, about; missing where it does not say."
+            yield GaugeMetricFamily("hush_broker_stored_messages", what, value=intake.stored)
+        what = "1 while reports are counted that have waited on the broker, else 0."
+        yield GaugeMetricFamily("hush_backlog_draining", what, value=int(intake.backlog is not None))
+        what = (
+            "Connections to the broker since the start, by what they are for; each after the first is a reconnection."
+        )
+        connections = CounterMetricFamily("hush_broker_connections", what, labels=["connection"])
+        for name, count in intake.connections.items():
+            connections.add_metric([name], count)
+        yield connections
+        what = "Messages that came with a packet id that was in flight already."
+        yield CounterMetricFamily("hush_packet_ids_repeated", what, value=intake.repeated)
 
 
 def _histogram(name: str, what: str, of: Histogram) -> Metric:

@@ -37,13 +37,12 @@ CREATE TABLE refusal (
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE identity (  -- one row
     -- id: of the session on the broker; secret, or anyone could take what waits there
-    -- former: whether a session of the time before there was an id may wait on the broker
     -- newest: the newest day (UTC) on which the store was in use, '' if unknown; noted whether reports come or not
     -- store: the name that estimates bear
     -- restored: the file was put back from a backup, and the aggregator has not reacted yet
     -- charged: the token of the last batch whose senders were charged (`quotas`); random, names nobody
     -- version: how many transactions have written; it says nothing of a time
-    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, former INTEGER NOT NULL DEFAULT 0,
+    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL,
     newest TEXT NOT NULL DEFAULT '', store TEXT NOT NULL, restored INTEGER NOT NULL DEFAULT 0,
     charged BLOB NOT NULL DEFAULT x'', version INTEGER NOT NULL DEFAULT 0
 ) STRICT;

@@ -84,17 +84,6 @@ class SqliteStore(SqliteWriter):
             return str(run.execute("SELECT id FROM identity").fetchone()[0])
 
     @property
-    def has_former_session(self) -> bool:
-        """Whether a broker may keep reports under the name that its aggregator had before the store had an identity."""
-        with self._reading() as run:
-            return bool(run.execute("SELECT former FROM identity").fetchone()[0])
-
-    def former_session_ended(self) -> None:
-        """Note that nothing waits there any more."""
-        with self._transaction() as run:
-            run.execute("UPDATE identity SET former = 0")
-
-    @property
     def newest_day(self) -> date | None:
         """The newest day (UTC) on which it was in use, as far as was noted."""
         with self._reading() as run:

@@ -1,4 +1,4 @@
-"""Aside: messages that somebody gets at once, past the inbox."""
+"""Aside: messages that a listener gets at once, past the inbox."""
 
 from collections.abc import Callable
 
@@ -13,15 +13,22 @@ class Aside:
     def __init__(self) -> None:
         self._listeners: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
         self._beginnings: tuple[str, ...] = ()
+        self._ends: tuple[str, ...] = ()
 
     def set(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
-        """Give topic and payload of messages that a filter matches to somebody; `copy`: to others, too."""
+        """Give topic and payload of messages that match a filter to `to`; `copy`: the inbox gets them too."""
         self._listeners[wanted] = to, copy
-        self._beginnings = tuple(_beginning(one) for one in self._listeners)
+        beginnings = {one: _beginning(one) for one in self._listeners}
+        self._beginnings = tuple(filter(None, beginnings.values()))
+        self._ends = tuple(_end(one) for one, beginning in beginnings.items() if not beginning)
 
     def takes(self, topic: str, payload: bytes) -> bool:
-        """Give a message to whoever wants it; whether nobody else is to have it. Most are nobody's: that is quick."""
-        if topic.startswith(self._beginnings):
+        """Give a message to its listeners; return whether nobody else gets it.
+
+        Nobody listens to most messages, and a filter is matched for each of those that could be meant: their topics
+        begin as the filter does, or, if that begins with a wildcard, end as it does.
+        """
+        if topic.startswith(self._beginnings) or topic.endswith(self._ends):
             for wanted, (to, copy) in self._listeners.items():
                 if topic_matches_sub(wanted, topic):
                     to(topic, payload)
@@ -31,6 +38,11 @@ class Aside:
 
 
 def _beginning(wanted: str) -> str:
-    """How every topic begins that a filter matches: `a/#` is for `a`, too."""
+    """Return how every topic begins that matches a filter: `a/#` matches `a`, too."""
     before = wanted.partition("+")[0].partition("#")[0]
     return before if before == wanted else before.rstrip("/")
+
+
+def _end(wanted: str) -> str:
+    """Return how every topic ends that matches a filter."""
+    return "" if wanted.endswith("#") else wanted.rpartition("+")[2]

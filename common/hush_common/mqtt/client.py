@@ -4,29 +4,29 @@ Those of paho are touched here and in `packets`. Neither library has public ways
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import ConnectFlags, DisconnectFlags, MQTTMessage
+from paho.mqtt.client import ConnectFlags, DisconnectFlags
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_common.cancellation import cancellable
 from hush_common.delivery import Delivery
-from hush_common.mqtt.ahead import ReadAhead
 from hush_common.mqtt.aside import Aside
-from hush_common.mqtt.inbox import Inbox
-from hush_common.mqtt.incoming import Message, read_incoming, read_whole
+from hush_common.mqtt.inbox import Inbox, Received
+from hush_common.mqtt.incoming import Incoming, Message
 from hush_common.mqtt.outgoing import Outgoing
 from hush_common.mqtt.packets import limit_packets, longest_packet
 
 __all__ = ["TOO_LARGE", "Client", "NoWelcomeError"]
 
-_READ_AT_ONCE = 64
+_PIECES_AT_ONCE = 4
+_TICK_SECONDS = 1.0
 TOO_LARGE = 0x95
 """The reason code of MQTT 5 for a packet that is longer than the broker takes."""
 
@@ -43,35 +43,58 @@ class Client(aiomqtt.Client):
     the whole timeout for the welcome of a broker that has hung up, and leaves sockets open.
     """
 
-    def __init__(self, *args: Any, inbox: Inbox, window: int, patience: float, **kwargs: Any) -> None:  # noqa: ANN401 - those of aiomqtt.Client
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - those of aiomqtt.Client
+        inbox: Inbox,
+        window: int,
+        patience: float,
+        ping_every: float,
+        silence: float,
+        **kwargs: Any,  # noqa: ANN401 - likewise
+    ) -> None:
         super().__init__(*args, max_inflight_messages=window, **kwargs)
         self._window = window
-        self.pending_calls_threshold = 10_000  # below that, aiomqtt's warning says nothing to a person
         self._client.manual_ack_set(True)
         self.inbox: Inbox = inbox
-        self._wake = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._aside = Aside()
         self.resumed: bool = False
-        self._ahead = ReadAhead(self._client)
-        self._outgoing = Outgoing(self._client, self._loop, window=window, patience=patience, write=self._write)
-        self._bounded = False
+        self._outgoing = Outgoing(
+            self._client, self._loop, window=window, patience=patience, write=self._write, ask=self._ping
+        )
+        self.received: Received = Received(self._outgoing.acknowledge)
+        self._incoming: Incoming | None = None
         self._paused = False
+        self._ping_every, self._silence = ping_every, silence
+        self._silent = 0.0  # seconds of this process in which it could read, and nothing came
+        self._pings: deque[float] = deque()  # when those were sent that are not answered
+        self._pinged = 0.0  # when the last one was sent
+        self.is_silent: bool = False  # whether the connection was given up for it
+        self.current_until: float = self._loop.time()
+        paho: Any = self._client
+        paho._handle_pingresp = self._pong  # noqa: SLF001 - by which paho handles it
         self._largest: int | None = None
-        self.farewell: ReasonCode | None = None  # why the broker ended it, where it said so: MQTT 5 alone
+        self.farewell: ReasonCode | None = None  # why the broker ended it, if it gave a reason: MQTT 5 alone
 
     def limit(self, most: int, name: str) -> None:
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
-        limit_packets(self._client, most, name)
-        read_incoming(self._client, longest_packet(most))
-        read_whole(self._client, self._ahead, longest_packet(most))
+        check = limit_packets(self._client, most, name)
+        self._incoming = Incoming(
+            self._client,
+            longest_packet(most),
+            check,
+            messages=self._deliver,
+            acknowledged=self._outgoing.acknowledged,
+        )
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
-        """Give topic and payload of messages that a filter matches to somebody at once; `copy`: to the inbox too."""
+        """Give topic and payload of messages that match a filter to `to` at once; `copy`: to the inbox too."""
         self._aside.set(wanted, to, copy=copy)
 
     @property
     def lost(self) -> bool:
-        """Whether a connection that was there is gone."""
+        """Whether the connection was lost."""
         return self._disconnected.done()
 
     async def open(self) -> None:
@@ -121,7 +144,6 @@ class Client(aiomqtt.Client):
             TimeoutError: the broker does not acknowledge it in time.
             ValueError: nothing may be published to this topic.
         """
-        self.bound(wanted=False)
         if self._largest is not None and _packet_bytes(topic, payload) > self._largest:
             return TOO_LARGE
         name = topic.encode()
@@ -130,16 +152,38 @@ class Client(aiomqtt.Client):
             raise aiomqtt.MqttCodeError(MQTTErrorCode.MQTT_ERR_NO_CONN)
         return await self._outgoing.publish(name, payload, retain=retain)
 
-    async def take(self, most: int) -> list[Delivery]:
-        """Wait for a message, then hand over all that have come, at most so many; empty once the connection is lost."""
-        self.bound(wanted=True)
+    async def request(self, topics: Iterable[str], qos: int) -> list[int]:
+        """Subscribe; the reason codes that the broker gives.
+
+        Raises:
+            aiomqtt.MqttError: it could not be sent, or the connection is lost.
+            TimeoutError: the broker does not answer it.
+            ValueError: one of these is not a filter.
+        """
+        result, number = self._client.subscribe([(topic, qos) for topic in topics])
+        if result != MQTTErrorCode.MQTT_ERR_SUCCESS or number is None:
+            raise aiomqtt.MqttCodeError(result, "Could not subscribe to topic")
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._pending_subscribes[number] = answer
+        self._outgoing.expect(answer)
+        try:
+            granted = await answer
+        finally:
+            self._pending_subscribes.pop(number, None)
+        return [code if isinstance(code, int) else code.value for code in granted]
+
+    async def take(self, most: int, most_bytes: int) -> list[Delivery]:
+        """Wait for a message; return those that have come, at most `most`; empty once the connection is lost.
+
+        With the message that exceeds `most_bytes` of payload the list ends.
+        """
         while not self.lost:
-            if taken := self.inbox.take(most):
-                if self._paused and not self.inbox.full:
+            if taken := self.inbox.take(most, most_bytes):
+                if self._paused and not self.inbox.is_full:
                     self._resume()
                 return taken
-            self._wake.clear()
-            await self._wake.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         return []
 
     def _give_up(self, why: str) -> None:
@@ -162,7 +206,7 @@ class Client(aiomqtt.Client):
 
     def _end(self, _: object) -> None:
         """Let nobody wait for what cannot come any more."""
-        self._wake.set()
+        self._arrived.set()
         self._outgoing.end(aiomqtt.MqttError("the connection is lost"))
 
     def _on_connect(
@@ -199,22 +243,22 @@ class Client(aiomqtt.Client):
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
         self._look_at_loss()
 
-    def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:  # noqa: ANN401, ARG002 - paho's
-        self._outgoing.acknowledged(mid, reason_code)  # an integer: see `read_incoming`
-
     def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
         if mid in self._pending_subscribes:  # else nobody waits any more, of which aiomqtt would print a traceback
             super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
-    def _on_message(self, client: Any, userdata: Any, message: Message | MQTTMessage) -> None:  # noqa: ANN401, ARG002 - paho's
-        topic, payload = _topic(message), bytes(message.payload)
-        ack = partial(self._outgoing.acknowledge, message.mid) if message.qos else _nothing
-        if topic and self._aside.takes(topic, payload):
-            ack()
-            return
-        self.inbox.put(Delivery(topic, payload, ack), promised=message.qos > 0)
-        self._wake.set()
-        if self._bounded and self.inbox.full and not self._paused:
+    def _deliver(self, messages: list[Message]) -> None:
+        inbox, received, takes = self.inbox, self.received, self._aside.takes
+        for name, packet_id, payload in messages:
+            number = received.add(packet_id) if packet_id else 0
+            topic = _topic(name)
+            if topic and takes(topic, payload):
+                if number:
+                    received.acknowledge((number,))
+            else:
+                inbox.put(Delivery(topic, payload, number, received if number else None))
+        self._arrived.set()
+        if inbox.is_full and not self._paused:
             self._pause()
 
     def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401, ARG002 - paho's
@@ -232,18 +276,51 @@ class Client(aiomqtt.Client):
             self._client.loop_write()
             self._outgoing.go_on()
         except Exception as error:  # noqa: BLE001 - as `_read`
-            if not self._disconnected.done():
-                self._disconnected.set_exception(error)
+            self.fail(error)
 
-    # Memory: a broker that limits unacknowledged messages limits the inbox as well, but some do not, and messages of
-    # QoS 0 are never limited. So a full inbox stops reading the socket, and TCP makes the broker wait. Not while
-    # somebody waits for an answer, though, which comes by the same socket: until the next batch is asked for.
+    # Is the broker there? It may have much to send before it comes to an answer, so that a clock alone tells nothing.
+    # A ping is answered after everything that was to be sent before it.
 
-    def bound(self, wanted: bool) -> None:
-        """Whether a full inbox stops reading."""
-        self._bounded = wanted
-        if self._paused and not wanted:
-            self._resume()
+    def _ping(self) -> None:
+        if self._client.socket() is not None:
+            self._pinged = self._loop.time()
+            self._pings.append(self._pinged)
+            self._client._send_pingreq()  # noqa: SLF001
+
+    def _pong(self) -> MQTTErrorCode:
+        if self._pings:
+            self.current_until = self._pings.popleft()
+            self._outgoing.answered_until(self.current_until)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    async def _misc_loop(self) -> None:
+        """In place of the inherited one: paho ends a connection whose broker is busy with sending."""
+        while not self.lost:
+            await asyncio.sleep(_TICK_SECONDS)
+            if self._connected.done():
+                self._tick()
+
+    def _tick(self) -> None:
+        incoming = self._incoming
+        if self._paused or incoming is None or incoming.has_read:
+            self._silent = 0.0
+        else:
+            self._silent += _TICK_SECONDS
+        if incoming is not None:
+            incoming.has_read = False
+        if self._pings and self._silent >= self._silence:
+            self.is_silent = True
+            self.fail(aiomqtt.MqttError("the broker is silent"))
+        elif self._loop.time() - self._pinged >= self._ping_every:
+            self._ping()
+
+    def fail(self, error: Exception) -> None:
+        """End the connection, for this reason, if it is not lost yet."""
+        if not self._disconnected.done():
+            self._disconnected.set_exception(error)
+
+    # Memory: a full inbox stops reading the socket, and TCP makes the broker wait. A broker that limits unacknowledged
+    # messages limits the inbox as well, but some do not, and messages of QoS 0 are never limited.
 
     def _pause(self) -> None:
         socket = self._client.socket()
@@ -262,24 +339,17 @@ class Client(aiomqtt.Client):
         self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._read)  # in place of the inherited
 
     def _read(self) -> None:
-        """Read while messages come, a bounded number: one packet per turn of the event loop costs half the speed."""
+        """Read while something comes, a bounded number of pieces: other work has its turn too."""
+        incoming = self._incoming
         try:
             self._outgoing.check()
-            for _ in range(_READ_AT_ONCE):
-                before = len(self.inbox)
-                self._client.loop_read()
-                if self._paused or (len(self.inbox) == before and not self._pending()):
-                    break
-            else:
-                if self._pending():
-                    self._loop.call_soon(self._read)
+            for _ in range(_PIECES_AT_ONCE):
+                if self._paused or incoming is None or not incoming.advance():
+                    return
         except Exception as error:  # noqa: BLE001 - as aiomqtt's own reader: whatever it is ends this connection
-            if not self._disconnected.done():
-                self._disconnected.set_exception(error)
-
-    def _pending(self) -> bool:
-        pending = getattr(self._client.socket(), "pending", None)  # TLS has it, and paho's WebSocket
-        return self._ahead.waits or (pending is not None and pending() > 0)
+            self.fail(error)
+        else:
+            self._loop.call_soon(self._read)
 
 
 def _packet_bytes(topic: str, payload: bytes) -> int:
@@ -287,14 +357,10 @@ def _packet_bytes(topic: str, payload: bytes) -> int:
     return 1 + 4 + 2 + len(topic.encode()) + 2 + 1 + len(payload)
 
 
-def _nothing() -> None:
-    """Acknowledge what needs no acknowledgement."""
-
-
-def _topic(message: Message | MQTTMessage) -> str:
-    """The topic, or nothing where it is none."""
+def _topic(name: bytes) -> str:
+    """Return the topic, or nothing if it is invalid."""
     try:
-        topic = message.topic
+        topic = name.decode()
     except UnicodeDecodeError:
         return ""
     return "" if "+" in topic or "#" in topic else topic

@@ -1,7 +1,7 @@
 """One connection to a broker, and nothing that outlives it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,6 @@ from typing import Literal
 import aiomqtt
 
 from hush_common.broker_url import BrokerUrl
-from hush_common.cancellation import cancellable
 from hush_common.delivery import Acknowledgement, Delivery
 from hush_common.errors import BrokerError, LoginRefusedError, ProtocolRefusedError, SubscriptionRefusedError
 from hush_common.mqtt.client import Client, NoWelcomeError
@@ -19,6 +18,7 @@ from hush_common.tls import remedy, tls_context
 __all__ = ["Acknowledgement", "Connection", "Options", "connect"]
 
 _CONNECT_SECONDS = 10.0
+_BATCH_BYTES = 1024 * 1024
 _REFUSED = 0x80
 """A reason from here on means no, in a subscription's acknowledgement as in any other."""
 _WRONG_VERSION = 0x84
@@ -42,9 +42,11 @@ class Options:
         payload_limit: most bytes of a payload; a longer one comes cut, and still longer than this.
         inbox_messages: messages not taken yet at which no more are read.
         inbox_bytes: their bytes at which no more are read.
-        optional: beginnings of topics whose messages are forgotten where there is no room for them.
         window: most publications in flight.
-        patience: seconds to wait for an acknowledgement.
+        patience: seconds to wait for an answer to a publication or a subscription. A broker that is busy with sending
+            is not late: the seconds count until a ping that was sent after them is answered.
+        ping_every: seconds between two pings.
+        silence: seconds in which nothing comes, not even the answer to a ping, after which the connection is lost.
     """
 
     identifier: str
@@ -54,9 +56,10 @@ class Options:
     payload_limit: int
     inbox_messages: int
     inbox_bytes: int
-    optional: tuple[str, ...] = ()
     window: int
     patience: float
+    ping_every: float = 60.0
+    silence: float = 60.0
 
 
 @asynccontextmanager
@@ -84,6 +87,13 @@ class Connection:
         self._client = client
         self._name = name
         self._options = options
+        self._error: BrokerError | None = None
+
+    def end(self, error: BrokerError) -> None:
+        """Treat the connection as lost, for this reason."""
+        if not self._client.lost:
+            self._error = error
+            self._client.fail(error)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> Acknowledgement:
         """Send at QoS 1, and return when the broker has acknowledged. Calls in order send in order."""
@@ -105,12 +115,14 @@ class Connection:
             SubscriptionRefusedError: the broker forbids one. The connection lives on.
         """
         try:
-            granted = await cancellable(self._client.subscribe([(topic, qos) for topic in topics]))
+            codes = await self._client.request(topics, qos)
+        except TimeoutError:
+            why = f"no answer within {self._options.patience:g} s to the subscription to {topics[0]}"
+            raise BrokerError(self._name, why) from None
         except (aiomqtt.MqttError, ValueError) as error:
             if self._client.lost:
                 raise self._lost() from error
             raise BrokerError(self._name, f"could not subscribe to {topics[0]}: {_explain(error)}") from error
-        codes = [code if isinstance(code, int) else code.value for code in granted]
         for topic, code in zip(topics, codes, strict=False):  # a broker may count as it likes
             if code >= _REFUSED:
                 raise SubscriptionRefusedError(
@@ -127,6 +139,19 @@ class Connection:
         """How many messages have come that `deliveries` has not handed over."""
         return len(self._client.inbox)
 
+    @property
+    def repeated(self) -> int:
+        """How many messages came with a packet id that was in flight already."""
+        return self._client.received.repeated
+
+    @property
+    def current_until(self) -> float:
+        """The newest moment (time of the event loop) for which it is known that all has come that was sent before it.
+
+        Known by the answers to pings; until the first one it is the moment before the connection was opened.
+        """
+        return self._client.current_until
+
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool = False) -> None:
         """Give topic and payload of messages that a filter matches to `to`, at once.
 
@@ -142,13 +167,22 @@ class Connection:
 
         Cancelling it loses nothing. What was not acknowledged comes again if the session is persistent.
         """
-        taken = await self._client.take(most)
+        taken = await self._client.take(most, _BATCH_BYTES)
         if not taken:
             raise self._lost()
         return taken
 
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        """Acknowledge messages by their numbers, each after those that came before it; nothing if it is lost."""
+        self._client.received.acknowledge(numbers)
+
     def _lost(self) -> BrokerError:
         farewell = self._client.farewell
+        if self._error is not None:
+            return self._error
+        if self._client.is_silent:
+            why = f"nothing came for {self._options.silence:g} s, not even the answer to a ping; check the network"
+            return BrokerError(self._name, why)
         if self._options.persistent:
             return BrokerError(
                 self._name, "the connection was lost, or another client connected with the same client id"
@@ -173,10 +207,12 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
         timeout=_CONNECT_SECONDS,
         window=options.window,
         patience=options.patience,
+        ping_every=options.ping_every,
+        silence=options.silence,
         tls_context=await asyncio.to_thread(tls_context, url) if url.tls else None,
         transport="tcp" if url.path is None else "websockets",
         websocket_path=url.path,
-        inbox=Inbox(options.inbox_messages, options.inbox_bytes, options.optional),
+        inbox=Inbox(options.inbox_messages, options.inbox_bytes),
     )
     client.limit(options.payload_limit, str(url))
     return client

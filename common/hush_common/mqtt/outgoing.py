@@ -18,7 +18,6 @@ __all__ = ["Outgoing"]
 _LOG = logging.getLogger(__name__)
 
 _PUBLISH, _AT_LEAST_ONCE = 0x30, 0x02
-_ACKNOWLEDGEMENT = b"\x40\x02"
 _MOST_UNSENT = 70_000
 """Acknowledgements: a broker has at most 65 535 messages in flight."""
 
@@ -30,8 +29,11 @@ class Outgoing:
         paho: a client of paho that is not connected yet.
         loop: the event loop.
         window: most publications in flight.
-        patience: seconds to wait for each acknowledgement.
+        patience: seconds to wait for each answer. They count only up to the newest moment for which it is known that
+            everything has come which the broker had sent by then (`answered_until`): a broker that sends much else
+            first is not late.
         write: has paho write what it can.
+        ask: called when an answer is late, so that `answered_until` moves.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Outgoing:
         window: int,
         patience: float,
         write: Callable[[], None],
+        ask: Callable[[], object],
     ) -> None:
         self.window = window
         self._patience = patience
-        self._deadlines: deque[tuple[float, asyncio.Future[int]]] = deque()  # in order, for all wait equally long
+        self._ask = ask
+        self._expected: deque[tuple[float, asyncio.Future[Any]]] = deque()  # since when, in order
         self._timer: asyncio.TimerHandle | None = None
         self._paho, self._loop, self._write = paho, loop, write
         self._joined = bytearray()
@@ -73,11 +77,7 @@ class Outgoing:
         Or `TimeoutError`, where it gives none in time.
         """
         acknowledged: asyncio.Future[int] = self._loop.create_future()
-        while self._deadlines and self._deadlines[0][1].done():
-            self._deadlines.popleft()
-        self._deadlines.append((self._loop.time() + self._patience, acknowledged))
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._patience, self._look_at_deadlines)
+        self.expect(acknowledged)
         head = _PUBLISH | _AT_LEAST_ONCE | retain
         if len(self._in_flight) < self.window and not self._waiting:
             self._send(head, topic, payload, acknowledged)
@@ -86,7 +86,7 @@ class Outgoing:
         return acknowledged
 
     def acknowledged(self, number: int, reason: int) -> None:
-        """Take notice of what the broker said to a publication."""
+        """Handle the broker's answer to a publication."""
         future = self._in_flight.pop(number, None)
         if future is not None and not future.done():
             future.set_result(reason)
@@ -95,16 +95,32 @@ class Outgoing:
             if not future.done():  # else nobody waits for it any more
                 self._send(head, topic, payload, future)
 
-    def acknowledge(self, number: int) -> None:
-        """Tell the broker that a message is safe."""
-        self._owed += 1
-        self._join(_ACKNOWLEDGEMENT + number.to_bytes(2, "big"))
+    def expect(self, answer: "asyncio.Future[Any]") -> None:
+        """Let an answer of the broker fail with `TimeoutError` if it is late."""
+        while self._expected and self._expected[0][1].done():
+            self._expected.popleft()
+        self._expected.append((self._loop.time(), answer))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._patience, self._check_expected)
+
+    def answered_until(self, moment: float) -> None:
+        """Note that everything has come which the broker had sent by this moment of the event loop."""
+        while self._expected and (self._expected[0][1].done() or self._expected[0][0] + self._patience <= moment):
+            _, answer = self._expected.popleft()
+            if not answer.done():
+                answer.set_exception(TimeoutError())
+
+    def acknowledge(self, packets: bytes, count: int) -> None:
+        """Send `count` acknowledgements."""
+        self._owed += count
+        self._join(packets)
 
     def end(self, error: Exception) -> None:
-        """Let nobody wait for what cannot come any more."""
+        """Let every answer fail that is still expected."""
         if self._timer is not None:
             self._timer.cancel()
-        for future in [*self._in_flight.values(), *(future for *_, future in self._waiting)]:
+        waiting = (future for *_, future in self._waiting)
+        for future in [*self._in_flight.values(), *waiting, *(answer for _, answer in self._expected)]:
             if not future.done():
                 future.set_exception(error)
 
@@ -113,17 +129,16 @@ class Outgoing:
         if self._joined and not self._paho._out_packet:  # noqa: SLF001
             self._flush()
 
-    def _look_at_deadlines(self) -> None:
-        """One timer for all that is in flight: there are thousands, and hardly ever is one late."""
+    def _check_expected(self) -> None:
+        """One timer for all answers: there are thousands, and hardly ever is one late."""
         self._timer, now = None, self._loop.time()
-        while self._deadlines:
-            deadline, acknowledged = self._deadlines[0]
-            if not acknowledged.done():
-                if deadline > now:
-                    self._timer = self._loop.call_at(deadline, self._look_at_deadlines)
-                    return
-                acknowledged.set_exception(TimeoutError())
-            self._deadlines.popleft()
+        while self._expected and self._expected[0][1].done():
+            self._expected.popleft()
+        if self._expected:
+            due = self._expected[0][0] + self._patience
+            if due <= now:
+                self._ask()
+            self._timer = self._loop.call_at(due if due > now else now + self._patience, self._check_expected)
 
     def _send(self, head: int, topic: bytes, payload: bytes, acknowledged: asyncio.Future[int]) -> None:
         """Number it now: while it waited, all 65 535 numbers may have gone round. One in flight is nobody else's."""

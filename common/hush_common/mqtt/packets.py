@@ -12,6 +12,7 @@ Everything else that is too long no broker has a reason to send: that ends the c
 import logging
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["limit_packets", "longest_packet"]
@@ -39,15 +40,19 @@ def longest_packet(most: int) -> int:
     return _BEFORE + most
 
 
-def limit_packets(paho: Any, most: int, name: str) -> None:  # noqa: ANN401 - paho's client, which the core lacks
+def limit_packets(paho: Any, most: int, name: str) -> Callable[[], None]:  # noqa: ANN401 - paho's client, which the core lacks
     """Cut messages with payloads of more than `most` bytes to a little more than that, as they come.
+
+    Returns a check, for those who read ahead: it raises an `OSError` if the packet that paho reads ends the connection.
 
     Args:
         paho: a client of paho that is not connected yet.
         most: bytes of a payload.
         name: of the broker, for the log.
     """
-    paho._sock_recv = _Limit(paho, most, name)  # noqa: SLF001 - by which paho reads everything
+    limit = _Limit(paho, most, name)
+    paho._sock_recv = limit  # noqa: SLF001 - by which paho reads everything
+    return limit.check
 
 
 class _Limit:
@@ -66,12 +71,9 @@ class _Limit:
         Raises:
             OSError: as the socket does, or what came ends the connection: paho takes both for the same.
         """
+        self.check()
         packet = self._paho._in_packet  # noqa: SLF001
         length, kind = packet["remaining_length"], packet["command"]
-        if kind & (_KIND | _QOS) == _PUBLISH | _EXACTLY_ONCE:
-            raise self._refusal("messages of QoS 2, which nobody subscribed to")  # paho collects them
-        if len(self._paho._out_packet) > _MOST_UNSENT:  # noqa: SLF001
-            raise self._refusal("messages without end, and takes none of their acknowledgements")
         if packet["have_remaining"] and length > longest_packet(self._most):
             if kind & _KIND != _PUBLISH:
                 raise self._refusal(f"a packet of {length} bytes that is not a message")
@@ -86,6 +88,17 @@ class _Limit:
             if getattr(self._paho._sock, "_payload_head", 0):  # noqa: SLF001
                 self._forget_read(self._paho._sock)  # noqa: SLF001
         return data
+
+    def check(self) -> None:
+        """Refuse what no limit of length is for.
+
+        Raises:
+            OSError: it ends the connection.
+        """
+        if self._paho._in_packet["command"] & (_KIND | _QOS) == _PUBLISH | _EXACTLY_ONCE:  # noqa: SLF001
+            raise self._refusal("messages of QoS 2, which nobody subscribed to")  # paho collects them
+        if len(self._paho._out_packet) > _MOST_UNSENT:  # noqa: SLF001
+            raise self._refusal("messages without end, and takes none of their acknowledgements")
 
     def _forget_read(self, frames: Any) -> None:  # noqa: ANN401 - paho's WebSocket
         """Let a WebSocket forget what it has handed out of a frame: it keeps all of it, and copies it at each read."""

@@ -6,9 +6,8 @@ forgets everything when it ends; the session of an aggregator keeps what nobody 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Bus, Delivery, Session
 from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
@@ -222,11 +221,20 @@ class _Session:
         self.listen: Callable[[str, bytes], object] = lambda *_: None
         self._broker, self._kept = broker, kept
         self._something, self._number, self._lost = asyncio.Event(), 0, False
+        self._loop = asyncio.get_running_loop()
         self.looks: dict[str, Callable[[str, bytes], object]] = {}
 
     @property
     def waiting(self) -> int:
         return len(self._kept.waiting)
+
+    @property
+    def repeated(self) -> int:
+        return 0
+
+    @property
+    def current_until(self) -> float:
+        return self._loop.time()
 
     async def batch(self) -> list[Delivery]:
         await asyncio.sleep(0)  # let the devices that are ready send first, as a socket's buffer would
@@ -245,11 +253,12 @@ class _Session:
     def _hand_over(self, topic: str, payload: bytes) -> Delivery:
         self._number += 1
         self._kept.unacknowledged[self._number] = (topic, payload)
-        return Delivery(topic, payload, partial(self._acknowledge, self._number))
+        return Delivery(topic, payload, self._number, self)
 
-    def _acknowledge(self, number: int) -> None:
+    def acknowledge(self, numbers: Iterable[int]) -> None:
         if not self._lost:
-            self._kept.acknowledge(number)
+            for number in numbers:
+                self._kept.acknowledge(number)
 
     async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         self.looks.update(dict.fromkeys(topics, listen))

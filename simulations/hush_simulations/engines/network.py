@@ -20,6 +20,7 @@ from hush_simulations.engines.experiment import Experiment
 
 __all__ = ["Network", "open_network"]
 
+_PATIENCE_SECONDS = 10.0  # the embedded broker now and then forgets an answer
 _HEAD = 40  # of a task id, which may be 64 long: the rest makes it unique on a broker of others
 
 
@@ -57,9 +58,11 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
     task = _task(experiment, name)
     identifier = f"hush-{name}"
     async with open_broker(experiment.broker, directory) as url:
-        bus, sender = SingleTaskBus(MqttBus(url, identifier, status=status_topic(name)), task.id), _sender(url)
+        bus = MqttBus(url, identifier, status=status_topic(name), patience=_PATIENCE_SECONDS)
+        sender = _sender(url)
         try:
-            yield Network(task, name, bus, lambda number: MqttTransport(url, _gateway(number)), sender)
+            single = SingleTaskBus(bus, task.id)
+            yield Network(task, name, single, lambda number: MqttTransport(url, _gateway(number)), sender)
         finally:
             if is_external(experiment.broker):
                 await tidy(MqttBus(url, identifier), task.id, name)

@@ -56,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 def delivery(payload: bytes) -> Delivery:
-    return Delivery("hush/v1/reports/t/device", payload, lambda: None)
+    return Delivery("hush/v1/reports/t/device", payload)
 
 
 @pytest.mark.parametrize("name", CASES)

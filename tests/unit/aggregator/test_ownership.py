@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -331,7 +332,7 @@ def test_messages_that_did_not_come_back_are_told_once_whatever_the_name_they_we
     with SqliteStore(tmp_path / "store") as store:
         ownership = Aggregator(Watched().bus("a"), store)._ownership
         for number in range(3):
-            ownership.unconfirmed[f"hush/v1/estimates/probe-{number}"] = None
+            ownership.unconfirmed[f"hush/v1/estimates/probe-{number}"] = -math.inf
             ownership._miss(f"hush/v1/estimates/probe-{number}")
     (record,) = caplog.records
     assert record.message.startswith("a message to hush/v1/estimates/+ was acknowledged, and did not come back: allow")

@@ -279,8 +279,8 @@ def test_what_waited_at_the_broker_does_not_hide_what_a_store_copied_back_lacks(
         world.send(*(frame() for _ in range(10)))
         world.stop()
         assert world.estimate["n"] == 20
-        with closing(sqlite3.connect(tmp_path / "copy")) as copy:
-            copy.backup(world.store._connection)
+        with closing(sqlite3.connect(tmp_path / "copy")) as copy, closing(sqlite3.connect(world.path)) as there:
+            copy.backup(there)
         world.send(*(frame() for _ in range(30)))
         world.serve()
         assert (world.n, world.made) == (40, 1)

@@ -1,7 +1,7 @@
 """What is set aside: the message that was under way when two connections in a row were lost, and those like it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -17,6 +17,11 @@ class Broker(Session):
 
     resumed = False
     waiting = 0
+    repeated = 0
+    current_until = 0.0
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        raise NotImplementedError
 
     def __init__(self, most: int = 1000) -> None:
         self.most = most

@@ -12,9 +12,8 @@ from paho.mqtt.client import Client, MQTTv5, MQTTv311, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 from scripted_broker import header, message
 
-from hush_common.mqtt.ahead import ReadAhead
 from hush_common.mqtt.aside import Aside
-from hush_common.mqtt.incoming import read_incoming, read_whole
+from hush_common.mqtt.incoming import Incoming, Message
 from hush_common.mqtt.outgoing import Outgoing
 from hush_common.mqtt.packets import limit_packets, longest_packet
 
@@ -57,20 +56,28 @@ class Socket:
 
 def reading(pieces: list[bytes], *, five: bool, ahead: bool) -> list[tuple[object, ...]]:
     """What a client is told of: messages and acknowledgements."""
-    client: Any = Client(CallbackAPIVersion.VERSION2, "x", protocol=MQTTv5 if five else MQTTv311)
+    client: Any = Client(
+        CallbackAPIVersion.VERSION2,
+        "x",
+        protocol=MQTTv5 if five else MQTTv311,
+        transport="tcp" if ahead else "websockets",  # over which paho reads every packet piece by piece
+    )
     told: list[tuple[object, ...]] = []
-    client.on_message = lambda _client, _data, came: told.append((came.mid, came.topic, came.payload, came.qos))
-    client.on_publish = lambda _client, _data, number, reason, _properties: told.append((number, reason))
-    kept = ReadAhead(client) if ahead else None
-    limit_packets(client, MOST, "mqtt://broker")
-    read_incoming(client, longest_packet(MOST))
-    if kept is not None:
-        read_whole(client, kept, longest_packet(MOST))
+
+    def take(messages: list[Message]) -> None:
+        told.extend(messages)
+
+    incoming = Incoming(
+        client,
+        longest_packet(MOST),
+        limit_packets(client, MOST, "mqtt://broker"),
+        messages=take,
+        acknowledged=lambda number, reason: told.append((number, reason)),
+    )
     client._sock = socket = Socket(list(pieces))
     for _ in range(10_000):
-        if client.socket() is None or not (socket.pieces or (kept is not None and kept.waits)):
+        if client.socket() is None or not (incoming.advance() or socket.pieces):
             return told
-        client.loop_read()
     pytest.fail("it does not come to an end")
 
 
@@ -109,7 +116,7 @@ def test_what_is_read_ahead_is_what_paho_reads_piece_by_piece(
 
 
 def test_a_message_of_quality_0_and_one_that_nobody_subscribed_to() -> None:
-    assert reading([message("t", b"once")], five=False, ahead=True) == [(0, "t", b"once", 0)]
+    assert reading([message("t", b"once")], five=False, ahead=True) == [(b"t", b"", b"once")]
     assert reading([header(0x34, 20) + bytes(20)], five=False, ahead=True) == []
 
 
@@ -142,8 +149,12 @@ class Way:
         self.socket = Socket(room=room)
         self.paho._sock = self.socket
         self.outgoing = Outgoing(
-            self.paho, asyncio.get_running_loop(), window=window, patience=patience, write=self.write
+            self.paho, asyncio.get_running_loop(), window=window, patience=patience, write=self.write, ask=self.ask
         )
+        self.asked = asyncio.Event()
+
+    def ask(self) -> None:
+        self.asked.set()
 
     def write(self) -> None:
         self.paho.loop_write()
@@ -160,7 +171,7 @@ def sent(*payloads: bytes, first: int = 1) -> bytes:
 async def test_what_is_published_in_one_turn_is_one_write_and_acknowledged_by_its_number() -> None:
     way = Way()
     futures = way.publish(b"a", b"b", b"c")
-    way.outgoing.acknowledge(7)
+    way.outgoing.acknowledge(b"\x40\x02\x00\x07", 1)
     assert way.socket.sent == b""
     await asyncio.sleep(0)
     assert way.socket.sent == sent(b"a", b"b", b"c") + b"\x40\x02\x00\x07"
@@ -240,16 +251,24 @@ async def test_paho_takes_leave_after_what_was_published() -> None:
     assert way.socket.sent == sent(b"a") + b"\xe0\x00"
 
 
-async def test_a_publication_that_nobody_acknowledges_is_late_and_the_others_are_not() -> None:
+async def test_an_answer_is_late_once_the_broker_has_answered_what_came_after_it() -> None:
     way = Way(patience=0.05)
     late, good = way.publish(b"a", b"b")
     way.outgoing.acknowledged(2, 0)
+    loop = asyncio.get_running_loop()
+    sent_at = loop.time()
+    await asyncio.wait_for(way.asked.wait(), 30)
+    way.outgoing.answered_until(sent_at)
+    assert not late.done(), "the broker may be busy with what it had to send before"
+    way.outgoing.answered_until(loop.time() + 0.05)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(late, 30)
+        await late
     assert good.result() == 0
+    way.asked.clear()
     (later,) = way.publish(b"c")
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(later, 30)
+    await asyncio.wait_for(way.asked.wait(), 30)
+    way.outgoing.answered_until(loop.time())
+    assert isinstance(later.exception(), TimeoutError)
 
 
 async def test_a_broker_that_takes_no_acknowledgement_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +276,8 @@ async def test_a_broker_that_takes_no_acknowledgement_is_left(monkeypatch: pytes
     way = Way(room=0)
     for number in range(1, 27):
         way.outgoing.check()
-        way.outgoing.acknowledge(number)
+        way.outgoing.acknowledge(b"\x40\x02\x00%c" % number, 1)
     await asyncio.sleep(0)
-    for number in range(1, 27):
-        way.outgoing.acknowledge(number)
+    way.outgoing.acknowledge(b"\x40\x02\x00\x01" * 26, 26)
     with pytest.raises(ConnectionAbortedError, match="takes none of their acknowledgements"):
         way.outgoing.check()
