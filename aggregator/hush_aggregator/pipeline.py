@@ -63,6 +63,7 @@ Ts = TypeVarTuple("Ts")
 
 _CLASH_S = 2.0
 _ATTEMPTS = 2
+_TASKS_S = 2.0
 
 
 class Separate(NamedTuple):
@@ -167,10 +168,11 @@ class Aggregator:
         self._alone = Staying(name, self._connect, login_s=login_s, open_ends=self._unconfirmed)
         self._intake = Staying(name, self._connect_intake, login_s=login_s)
         self._control = Staying(f"{name}, control", self._connect_control, login_s=None, open_ends=self._unconfirmed)
-        self._intake_there = asyncio.Event()
+        self._intake_there, self._tasks_there = asyncio.Event(), asyncio.Event()
         self._control_since = 0.0
         self._clashes = self._refusals = 0
         self._repeated = 0
+        self._has_repeated = False
         self._backlog = BacklogWatch(lambda: self._recalls.stored)
         self._watch = StoreWatch(partial(self._in_worker, store.changes))
         for refresh in (self._refresh, self._recalls.refresh, self._closings.refresh):
@@ -271,6 +273,7 @@ class Aggregator:
             self._intake_there.set()
             try:
                 async with self._counting(session):
+                    await self._wait_for_tasks()
                     await self._receive(session)
             except BrokerError:
                 await self._look_for_clash()
@@ -286,13 +289,31 @@ class Aggregator:
         try:
             async with bus.connect(() if self._any_task else (ALL_TASKS,)) as session:
                 self._control.connected(bus.name)
-                await self._serve(session, self._pass_by(session))
+                noting = asyncio.create_task(self._note_tasks(session), name="hush-note-tasks")
+                try:
+                    await self._serve(session, self._pass_by(session))
+                finally:
+                    noting.cancel()
         except BrokerError as error:
             if self._intake_there.is_set() and not self._control.connections:
                 self._refusals += 1
                 if self._refusals > _ATTEMPTS:
                     self._use_one(f"refuses a second connection ({error.message})")
             raise
+
+    async def _note_tasks(self, session: Session) -> None:
+        """Note when the retained tasks have come over a new connection."""
+        since = asyncio.get_running_loop().time()
+        while session.current_until < since or session.waiting:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(_TASKS_S / 100)
+        self._tasks_there.set()
+
+    async def _wait_for_tasks(self) -> None:
+        """Before the first report: so that those for other stores are known as such. Not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TASKS_S):
+                await self._tasks_there.wait()
+        self._tasks_there.set()
 
     async def _look_for_clash(self) -> None:
         """The connection for reports is lost: perhaps because the other one has just been made, and is there.
@@ -357,7 +378,8 @@ class Aggregator:
 
     def _note_repeated(self, session: Session) -> None:
         """Log the first packet id that was in flight twice: acknowledged in order, nothing is lost by it."""
-        if session.repeated and not self._repeated:
+        if session.repeated and not self._has_repeated:
+            self._has_repeated = True
             version = self._recalls.broker_version
             _LOG.warning(
                 "%s has more messages in flight than there are packet ids%s; every one is counted, since they are "

@@ -32,7 +32,9 @@ def exposed() -> str:
     counting.add(CommitOutcome(2, {Refusal.QUOTA: 1}, frozenset(), counted={"heights": 2}))
 
     def figures() -> Figures:
-        return counting.figures(Intake(["heights"], connected=True, waiting=0, dropped=1))
+        connections = {"intake": 1}
+        intake = Intake(["heights"], connected=True, waiting=0, dropped=1, stored=0, connections=connections)
+        return counting.figures(intake)
 
     return Exposition(figures, "1").text().decode()
 
@@ -55,7 +57,7 @@ def test_alarms_and_dashboard_ask_for_every_metric_and_no_other(exposed: str) ->
     rules = RULES.read_text(encoding="utf-8")
     asked = names("".join(re.findall(r"expr:(.*?)(?=for:|labels:)", rules, re.DOTALL))) | names(" ".join(expressions()))
     assert asked == there
-    assert len(there) == 11
+    assert len(there) == 15
 
 
 def test_labels_that_are_asked_for_are_there(exposed: str) -> None:
@@ -69,7 +71,7 @@ def test_every_alarm_is_explained_where_operators_read() -> None:
     alarms = re.findall(r"- alert: (\w+)", RULES.read_text(encoding="utf-8"))
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     assert [name for name in alarms if f"`{name}`" not in text] == []
-    assert len(alarms) == 10
+    assert len(alarms) == 12
 
 
 def test_every_alarm_has_a_test() -> None:

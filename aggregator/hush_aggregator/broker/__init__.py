@@ -4,6 +4,17 @@ from hush_aggregator.broker.certificates import Certificate, given, make
 from hush_aggregator.broker.configuration import Listener, Versions, configuration
 from hush_aggregator.broker.directory import Directory
 from hush_aggregator.broker.files import closed_above
-from hush_aggregator.broker.rules import Role
+from hush_aggregator.broker.rules import Role, control_of
 
-__all__ = ["Certificate", "Directory", "Listener", "Role", "Versions", "closed_above", "configuration", "given", "make"]
+__all__ = [
+    "Certificate",
+    "Directory",
+    "Listener",
+    "Role",
+    "Versions",
+    "closed_above",
+    "configuration",
+    "control_of",
+    "given",
+    "make",
+]

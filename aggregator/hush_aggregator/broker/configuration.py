@@ -14,6 +14,7 @@ QUEUED = 1_000_000
 
 _QUEUED_BYTES = 1024 * 1024 * 1024
 _SAVED_EVERY_S = 60
+_SESSIONS_END_AFTER = "2m"  # months, in the words of mosquitto: longer than any aggregator is away
 
 
 class Versions(StrEnum):
@@ -84,6 +85,7 @@ def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugi
             "max_inflight_messages 1000",
             f"max_queued_messages {queued}",
             f"max_queued_bytes {_QUEUED_BYTES}",
+            f"persistent_client_expiration {_SESSIONS_END_AFTER}",
             *memory,
             f"persistence_location {home / 'data'}/",
             "",

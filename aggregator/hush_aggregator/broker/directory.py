@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hush_aggregator.broker.files import replace_file, told
 from hush_aggregator.broker.passwords import GIVEN_ITERATIONS, MADE_ITERATIONS, hashed, made
-from hush_aggregator.broker.rules import Role, roles_of, rules
+from hush_aggregator.broker.rules import Role, control_of, roles_of, rules
 from hush_common.errors import OptionError, SetupError
 from hush_common.lock import FileLock
 from hush_common.topics import is_sender
@@ -67,6 +67,8 @@ class Directory:
     def add(self, name: str, role: Role, password: str | None = None, *, keep: bool = True) -> str:
         """Let a user in once mosquitto has read its files again; return the password.
 
+        An aggregator becomes two users with one password: this one and `control_of` it.
+
         Args:
             name: of the user, who will be the sender in the topics of its reports.
             role: what it may do.
@@ -77,19 +79,22 @@ class Directory:
             OptionError: the name cannot be that of a sender, or is taken.
             SetupError: a file cannot be written; nobody was added.
         """
-        if not is_sender(name) or ":" in name:  # mosquitto has a colon between name and password
+        names = [name, control_of(name)] if role.has_control else [name]
+        if not is_sender(names[-1]) or ":" in name:  # mosquitto has a colon between name and password
             raise OptionError(
                 "NAME", f"{name[:80]!r} cannot be a sender; use letters, digits and . _ @ - (at most 128)"
             )
         with self._changing() as (users, roles):
-            if name in users:
-                raise OptionError("NAME", f"{name} is there already; `hush broker remove {name}` ends it")
+            for one in names:
+                if one in users:
+                    raise OptionError("NAME", f"{one} is there already; `hush broker remove {one}` ends it")
             iterations = MADE_ITERATIONS if password is None else GIVEN_ITERATIONS
             text = made() if password is None else password
             if keep:
                 replace_file(self.credential(name), f"{text}\n".encode())
-            users[name] = hashed(text, iterations)
-            roles[name] = role
+            for one in names:
+                users[one] = hashed(text, iterations)
+                roles[one] = role
         return text
 
     @property
@@ -102,7 +107,7 @@ class Directory:
         return self._path / _CREDENTIALS / name
 
     def remove(self, name: str) -> None:
-        """Let a user in no more once mosquitto has read its files again.
+        """Let a user in no more once mosquitto has read its files again; of an aggregator, both users.
 
         Raises:
             OptionError: there is no such user.
@@ -111,8 +116,10 @@ class Directory:
         with self._changing() as (users, roles):
             if name not in users:
                 raise OptionError("NAME", f"{name[:80]!r} is no user here")
-            del users[name]
-            roles.pop(name, None)
+            role = roles.get(name, Role.DEVICE)
+            for one in (name, control_of(name)) if role.has_control else (name,):
+                users.pop(one, None)
+                roles.pop(one, None)
         with told(self._path):
             self.credential(name).unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ from hush_common.topics import (
     status_topic,
 )
 
-__all__ = ["Role", "roles_of", "rules"]
+__all__ = ["Role", "control_of", "roles_of", "rules"]
 
 _TITLE = "# The rules of hush; `hush broker add` and `hush broker remove` write this file anew."
 _OWN_REPORTS = ALL_REPORTS.removesuffix("+") + "%u"  # %u is the user, who is the sender: no one else's name will do
@@ -33,6 +33,11 @@ class Role(StrEnum):
     ANNOUNCER = "announcer"
     HOME_ASSISTANT = "home-assistant"
     PUBLISHER = "publisher"
+
+    @property
+    def has_control(self) -> bool:
+        """Whether it is the role of an aggregator, which has two connections, and so two users."""
+        return self in (Role.AGGREGATOR, Role.ANNOUNCER)
 
     @property
     def meaning(self) -> str:
@@ -63,6 +68,11 @@ _BESIDE = {
     Role.HOME_ASSISTANT: (f"readwrite {_HOME_ASSISTANT}/#", f"read {status_topic('+')}"),
     Role.PUBLISHER: (f"readwrite {ALL_TASKS}",),
 }
+
+
+def control_of(user: str) -> str:
+    """Return the second user of an aggregator: the client id is the user, and a client id has one connection."""
+    return f"{user}-control"
 
 
 def rules(roles: Mapping[str, Role]) -> str:

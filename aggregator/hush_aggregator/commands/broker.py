@@ -18,6 +18,7 @@ from hush_aggregator.broker import (
     Versions,
     closed_above,
     configuration,
+    control_of,
     given,
     make,
 )
@@ -86,7 +87,8 @@ def config(
         f"                 hush broker add --config {path} NAME-OF-A-DEVICE\n"
         f"  start it:      mosquitto -c {path / 'mosquitto.conf'}\n"
         f"  count:         hush serve --broker 'mqtts://aggregator@{_in_url(host[0])}:{port}{authority}' "
-        f"--password-file {path / 'credentials' / 'aggregator'} --store FILE --task FILE"
+        f"--password-file {path / 'credentials' / 'aggregator'} --control-user {control_of('aggregator')} "
+        "--store FILE --task FILE"
     )
     if there is None:
         print(
@@ -125,7 +127,8 @@ def add(
     if show:
         print(made)
     else:
-        print(f"added {name} ({role})" + ("" if password else f"; password in {home.credential(name)}"))
+        second = f", and {control_of(name)} for its second connection" if role.has_control else ""
+        print(f"added {name} ({role}){second}" + ("" if password else f"; password in {home.credential(name)}"))
     _tell_to_reload(home)
 
 

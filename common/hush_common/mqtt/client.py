@@ -170,6 +170,7 @@ class Client(aiomqtt.Client):
             granted = await answer
         finally:
             self._pending_subscribes.pop(number, None)
+        self._ping()  # answered after what is retained under these topics
         return [code if isinstance(code, int) else code.value for code in granted]
 
     async def take(self, most: int, most_bytes: int) -> list[Delivery]:

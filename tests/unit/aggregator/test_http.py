@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.http.service import Service
+from hush_aggregator.intake import Backlog, Intake
+from hush_aggregator.metrics.figures import Figures
 from hush_aggregator.store import Origin, SqliteReader, SqliteStore, State
 from hush_aggregator.store.schema import _VERSION
 
@@ -206,26 +209,44 @@ async def test_a_store_of_a_later_version_or_of_another_program_is_named(path: P
             assert is_problem(await client.get("/readyz"), 503, words)
 
 
-async def test_an_aggregator_without_its_broker_is_not_ready(path: Path) -> None:
-    class Away:
-        connected = False
-        figures = None
+class Running:
+    """An aggregator, as far as `/readyz` reads it."""
 
-    async with asked(Service(path, live=Away())) as client:  # type: ignore[arg-type]  # as much as is asked for here
+    def __init__(self, *, connected: bool, backlog: Backlog | None = None, stored: int | None = None) -> None:
+        self.task_limit = ""
+        self.state = Intake((), connected=connected, waiting=0, dropped=None, backlog=backlog, stored=stored)
+
+    @property
+    def intake(self) -> Intake:
+        return self.state
+
+    def figures(self) -> Figures:
+        raise NotImplementedError
+
+
+async def test_an_aggregator_without_its_broker_is_not_ready(path: Path) -> None:
+    async with asked(Service(path, live=Running(connected=False))) as client:
         assert is_problem(await client.get("/readyz"), 503, "not connected")
 
 
 @pytest.mark.parametrize("limit", ["", "5 published tasks are not counted: no more than 1000 tasks"])
 async def test_an_aggregator_without_room_for_a_task_is_ready_and_says_so(path: Path, limit: str) -> None:
-    class Full:
-        connected = True
-        task_limit = limit
-        figures = None
-
-    async with asked(Service(path, live=Full())) as client:  # type: ignore[arg-type]  # as much as is asked for here
+    live = Running(connected=True)
+    live.task_limit = limit
+    async with asked(Service(path, live=live)) as client:
         answered = await client.get("/readyz")
         assert answered.status_code == 200
         assert answered.json() == {"status": "ok"} | ({"warnings": [limit]} if limit else {})
+
+
+async def test_a_service_that_drains_a_backlog_is_ready_and_reports_it(path: Path) -> None:
+    live = Running(connected=True, backlog=Backlog(412_000, 41_234.6), stored=588_000)
+    async with asked(Service(path, live=live)) as client:
+        ready = await client.get("/readyz")
+        document = {"counted": 412_000, "reports_per_second": 41_235, "waiting": 588_000}
+        assert (ready.status_code, ready.json()) == (200, {"status": "ok", "backlog": document})
+        live.state = replace(live.state, backlog=None)
+        assert (await client.get("/readyz")).json() == {"status": "ok"}
 
 
 async def test_an_error_of_hush_says_nothing_about_itself(

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,11 @@ class Broker:
 
     waiting = 0
     resumed = False
+    repeated = 0
+    current_until = 0.0
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        raise NotImplementedError
 
     def __init__(self) -> None:
         self.retained: dict[str, bytes] = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hush_aggregator.intake import Intake
+from hush_aggregator.intake import Backlog, Intake
 from hush_aggregator.metrics.exposition import EVERY_S, Exposition
 from hush_aggregator.metrics.figures import Figures, Histogram, IntakeFigures, StoreFigures
 from hush_aggregator.store import CommitOutcome, TaskCount
@@ -22,6 +22,10 @@ NAMES = {
     "hush_inbox_messages",
     "hush_broker_connected",
     "hush_broker_dropped_messages_total",
+    "hush_broker_stored_messages",
+    "hush_backlog_draining",
+    "hush_broker_connections_total",
+    "hush_packet_ids_repeated_total",
     "hush_build_info",
     "hush_foreign_reports_total",
     "hush_tasks_without_room",
@@ -51,7 +55,10 @@ def outcome(counted: Mapping[str, int], refused: Mapping[Refusal, int] | None = 
 
 
 def intake(*tasks: str) -> Intake:
-    return Intake(tasks, connected=True, waiting=7, dropped=2)
+    backlog, connections = Backlog(5000, 400.0), {"intake": 1, "control": 3}
+    return Intake(
+        tasks, connected=True, waiting=7, dropped=2, backlog=backlog, stored=800, connections=connections, repeated=9
+    )
 
 
 def test_the_metrics_of_an_intake_have_these_names_and_no_other() -> None:
@@ -85,6 +92,10 @@ def test_counts_go_on_from_those_of_the_store() -> None:
     assert at(shown, "hush_inbox_messages") == 7
     assert at(shown, "hush_broker_connected") == 1
     assert at(shown, "hush_broker_dropped_messages_total") == 2
+    assert at(shown, "hush_broker_stored_messages") == 800
+    assert at(shown, "hush_backlog_draining") == 1
+    assert at(shown, "hush_broker_connections_total", connection="control") == 3
+    assert at(shown, "hush_packet_ids_repeated_total") == 9
     assert at(shown, "hush_build_info", version="1.2.3") == 1
 
 
