@@ -69,7 +69,7 @@ class TaskNames:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self.overflowed = False
+        self.overflowed: bool = False
 
     def __contains__(self, task_id: object) -> bool:
         return task_id in self._names
