@@ -86,13 +86,14 @@ def fill(port: int, task: Task, numbers: range, *, senders: int = 20_000, frame:
     randomizer, rng = task.randomizer, SystemRng()
     assert not isinstance(randomizer, Offers)
     bodies = [randomizer.perturb(0, rng) for _ in range(100)]
+    digest = getattr(task, "report_digest", task.digest)  # benchmarks run this file with an earlier hush, too
     topics = [report_topic(task.id, f"device-{sender}") for sender in range(senders)]
     with _Publisher(port) as publisher:
         for start in range(numbers.start, numbers.stop, _PIECE * frame):
             messages = []
             for first in range(start, min(start + _PIECE * frame, numbers.stop), frame):
                 reports = [
-                    Report(task.report_digest, 0, report_id(number), bodies[number % 100])
+                    Report(digest, 0, report_id(number), bodies[number % 100])
                     for number in range(first, min(first + frame, numbers.stop))
                 ]
                 messages.append((topics[first // frame % senders], encode_frame(reports)))

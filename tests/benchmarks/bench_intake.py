@@ -1,0 +1,108 @@
+"""How quickly `hush serve` counts a backlog, next to `mosquitto_sub` (C) that drains the same one, and to another hush.
+
+python tests/benchmarks/bench_intake.py [--rounds 5] [--reports 100000] [--against PYTHON]
+
+Everything waits on a mosquitto with `max_inflight_messages 1000`, one topic for each of 20 000 devices; the store is
+empty and durable. The programs take turns. PYTHON is the interpreter of another checkout.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from backlog import Service, fill
+from servers import Mosquitto, need
+
+from hush_common.task_file import make_task
+
+_SETTINGS = "max_queued_messages 0\nmax_inflight_messages 1000"
+_NUMBER = make_task({"id": "number", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+
+
+def hush(broker: Mosquitto, directory: Path, reports: int, frame: int) -> dict[str, float]:
+    """Reports a second from the first commit on, processor time of a report in µs, resident MB at most."""
+    (directory / "task.json").write_bytes(_NUMBER.payload)
+    options = ("--task", str(directory / "task.json"))
+    service = Service(broker.url, directory / "hush.sqlite3", *options)
+    service.until_subscribed()
+    service.stop()
+    fill(broker.port, _NUMBER, range(reports), frame=frame)
+    service = Service(broker.url, directory / "hush.sqlite3", *options)
+    while not (before := service.counted()):
+        time.sleep(0.002)
+    began, used = time.monotonic(), service.processor_s
+    while service.counted() < reports:
+        time.sleep(0.01)
+    seconds, spent, memory = time.monotonic() - began, service.processor_s - used, service.resident_mb
+    service.stop()
+    rest = reports - before
+    return {"rate": rest / seconds, "processor_us": 1e6 * spent / rest, "mb": memory}
+
+
+def mosquitto_sub(broker: Mosquitto, _: Path, reports: int, frame: int) -> dict[str, float]:
+    """Reports a second of the C client, which keeps nothing."""
+    command = [need("mosquitto_sub"), "-p", str(broker.port), "-i", "sub", "-c", "-q", "1", "-t", "hush/v1/reports/#"]
+    subprocess.run([*command, "-E"], check=True)
+    fill(broker.port, _NUMBER, range(reports), frame=frame)
+    began = time.monotonic()
+    subprocess.run([*command, "-C", str(reports // frame), "-F", "%%"], check=True, stdout=subprocess.DEVNULL)
+    return {"rate": reports / (time.monotonic() - began), "processor_us": 0.0, "mb": 0.0}
+
+
+def once(program: str, reports: int, frame: int) -> dict[str, float]:
+    """One drain, on a broker of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / "broker").mkdir()
+        broker = Mosquitto(directory / "broker", settings=_SETTINGS)
+        broker.start()
+        try:
+            return (hush if program == "hush" else mosquitto_sub)(broker, directory, reports, frame)
+        finally:
+            broker.stop()
+
+
+def main() -> None:
+    """Each program in turn; medians, and ratios to the first one."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--reports", type=int, default=100_000)
+    parser.add_argument("--against", default="")
+    parser.add_argument("--frame", type=int, nargs="*", default=[1, 100])
+    parser.add_argument("--once", default="")
+    options = parser.parse_args()
+    if options.once:
+        sys.stdout.write(json.dumps(once(options.once, options.reports, options.frame[0])))
+        return
+    for frame in options.frame:
+        reports = options.reports * (10 if frame > 1 else 1)
+        programs = {"hush": (sys.executable, "hush")}
+        if options.against:
+            programs["the other hush"] = (options.against, "hush")
+        programs["mosquitto_sub"] = (sys.executable, "mosquitto_sub")
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
+        for _ in range(options.rounds):
+            for name, (python, program) in programs.items():
+                command = [python, __file__, "--once", program, "--reports", str(reports), "--frame", str(frame)]
+                run = subprocess.run(command, check=True, capture_output=True, text=True)
+                found[name].append(json.loads(run.stdout))
+        first = median(one["rate"] for one in found["hush"])
+        sys.stdout.write(f"{reports} reports, {frame} a message\n")
+        for name, runs in found.items():
+            rates = sorted(one["rate"] for one in runs)
+            sys.stdout.write(
+                f"  {name}: {median(rates):.0f} a second ({rates[0]:.0f} to {rates[-1]:.0f}), hush is "
+                f"{first / median(rates):.2f} times as fast; {median(one['processor_us'] for one in runs):.1f} µs of "
+                f"processor time, {max(one['mb'] for one in runs):.0f} MB\n"
+            )
+
+
+if __name__ == "__main__":
+    main()
