@@ -19,6 +19,7 @@ from hush_aggregator.senders import note, only
 from hush_common.codec import HEADER, VERSION, count_of, decode_json, width_of
 from hush_common.refusal import Refusal
 from hush_common.report import REPORT_ID_BYTES
+from hush_common.topics import is_sender
 
 __all__ = ["Block", "Decoded", "decode"]
 
@@ -83,7 +84,7 @@ def decode(messages: Iterable[ReportMessage]) -> Decoded:
     senders: list[str] = []
     groups: defaultdict[_Key, list[int]] = defaultdict(list)
     for task_id, sender, payload, _ in messages:
-        read = _read(payload)
+        read = _read(payload) if task_id is None or is_sender(sender) else Refusal.BAD_SENDER
         if isinstance(read, Refusal):
             refuse(task_id, read, sender)
             continue

@@ -12,6 +12,7 @@ class Refusal(StrEnum):
     UNKNOWN_VERSION = "unknown_version"
     UNKNOWN_TASK = "unknown_task"
     TASK_LIMIT = "task_limit"
+    BAD_SENDER = "bad_sender"
     WRONG_TOPIC = "wrong_topic"
     WRONG_DIGEST = "wrong_digest"
     UNKNOWN_ROUND = "unknown_round"
@@ -32,6 +33,7 @@ _MEANING = {
     Refusal.UNKNOWN_VERSION: "the payload declares a version of the protocol that this aggregator does not speak",
     Refusal.UNKNOWN_TASK: "no task of that name was published",
     Refusal.TASK_LIMIT: "its task is published, and there was no room for one more task found at the broker",
+    Refusal.BAD_SENDER: "the sender in its topic is not 1 to 128 of A-Z a-z 0-9 . _ @ : -, a letter or digit first",
     Refusal.WRONG_TOPIC: "the report names another task than the topic it came on",
     Refusal.WRONG_DIGEST: "the report answers another version of the task (other bounds, another epsilon)",
     Refusal.UNKNOWN_ROUND: "the task has no such round",

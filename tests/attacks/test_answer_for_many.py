@@ -2,14 +2,16 @@
 
 import asyncio
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 from fake_bus import FakeBus
 
 from hush_aggregator.pipeline import Aggregator
-from hush_aggregator.store import CommitOutcome, Limits, SqliteStore
+from hush_aggregator.store import CommitOutcome, Limits, SqliteStore, quota_file
+from hush_aggregator.store.base import UNKNOWN
 from hush_common.codec import encode_frame, encode_json
 from hush_common.refusal import Refusal
 from hush_common.report import Report
@@ -80,3 +82,31 @@ async def test_with_a_name_for_each_report_it_is_counted_and_only_the_flag_tells
         assert store.tally(HEIGHTS.digest, 0).n == 61
     estimate = next(payload for topic, payload in reversed(bus.published) if topic == "hush/v1/estimates/heights")
     assert b'"flags":["more_than_enrolled"]' in estimate
+
+
+ODD = ["", " ", "evil ", " evil", "e\u200bvil", "év", "-evil", ".evil", "evil?", "evil\x7f", "x" * 129, "x" * 4000]
+
+
+async def test_under_names_that_are_not_names_nothing_is_counted_and_no_quota_is_opened(tmp_path: Path) -> None:
+    """Each of them would have a quota of its own, and a log in which one looks like another."""
+    async with counting(tmp_path / "store", Limits(1)) as (bus, store, outcomes):
+        for name in ODD:
+            bus.send(f"hush/v1/reports/heights/{name}", encode_frame(made_up(2)), encode_json("heights", made_up(1)[0]))
+        bus.send(report_topic("heights", "x" * 128), encode_frame(made_up(1)))
+        await bus.emptied()
+        assert store.tally(HEIGHTS.digest, 0).n == 1
+        assert store.refusals("heights") == {Refusal.BAD_SENDER: 2 * len(ODD)}
+        assert {name for outcome in outcomes for name in outcome.senders.values()} <= {None, *ODD}
+        with closing(sqlite3.connect(quota_file(tmp_path / "store"))) as quotas:
+            assert quotas.execute("SELECT count(DISTINCT sender) FROM pending").fetchone() == (1,)
+            assert quotas.execute("SELECT count(*) FROM charge").fetchone() == (0,)
+
+
+async def test_a_topic_of_another_shape_has_no_sender_to_be_refused_for(tmp_path: Path) -> None:
+    async with counting(tmp_path / "store", None) as (bus, store, _):
+        bus.send("hush/v1/reports/heights/a/-b", encode_frame(made_up(1)))
+        bus.send("hush/v1/reports/unknown/-b", encode_frame(made_up(1)))
+        bus.send("hush/v1/reports/heights/-b", b"neither a frame nor JSON")
+        await bus.emptied()
+        assert store.refusals("heights") == {Refusal.BAD_SENDER: 1}
+        assert store.refusals(UNKNOWN) == {Refusal.UNKNOWN_TASK: 1, Refusal.BAD_SENDER: 1}

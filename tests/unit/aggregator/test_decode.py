@@ -14,6 +14,7 @@ from hush_common import codec
 from hush_common.codec import HEADER, encode_frame, encode_json
 from hush_common.refusal import Refusal
 from hush_common.report import Report
+from hush_common.topics import is_sender
 
 
 def decode(deliveries: Iterable[Delivery]) -> Decoded:
@@ -54,12 +55,14 @@ def damaged(draw: st.DrawFn) -> bytes:
         case 1:
             return bytes(payload) + draw(st.binary(min_size=1, max_size=30))
         case _:
-            payload[draw(st.integers(0, min(len(payload) - 1, 20)))] = draw(st.integers(0, 255))
+            payload[draw(st.integers(0, min(len(payload) - 1, 28)))] = draw(st.integers(0, 255))
             return bytes(payload)
 
 
 PAYLOADS = frames() | json_reports() | damaged() | st.binary(max_size=60)
-TOPICS = st.sampled_from([TOPIC, "hush/v1/reports/weights/device", "hush/v1/reports//", "elsewhere", ""])
+TOPICS = st.sampled_from(
+    [TOPIC, "hush/v1/reports/weights/device", "hush/v1/reports//", "hush/v1/reports/heights/-", "elsewhere", ""]
+)
 BATCHES = st.lists(st.tuples(TOPICS, PAYLOADS), max_size=12)
 
 
@@ -72,7 +75,8 @@ def slowly(batch: list[tuple[str, bytes]]) -> tuple[Counter[Row], Counter[tuple[
     rows: Counter[Row] = Counter()
     refused: Counter[tuple[str | None, Refusal]] = Counter()
     for topic, payload in batch:
-        read = codec.decode(payload)
+        allowed = task_in(topic) is None or is_sender(topic.rpartition("/")[2])
+        read = codec.decode(payload) if allowed else Refusal.BAD_SENDER
         if isinstance(read, Refusal):
             refused[task_in(topic), read] += 1
         else:
