@@ -19,6 +19,7 @@ from hush_aggregator.known_tasks import check_files
 from hush_aggregator.log_fields import fields
 from hush_aggregator.logs import Log, LogFormat, logging_to
 from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.open_broker import warn_if_open
 from hush_aggregator.pipeline import Aggregator, Separate
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
@@ -216,7 +217,8 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, running.cancel)
-    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator), log.run())
+    opened = warn_if_open(settings.broker, lambda: aggregator.connected)
+    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator), log.run(), opened)
     beside = [asyncio.create_task(work, name="hush-beside") for work in others]
     try:
         with suppress(asyncio.CancelledError):
