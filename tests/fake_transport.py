@@ -43,6 +43,9 @@ class RecordingRng:
         self.draws += 1
         return SystemRng().token_bytes(count)
 
+    def report_id(self) -> bytes:
+        return self.token_bytes(16)
+
 
 class FakeTransport:
     """One broker, which every connection of a test shares.

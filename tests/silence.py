@@ -19,13 +19,13 @@ from hush_client.receipt import Receipt
 from hush_client.state import ledger, outbox, sticky
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.reading import Reading
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 from hush_common.task import Task
 
 __all__ = ["NOW", "Answer", "Event", "Events", "Tree", "known_laws", "law_of", "paths", "question_of", "worst_ratio"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-Answer = Callable[[sqlite3.Connection, Question, Reading, Rng], tuple[Receipt, int | None]]
+Answer = Callable[[sqlite3.Connection, Question, Reading, ReportRng], tuple[Receipt, int | None]]
 Event = tuple[object, object, object, object]
 """What was said, the rows of the state, what was put into the outbox, and the log."""
 Events = tuple[Event, ...]
@@ -54,6 +54,9 @@ class Tree:
 
     def token_bytes(self, count: int, /) -> bytes:
         return _ID[:count]
+
+    def report_id(self) -> bytes:
+        return _ID
 
     def after(self) -> list[int] | None:
         """The script of the next path, or None after the last one."""

@@ -23,7 +23,7 @@ from hush_client.state import ledger, outbox, pins, sticky
 from hush_common.codec import encode_frame
 from hush_common.reading import Reading
 from hush_common.report import Report
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 from hush_common.task import Task
 
 __all__ = ["FRAME_REPORTS", "Question", "admit", "answer", "answer_all"]
@@ -76,7 +76,9 @@ class Question:
         )
 
 
-def answer(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+def answer(
+    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+) -> tuple[Receipt, int | None]:
     """Answer a question inside an open transaction.
 
     Returns:
@@ -91,7 +93,7 @@ def answer(connection: sqlite3.Connection, question: Question, value: Reading, r
 
 
 def answer_all(
-    connection: sqlite3.Connection, asked: Sequence[tuple[Question, Reading]], rng: Rng
+    connection: sqlite3.Connection, asked: Sequence[tuple[Question, Reading]], rng: ReportRng
 ) -> list[tuple[Receipt, int | None]]:
     """Answer one round of one task for many devices, in frames of many reports, inside an open transaction.
 

@@ -16,7 +16,7 @@ from hush_client.state.database import State
 from hush_client.terms import Terms, topic_of
 from hush_common.errors import BrokerError
 from hush_common.reading import Reading
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 from hush_common.task import Task
 
 __all__ = ["Desk"]
@@ -38,7 +38,7 @@ class Desk:
     shelving: Shelving
     state: State
     sender: Sender
-    rng: Rng
+    rng: ReportRng
 
     @property
     def catalogue(self) -> Catalogue:

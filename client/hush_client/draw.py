@@ -14,7 +14,7 @@ from hush_common.mechanisms import perturb
 from hush_common.mechanisms.sticky import Memory
 from hush_common.reading import Reading
 from hush_common.report import Report
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 
 __all__ = ["Drawn", "draw"]
 
@@ -32,7 +32,7 @@ class Drawn:
     memory: Memory | None = field(default=None, repr=False)
 
 
-def draw(decision: Decision, value: Reading, randomness: Rng) -> Drawn:
+def draw(decision: Decision, value: Reading, randomness: ReportRng) -> Drawn:
     """The report that a decision makes of a value.
 
     Args:

@@ -23,7 +23,7 @@ from hush_client.session import Session, open_session
 from hush_client.source import Absent, Answering, Told
 from hush_client.statement import Statement, read_statement
 from hush_client.terms import Terms, check_names, check_source
-from hush_common.rng import Rng, SystemRng
+from hush_common.rng import ReportRng, SystemRng
 from hush_common.task import Task
 from hush_common.topics import ALL_TASKS
 
@@ -70,7 +70,7 @@ class Gateway:
         kept_bytes: int = GATEWAY_BYTES,
         recall_every: float = HOUR,
         frame: int = FRAME_REPORTS,
-        rng: Rng | None = None,
+        rng: ReportRng | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._terms = Terms(

@@ -13,7 +13,7 @@ from hush_client.shelving import open_shelf
 from hush_client.state.database import State
 from hush_client.state.lock import Lock
 from hush_client.terms import Terms
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 
 __all__ = ["Session", "open_session"]
 
@@ -34,7 +34,7 @@ class Session:
 
 
 @asynccontextmanager
-async def open_session(terms: Terms, transport: Transport, directory: Path, rng: Rng) -> AsyncIterator[Session]:
+async def open_session(terms: Terms, transport: Transport, directory: Path, rng: ReportRng) -> AsyncIterator[Session]:
     """Lock and open the state, and keep sending from it.
 
     Raises:

@@ -4,11 +4,12 @@ After a `?`, an address with TLS may name files: `ca=FILE`, `cert=FILE` and `key
 """
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from hush_common.errors import BrokerError
 
-__all__ = ["BrokerUrl"]
+__all__ = ["BrokerUrl", "is_loopback"]
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 _FILES = ("ca", "cert", "key")
@@ -113,6 +114,14 @@ class BrokerUrl:
         named = {name: file for name in _FILES if (file := getattr(self, name)) is not None}
         files = "&".join(f"{name}={quote(file, errors='surrogateescape')}" for name, file in named.items())
         return f"{self._scheme}://{login}{host}:{self.port}{self.path or ''}{'?' if files else ''}{files}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, reached without a network: `localhost`, 127.0.0.0/8 or ::1."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _fits(text: str) -> bool:

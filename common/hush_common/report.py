@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hush_common.rng import Rng
+from hush_common.rng import REPORT_ID_BYTES, ReportRng
 
 __all__ = ["DIGEST_BYTES", "REPORT_DIGEST_BYTES", "REPORT_ID_BYTES", "Report", "report_digest_of"]
 
@@ -10,7 +10,6 @@ DIGEST_BYTES = 32
 """Bytes of the digest of a task: a whole SHA-256."""
 REPORT_DIGEST_BYTES = 16
 """How many of them a report carries, the first ones."""
-REPORT_ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +29,9 @@ class Report:
     body: tuple[int, ...]
 
     @classmethod
-    def new(cls, digest: bytes, round_: int, body: tuple[int, ...], rng: Rng) -> "Report":
+    def new(cls, digest: bytes, round_: int, body: tuple[int, ...], rng: ReportRng) -> "Report":
         """A report with a fresh random id: 2^128 ids, so that a billion reports collide with probability 2e-21."""
-        return cls(digest, round_, rng.token_bytes(REPORT_ID_BYTES), body)
+        return cls(digest, round_, rng.report_id(), body)
 
 
 def report_digest_of(digest: bytes) -> bytes:

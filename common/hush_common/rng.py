@@ -7,7 +7,10 @@ from collections.abc import Callable
 from secrets import SystemRandom
 from typing import Protocol
 
-__all__ = ["Rng", "SpareRng", "SystemRng"]
+__all__ = ["REPORT_ID_BYTES", "ReportRng", "Rng", "SpareRng", "SystemRng"]
+
+REPORT_ID_BYTES = 16
+"""Bytes of the id of a report."""
 
 token_bytes: Callable[[int], bytes] = SystemRandom().randbytes
 _spare_bytes: Callable[[int], bytes] = SystemRandom().randbytes
@@ -23,6 +26,14 @@ class Rng(Protocol):
 
     def token_bytes(self, count: int, /) -> bytes:
         """`count` uniform random bytes."""
+        ...
+
+
+class ReportRng(Rng, Protocol):
+    """What a report is made with: its noise, and its id."""
+
+    def report_id(self) -> bytes:
+        """16 bytes from the operating system, wherever the noise is from: an id must confirm no guess of a seed."""
         ...
 
 
@@ -48,6 +59,9 @@ class SystemRng:
 
     def token_bytes(self, count: int, /) -> bytes:
         return token_bytes(count)
+
+    def report_id(self) -> bytes:
+        return token_bytes(REPORT_ID_BYTES)
 
 
 class SpareRng:

@@ -32,7 +32,7 @@ from hush_common.domain import NumberDomain
 from hush_common.errors import StateError, TaskError
 from hush_common.mechanisms import Laplace
 from hush_common.reading import Reading
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 from hush_common.task import Task
 from hush_common.task_file import decode_task
 from hush_common.topics import task_topic
@@ -243,7 +243,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     outcomes: list[str] = []
 
     def planted(
-        connection: sqlite3.Connection, asked: Sequence[tuple[Question, Reading]], rng: Rng
+        connection: sqlite3.Connection, asked: Sequence[tuple[Question, Reading]], rng: ReportRng
     ) -> list[tuple[Receipt, int | None]]:
         outcomes.append("" if all(reading.became == "used" for _, reading in asked) else "outside")
         if outcomes[-1]:

@@ -31,7 +31,7 @@ from hush_client.receipt import Receipt
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms.parameters import Parameters, Table
 from hush_common.reading import Reading
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 from hush_common.task import Task
 
 # ---- the signatures
@@ -48,18 +48,18 @@ def test_what_decides_has_no_value_in_scope_and_what_draws_has_nothing_else() ->
         "offer": Fraction | None,
         "return": tuple[Receipt, Decision | None],
     }
-    assert drawing == {"decision": Decision, "value": Reading, "randomness": Rng, "return": Drawn}
+    assert drawing == {"decision": Decision, "value": Reading, "randomness": ReportRng, "return": Drawn}
     assert get_type_hints(Question).keys() >= {"device", "task", "policy", "now"}
     assert not {object, Reading} & set(get_type_hints(Question).values())
 
 
 def test_neither_module_can_reach_what_the_other_one_sees() -> None:
     decides, draws = vars(decide_module), vars(draw_module)
-    assert not {"Reading", "Domain", "Rng", "perturb", "draw", "Report", "Source"} & decides.keys()
+    assert not {"Reading", "Domain", "ReportRng", "perturb", "draw", "Report", "Source"} & decides.keys()
     assert not {"Policy", "Ledger", "Book", "Clock", "datetime", "time", "sqlite3", "outbox", "ledger"} & draws.keys()
     assert not [name for name, thing in draws.items() if inspect.ismodule(thing)]
     everything = {hint for method in vars(Ledger).values() if inspect.isfunction(method) for hint in hints(method)}
-    assert not {object, Reading, Rng} & everything
+    assert not {object, Reading, ReportRng} & everything
 
 
 def hints(method: object) -> list[object]:
@@ -135,27 +135,35 @@ def test_everything_that_leaves_a_device_has_nearly_the_same_law_for_any_two_val
     assert all(law == refused[0] for law in refused), "and a refusal is the same, whatever the value is"
 
 
-def skip(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+def skip(
+    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+) -> tuple[Receipt, int | None]:
     """Planted: nothing is said where there is no value."""
     if value.became == "replaced":
         return Receipt("refused", None, question.task.id, 0, Fraction(0), Fraction(0), Fraction(0)), None
     return answer(connection, question, value, rng)
 
 
-def fail(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+def fail(
+    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+) -> tuple[Receipt, int | None]:
     """Planted: a value outside the domain is an error, before anything is stored."""
     if value.became == "moved":
         raise ValueError("outside the domain")
     return answer(connection, question, value, rng)
 
 
-def hurry(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+def hurry(
+    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+) -> tuple[Receipt, int | None]:
     """Planted: a value that is missing takes longer, and the moment of sending is fixed after it."""
     late = 10 if value.became == "replaced" else 0
     return answer(connection, replace(question, not_before=question.not_before + late), value, rng)
 
 
-def middle(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+def middle(
+    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+) -> tuple[Receipt, int | None]:
     """Planted: a missing value is sent without noise."""
     receipt, sequence = answer(connection, question, value, rng)
     if value.became == "replaced":
@@ -163,7 +171,9 @@ def middle(connection: sqlite3.Connection, question: Question, value: Reading, r
     return receipt, sequence
 
 
-def tell(connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng) -> tuple[Receipt, int | None]:
+def tell(
+    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+) -> tuple[Receipt, int | None]:
     """Planted: the log says that a value was missing."""
     if value.became == "replaced":
         logging.getLogger("hush_client.answer").warning("no value")
@@ -181,7 +191,7 @@ def test_what_others_log_meanwhile_is_no_event(monkeypatch: pytest.MonkeyPatch) 
     said = []
 
     def collected(
-        connection: sqlite3.Connection, question: Question, value: Reading, rng: Rng
+        connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
     ) -> tuple[Receipt, int | None]:
         if value.became == "replaced":
             said.append(value)

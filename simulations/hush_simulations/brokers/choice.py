@@ -9,10 +9,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hush_common.broker_url import BrokerUrl
+from hush_common.broker_url import BrokerUrl, is_loopback
 from hush_common.errors import BrokerError, OptionError
 
-__all__ = ["BROKERS", "installed_mosquitto", "is_external", "mosquitto_broker", "open_broker", "parse_broker"]
+__all__ = [
+    "BROKERS",
+    "installed_mosquitto",
+    "is_external",
+    "is_local",
+    "mosquitto_broker",
+    "open_broker",
+    "parse_broker",
+]
 
 BROKERS = ("embedded", "mosquitto")
 """Brokers that a simulation starts by itself."""
@@ -54,6 +62,11 @@ def parse_broker(text: str, option: str = "--broker") -> str:
 def is_external(choice: str) -> bool:
     """Whether `choice` is a broker that others may use as well."""
     return choice not in BROKERS
+
+
+def is_local(choice: str) -> bool:
+    """Whether what is sent to `choice`, as `parse_broker` returns it, stays on this machine."""
+    return not is_external(choice) or is_loopback(BrokerUrl.parse(choice).host)
 
 
 @asynccontextmanager

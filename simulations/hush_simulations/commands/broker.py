@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from ipaddress import ip_address
 
+from hush_common.broker_url import is_loopback
 from hush_common.errors import OptionError
 from hush_simulations.brokers.embedded import embedded_broker
 from hush_simulations.commands.interrupt import run_to_end
@@ -31,15 +31,8 @@ def run(port: str, host: str) -> None:
 async def _serve(host: str, port: int) -> None:
     async with embedded_broker(host, port) as url:
         print(f"hush: broker on {url}, Ctrl-C stops it", file=sys.stderr)
-        if not _is_loopback(host):
+        if not is_loopback(host):
             print(
                 "hush: WARNING: anybody who reaches this address may connect; there are no passwords", file=sys.stderr
             )
         await asyncio.Event().wait()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from hush_common.broker_url import BrokerUrl
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.mechanisms.registry import known
-from hush_simulations.brokers.choice import parse_broker
+from hush_simulations.brokers.choice import is_local, parse_broker
 from hush_simulations.commands.csv_options import (
     Column,
     Csv,
@@ -120,6 +121,7 @@ def experiment_of(request: Request) -> Experiment:
     """
     _check_engine(request)
     scenario = _changed(_scenario(request), request)
+    _check_noise(request, scenario)
     task = scenario.task()  # its mistakes come before the work of drawing a population
     asked = () if request.shares is None else parse_shares(request.shares)
     shares = check_shares("--shares", asked, task)
@@ -163,6 +165,17 @@ def _check_engine(request: Request) -> None:
     for option, of_bulk in (("--draw", request.draw), ("--workers", request.workers), ("--dask", request.dask)):
         if request.engine != "bulk" and of_bulk is not None:
             raise OptionError(option, "is for --engine bulk; add that, or leave it out")
+
+
+def _check_noise(request: Request, scenario: Scenario) -> None:
+    """Noise that a guess of the seed removes must not take somebody's data to other machines."""
+    broker = request.broker or "embedded"
+    if request.deterministic_noise and scenario.has_own_data and not is_local(broker):
+        raise OptionError(
+            "--deterministic-noise",
+            f"would send your own data to {BrokerUrl.parse(broker)} with noise that anyone who guesses the seed can "
+            "subtract; leave it out, or take a broker on this machine (--broker embedded)",
+        )
 
 
 def _changed(scenario: Scenario, request: Request) -> Scenario:

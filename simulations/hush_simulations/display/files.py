@@ -3,7 +3,8 @@
 `reports.csv` holds what an aggregator sees, and never the true value beside a report: such a table would undo the
 privacy of every row, and a file that looks like the output of a private system must be one. The reports are in the
 order of their random ids, so that their position says nothing about a row of the input either. For the same reason
-neither the ledgers of the devices nor the aggregator's store are kept.
+neither the ledgers of the devices nor the aggregator's store are kept. Where the noise is from a seed, the reports are
+sorted, and their ids, which never are from one, are left out: the same seed gives the same file.
 """
 
 import csv
@@ -80,13 +81,18 @@ def _write_reports(out: BinaryIO, run: Run) -> None:
     file = io.TextIOWrapper(out, encoding="utf-8", newline="")
     try:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("round", "report_id", "epsilon", "body", "decoded"))
+        repeatable = run.experiment.noise_seed is not None
+        writer.writerow(("round", *(() if repeatable else ("report_id",)), "epsilon", "body", "decoded"))
         for number, done in enumerate(run.rounds):
             parts, offers, rest = offers_of(run.task, done.received.bodies)
             epsilons = [decimal_text(parts[offer].epsilon) for offer in offers.tolist()]
             bodies = [" ".join(map(str, body)) for body in rest.tolist()]
             words = in_words(run.task, done.received.bodies)
-            writer.writerows((number, *row) for row in zip(done.received.ids, epsilons, bodies, words, strict=True))
+            if repeatable:
+                order = sorted(range(len(bodies)), key=done.received.bodies.tolist().__getitem__)
+                writer.writerows((number, epsilons[k], bodies[k], words[k]) for k in order)
+            else:
+                writer.writerows((number, *row) for row in zip(done.received.ids, epsilons, bodies, words, strict=True))
         file.flush()
     finally:
         file.detach()

@@ -2,6 +2,8 @@
 
 import random
 
+from hush_common.rng import REPORT_ID_BYTES, SystemRng
+
 __all__ = ["NOT_PRIVATE", "SYSTEM", "SeededRng"]
 
 SYSTEM = "from the operating system"
@@ -12,7 +14,10 @@ NOT_PRIVATE = "from the seed: NOT private"
 
 
 class SeededRng:
-    """A `hush_common.rng.Rng` whose integers follow from a seed: the opposite of privacy, on purpose.
+    """A `hush_common.rng.ReportRng` whose noise follows from a seed: the opposite of privacy, on purpose.
+
+    Ids are those of the operating system: with ids of the seed, an observer could tell by one report whether a guess of
+    the seed is right, before any noise is subtracted.
 
     Args:
         seed: 0 or more.
@@ -29,3 +34,7 @@ class SeededRng:
 
     def token_bytes(self, count: int, /) -> bytes:
         return self._random.randbytes(count)
+
+    def report_id(self) -> bytes:
+        self._random.randbytes(REPORT_ID_BYTES)  # what ids once took: the noise after it is what a seed always gave
+        return SystemRng().report_id()

@@ -8,7 +8,7 @@ from hush_client.sending.transport import Transport
 from hush_common.codec import encode_frame
 from hush_common.mechanisms import Mechanism, Offers, perturb
 from hush_common.report import Report
-from hush_common.rng import Rng
+from hush_common.rng import ReportRng
 from hush_common.task import Task
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.engines.bulk.laws import law_of
@@ -76,7 +76,7 @@ async def publish_lies(
     *,
     liars: tuple[Liars, ...],
     values: Sequence[Value],
-    rng: Rng,
+    rng: ReportRng,
 ) -> int:
     """Publish what all liars send in a round.
 
@@ -103,7 +103,7 @@ async def publish_lies(
     return different
 
 
-def forged(task: Task, round_: int, some: Liars, value: object, rng: Rng) -> Iterator[bytes]:
+def forged(task: Task, round_: int, some: Liars, value: object, rng: ReportRng) -> Iterator[bytes]:
     """What one liar publishes in a round.
 
     Args:
@@ -124,7 +124,7 @@ def forged(task: Task, round_: int, some: Liars, value: object, rng: Rng) -> Ite
             yield encode_frame((report,))
 
 
-def _body(task: Task, some: Liars, told: object, rng: Rng) -> tuple[int, ...]:
+def _body(task: Task, some: Liars, told: object, rng: ReportRng) -> tuple[int, ...]:
     randomizer = task.randomizer
     if some.lie == "edge":
         dearest: Mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer

@@ -53,6 +53,13 @@ class Scenario:
         """The names of the groups of people; empty where there are none."""
         return self.population.names if isinstance(self.population, Grouped) else ()
 
+    @property
+    def has_own_data(self) -> bool:
+        """Whether some values are somebody's own data, and not drawn from a distribution."""
+        people = self.population
+        parts = [group.people for group in people.groups] if isinstance(people, Grouped) else [people]
+        return any(isinstance(part, Observed) for part in parts)
+
     def asking(self, **changes: object) -> "Scenario":
         """The same question with other fields of the task; a change to None leaves the field as it is.
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ unit = "kg"
 kind = "mixture"
 parts = [{ mean = 80.0, sd = 10.0 }, { weight = 2.0, mean = 65.0, sd = 8 }]
 """
+
+OWN_SCENARIO = SCENARIO.partition("[population]")[0] + '[population]\nkind = "csv"\nfile = "people.csv"\n'
 
 
 def complaint(**options: Any) -> str:  # noqa: ANN401 - any option
@@ -112,6 +115,42 @@ def test_the_seed_fixes_the_people_and_a_missing_seed_is_made_up_and_told() -> N
 def test_only_deterministic_noise_ties_the_noise_to_the_seed() -> None:
     assert experiment_of(Request(seed=7, deterministic_noise=True)).noise_seed == 7
     assert experiment_of(Request(seed=7)).noise_seed is None
+
+
+@pytest.mark.parametrize(
+    ("broker", "goes"),
+    [
+        (None, True),
+        ("embedded", True),
+        ("mosquitto", True),
+        ("mqtt://127.0.0.1:1883", True),
+        ("mqtt://ann:secret@LOCALHOST", True),
+        ("mqtts://[::1]:8883", True),
+        ("mqtt://127.0.0.2", True),
+        ("mqtt://ann:secret@broker.example", False),
+        ("mqtt://10.0.0.7:1883", False),
+        ("mqtt://0.0.0.0", False),
+        ("wss://localhost.example/mqtt", False),
+    ],
+)
+def test_noise_of_a_seed_takes_ones_own_data_to_no_other_machine(
+    tmp_path: Path, broker: str | None, *, goes: bool
+) -> None:
+    (tmp_path / "people.csv").write_text("h\n150\n160\n", encoding="utf-8")
+    (tmp_path / "own.toml").write_text(OWN_SCENARIO, encoding="utf-8")
+    for own in (
+        Request(csv=tmp_path / "people.csv", lower="100", upper="200"),
+        Request(scenario=str(tmp_path / "own.toml"), clients=9),
+    ):
+        assert experiment_of(replace(own, broker=broker)).noise_seed is None
+        request = replace(own, broker=broker, deterministic_noise=True, seed=1)
+        if goes:
+            assert experiment_of(request).noise_seed == 1
+            continue
+        with pytest.raises(OptionError, match=r"would send your own data to .* a broker on this machine") as caught:
+            experiment_of(request)
+        assert "secret" not in str(caught.value)
+    assert experiment_of(Request(broker=broker, deterministic_noise=True, seed=1)).noise_seed == 1
 
 
 def test_epsilon_is_exact_and_split_over_rounds() -> None:

@@ -204,6 +204,13 @@ def test_reports_are_kept_as_received_and_without_true_values(tmp_path: Path) ->
     assert "181.5" not in text
 
 
+def test_reports_with_noise_of_a_seed_are_sorted_and_without_ids(tmp_path: Path) -> None:
+    write_files(tmp_path, made_up(values=(171.25, 181.5), noise_seed=3))
+    head, *rows = (tmp_path / "reports.csv").read_text(encoding="utf-8").splitlines()
+    assert (head, rows[0]) == ("round,epsilon,body,decoded", "0,1,0,120.0")
+    assert [int(row.split(",")[2]) for row in rows] == sorted(int(row.split(",")[2]) for row in rows)
+
+
 def test_an_interval_that_could_not_be_made_is_named_and_the_others_stay(tmp_path: Path) -> None:
     run = made_up()
     estimate = run.result.estimate

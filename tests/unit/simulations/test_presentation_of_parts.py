@@ -113,7 +113,7 @@ async def test_files_hold_a_picture_and_the_reports_and_the_object(tmp_path: Pat
     assert struct.unpack(">I", picture.read_bytes()[16:20]) == (1440,)
     lines = reports.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + 60 * len(done.rounds)
-    assert lines[0] == "round,report_id,epsilon,body,decoded"
+    assert lines[0] == "round,epsilon,body,decoded"
 
 
 SHARES = (0.1, 0.4, 0.05, 0.2, 0.15, 0.06, 0.04)
