@@ -22,7 +22,7 @@ from hush_common.task import Task
 from hush_common.task_file import decode_task, make_task
 from hush_common.topics import report_topic
 
-__all__ = ["VECTORS", "Case", "cases", "reference", "vectors"]
+__all__ = ["VECTORS", "Case", "cases", "reference", "some_task", "some_value", "vectors"]
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "v1" / "answers.json").read_text(encoding="utf-8"))
 """Tasks, values and random bytes, and the reports that they make."""

@@ -4,11 +4,22 @@ That pins the law: what the statistics of the Python sampler prove holds for eve
 the same end, on every path that these inputs reach, the edges of every threshold among them.
 """
 
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from port_cases import cases, reference, vectors
+from port_cases import Case, cases, reference, some_task, some_value, vectors
 from port_programs import PORTS, Port, compiled, port_of
+
+from hush_client.decide import Moment, decide
+from hush_client.policy import Policy
+from hush_client.receipt import Reason
+from hush_common.epsilon import decimal_text
+from hush_common.task_file import make_task
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +36,69 @@ def test_every_port_makes_the_report_of_the_python_client(port: Port, monkeypatc
     assert len(answered) > CASES // 2, "most cases are answered, so that most of the comparison is of reports"
     assert {outcome.split()[4] for outcome in answered} == {"used", "moved", "replaced"}
     assert "random" in expected, "and a source that ends"
+
+
+# ---- twenty tasks, with all that a device decides about them
+
+NOW = 1_790_000_000
+FEW = 20
+
+
+def twenty() -> Iterator[tuple[Case, str]]:
+    """Random tasks and values, and the limit of the device. At most one thing about each forbids an answer."""
+    source = random.Random(SEED)  # noqa: S311 - a test wants the same tasks every time
+    for task in (some_task(source) for _ in range(FEW)):
+        free = [(-1, 1), (0, 1), (1, 2), (-2, -1), (-2, 0), (None, None)]
+        near = [(-1, 1, decimal_text(task.epsilon / 2)), (None, None, decimal_text(task.epsilon))]
+        opens, closes, limit = source.choice([*((*hours, "50") for hours in free), *near])
+        times = {
+            name: datetime.fromtimestamp(NOW + hours * 3600, UTC).isoformat()
+            for name, hours in (("opens", opens), ("closes", closes))
+            if hours is not None
+        }
+        timed = make_task({**json.loads(task.payload), **times})
+        yield Case(timed, some_value(source, timed), source.randbytes(600), NOW), limit
+
+
+class _Nothing:
+    """The ledger of a device that has answered nothing."""
+
+    def pinned(self, _: str, /) -> None: ...
+
+    def paid(self, _: str, /) -> bool:
+        return False
+
+    def answered(self, _: str, __: int, /) -> None: ...
+
+    def spent(self, _: str, /) -> Fraction:
+        return Fraction(0)
+
+    def spent_in_all(self) -> Fraction:
+        return Fraction(0)
+
+    def memory(self, _: str, __: object, /) -> None: ...
+
+
+_VERDICTS: dict[object, str] = {
+    Reason.EPSILON_TOO_LARGE: "epsilon",
+    Reason.NOT_OPEN: "not_open",
+    Reason.CLOSED: "closed",
+}
+
+
+def test_of_twenty_random_tasks_every_port_gives_the_verdict_and_the_bytes_of_the_python_client(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, orders = [], []
+    for case, limit in twenty():
+        policy = Policy(max_epsilon=limit, lifetime=50)
+        receipt, _ = decide(case.task, policy, _Nothing(), room=True, clock=Moment(datetime.fromtimestamp(NOW, UTC)))
+        right = reference(case, monkeypatch) if receipt.reason is None else _VERDICTS[receipt.reason]
+        expected.append(right)
+        orders.append(case.order.replace("answer 50 ", f"answer {limit} ", 1))
+    assert port.ask(orders) == expected
+    assert {text.split()[0] for text in expected} == {"ok", "epsilon", "not_open", "closed"}
+    assert {case.task.mechanism for case, _ in twenty()} == {"laplace", "multilevel", "randomized_response"}
 
 
 SLIPS = {
