@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, sqrt
+from functools import lru_cache
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from hush_aggregator.estimate import (
 )
 from hush_aggregator.estimate.estimates import Interval, Intervals
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
-from hush_aggregator.estimate.numerics.quantiles import normal_quantile
+from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.task import Task
@@ -264,8 +265,30 @@ class _Off:
         rmse = sqrt(float(squares.mean()))
         if n == 1:
             return cls(n, _mean(found.truths), float(errors[0]), None, rmse)
-        factor = exp(normal_quantile(BARS) * _stderr(squares) / (2 * rmse**2)) if rmse else 1.0  # on the logarithm
-        return cls(n, _mean(found.truths), float(errors.mean()), _stderr(errors), rmse, rmse / factor, rmse * factor)
+        low, high = _bars_of_rms(squares)
+        return cls(n, _mean(found.truths), float(errors.mean()), _stderr(errors), rmse, low, high)
+
+
+def _bars_of_rms(squares: NDArray[np.float64]) -> tuple[float, float]:
+    """The interval of a root mean square, from two squared errors or more.
+
+    The mean square of n normal errors with mean 0 is chi-squared with n degrees of freedom, times its expectation over
+    n: exact at every n. Where the squares vary more than those of normal errors do, the degrees are fewer by as much
+    (Satterthwaite 1946). Where they vary less, as with a bias, it stays n, and the interval covers more often.
+    """
+    n, mean = len(squares), float(squares.mean())
+    variance = float(squares.var(ddof=1)) / n
+    degrees = min(n, 2 * mean**2 / variance) if variance else n
+    low, high = _chi_square_ends(round(degrees, 3))
+    return sqrt(mean * degrees / high), sqrt(mean * degrees / low)
+
+
+@lru_cache(maxsize=1024)
+def _chi_square_ends(degrees: float) -> tuple[float, float]:
+    """Both quantiles of chi-squared at the confidence of the bars: the limit of a beta variable near 0."""
+    a, b = degrees / 2, 1e8
+    low, high = (2 * (b + a) * beta_quantile(p, a, b) for p in ((1 - BARS) / 2, (1 + BARS) / 2))
+    return low, high
 
 
 def _stderr(values: NDArray[np.float64]) -> float:
