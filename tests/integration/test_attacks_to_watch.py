@@ -43,16 +43,30 @@ def test_floating_point_names_four_values_in_five_and_is_a_guess_at_hush() -> No
 
 def test_a_year_of_fresh_noise_averages_away_and_a_ledger_stays() -> None:
     figures = played("averaging").figures
-    for day in (1, 30, 365):
-        if f"naive error, day {day}" in figures:
-            expected = 100 * math.sqrt(2 / day)
-            assert figures[f"naive error, day {day}"] == pytest.approx(expected, rel=0.2)
-    assert figures["naive error, day 365"] < 10
+    assert figures["devices"] == 24
+    for day in (1, 32, 365):
+        exact = 100 * math.sqrt(2 / day)
+        assert figures[f"naive exact error, day {day}"] == pytest.approx(exact)
+        assert exact / 2.3 < figures[f"naive error, day {day}"] < exact * 2.3
+        assert figures[f"hush exact error, day {day}"] == pytest.approx(100 * math.sqrt(2 / min(day, 4)))
     for kind in ("", ", reworded"):
         assert (figures[f"hush spent{kind}"], figures[f"hush reports{kind}"]) == (4, 4)
     # four reports of epsilon 1 each: 100·sqrt(2/4) cm; of 24 devices the root mean square is within its 0.0001-range
     assert 71 / 2.3 < figures["hush error, day 365"] < 71 * 2.3
     assert figures["hush error, day 365"] == figures["hush error, day 4"]
+
+
+def test_the_table_of_averaging_states_for_how_many_devices_and_what_is_exact() -> None:
+    """Naive and hush have the same law on the first day: the same number of devices, the same exact value."""
+    done = played("averaging")
+    assert [title for title in done.columns if "error" in title] == [
+        "naive: error of 24 devices",
+        "hush: error of 24 devices",
+        "hush, purpose reworded: error of 24 devices",
+    ]
+    first = dict(zip(done.columns, done.rows[0], strict=True))
+    assert first["naive: exact"] == first["hush: exact"] == "141.4 cm"
+    assert dict(zip(done.columns, done.rows[-1], strict=True))["hush: exact"] == "70.7 cm"
 
 
 def test_liars_move_the_mean_no_farther_than_worst_case_bias_says() -> None:

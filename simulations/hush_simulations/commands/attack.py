@@ -15,6 +15,7 @@ from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.commands.options import parse_seed
 from hush_simulations.commands.pictures import ThemeOption, check_theme
 from hush_simulations.display.pictures import Picture, Theme, write
+from hush_simulations.display.waiting import waiting
 
 __all__ = ["app"]
 
@@ -44,7 +45,8 @@ def attack(
         raise OptionError("ATTACK", f"there is no such attack; choose {', '.join(ATTACKS)}")
     if out is not None:
         _writable(out)
-    played = play(name, seed)
+    with waiting(f"playing the attack {name}, which takes up to a minute"):
+        played = play(name, seed)
     if as_json:
         print(json.dumps(played.to_document(), indent=2, ensure_ascii=False))
     else:

@@ -1,0 +1,30 @@
+"""Work that takes long shows that it goes on, and no more."""
+
+import time
+
+import pytest
+
+from hush_simulations.display.waiting import waiting
+
+
+def test_long_work_prints_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    with waiting("playing the attack link", every_s=0.01):
+        time.sleep(0.1)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    lines = printed.err.splitlines()
+    assert 1 <= len(lines) <= 10
+    assert set(lines) == {"hush: playing the attack link, 0 s"}
+
+
+def test_short_work_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with waiting("playing the attack link", every_s=60):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_passes_and_ends_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError), waiting("playing", every_s=0.01):
+        raise KeyError("it")
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""
