@@ -6,6 +6,7 @@ process beside it (`processes`), which can be ended and which never holds up the
 
 import asyncio
 import traceback
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,13 +19,19 @@ from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 
-__all__ = ["CRASHED", "TOO_SLOW", "Estimator", "Failure", "InThread", "attempted"]
+__all__ = ["BATCH_S", "CRASHED", "TOO_SLOW", "Asked", "Estimator", "Failure", "InThread", "attempted", "one_by_one"]
 
 CRASHED = "crashed"
 """The process that made the estimate ended: it was killed, or found no memory."""
 
 TOO_SLOW = "too_slow"
 """The estimate was given up because it took too long."""
+
+BATCH_S = 0.1
+"""Seconds after which no further estimate of a batch begins."""
+
+Asked = tuple[Task, Tally]
+"""What an estimate is to be made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,13 @@ class Estimator(Protocol):
         """The estimate, or why there is none; never raises. Cancelling it gives the estimate up."""
         ...
 
+    async def many(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
+        """Make the estimates one after the other, in order, and append each to `made` as soon as it is made.
+
+        At least one is made; after `BATCH_S` no further one begins. Cancelling it gives up the one at hand.
+        """
+        ...
+
 
 class InThread:
     """Estimates in a thread. One that is given up runs on to its end all the same: a thread cannot be ended."""
@@ -60,6 +74,24 @@ class InThread:
 
     async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
         return await asyncio.to_thread(attempted, task, tally, confidence)
+
+    async def many(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
+        await one_by_one(self, asked, confidence, made)
+
+
+async def one_by_one(
+    make: Callable[[Task, Tally, float], Awaitable[Estimate | Failure]],
+    asked: Sequence[Asked],
+    confidence: float,
+    made: list[Estimate | Failure],
+) -> None:
+    """`Estimator.many` by an estimator of single estimates."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + BATCH_S
+    for task, tally in asked:
+        made.append(await make(task, tally, confidence))
+        if loop.time() >= until:
+            return
 
 
 def attempted(task: Task, tally: Tally, confidence: float) -> Estimate | Failure:

@@ -1,8 +1,8 @@
 """Lanes: slow and failing estimates run apart, so that they do not delay the others.
 
-Estimates are made one after the other. One that takes longer than `QUICK_S` goes on in a lane beside, which has room
-for one at a time; further slow ones wait for their turn there. So it delays the others by `QUICK_S`, once: the next of
-its task begins in the slow lane.
+Estimates are made one after the other, a batch at a time. One that takes longer than `QUICK_S` goes on in a lane
+beside, which has room for one at a time; further slow ones wait for their turn there. So it delays the others by
+`QUICK_S`, once: the next of its task begins in the slow lane, and the rest of its batch comes with the next one.
 
 What failed or was slow is tried again once its reports have doubled, so that a thousand reports cost ten attempts. All
 this is remembered while the service runs: a start tries everything once.
@@ -10,11 +10,11 @@ this is remembered while the service runs: a start tries everything once.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimating import CRASHED, TOO_SLOW, Estimator, Failure
+from hush_aggregator.estimating import BATCH_S, CRASHED, TOO_SLOW, Estimator, Failure
 from hush_aggregator.log_fields import fields
 from hush_aggregator.result import Counted
 
@@ -35,6 +35,16 @@ class Made:
 
     counted: Counted
     estimate: Estimate | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """Estimates that are being made since a time of the event loop: of what, and those made so far, in that order."""
+
+    task: "asyncio.Task[None]"
+    asked: Sequence[Counted]
+    made: list[Estimate | Failure]
+    began: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +92,43 @@ class Lanes:
         """Take what came out of the slow lane for a task since the last call."""
         return self._finished.pop(task_id, None)
 
-    async def make(self, counted: Counted, quick_s: float = QUICK_S) -> Made | None:
-        """The estimate; None if there is to be none for now, since it takes more than so many seconds."""
-        task_id = counted.task.id
-        trouble = self._trouble.get(task_id)
-        if trouble is not None and trouble.lasts(counted):
-            return None if trouble.failure is None else Made(counted, trouble.failure)
-        if task_id in self._slow:
-            self._put_beside(counted, None)
-            return None
-        await self._estimator.prepare()
-        making = self._start(counted)
-        if await _within(making, quick_s):
-            return self._judged(counted, making.result(), slow=False)
-        self._slow.add(task_id)
-        self._quick.discard(task_id)
-        self._tell(counted, f"its estimate takes longer than {quick_s:g} s: it is made beside the others")
-        self._put_beside(counted, making)
-        return None
+    async def make(self, counted: Sequence[Counted], quick_s: float | None = None) -> dict[str, Made | None]:
+        """The estimates, by task; None where there is to be none for now. A task that is left out had no turn.
+
+        Args:
+            counted: of what, in this order.
+            quick_s: seconds after which an estimate is slow, by default `QUICK_S`.
+        """
+        found: dict[str, Made | None] = {}
+        asked: list[Counted] = []
+        for one in counted:
+            task_id = one.task.id
+            trouble = self._trouble.get(task_id)
+            if trouble is not None and trouble.lasts(one):
+                found[task_id] = None if trouble.failure is None else Made(one, trouble.failure)
+            elif task_id in self._slow:
+                self._put_beside(one, None)
+                found[task_id] = None
+            else:
+                asked.append(one)
+        if asked:
+            await self._estimator.prepare()
+            await self._make_batch(asked, QUICK_S if quick_s is None else quick_s, found)
+        return found
+
+    async def _make_batch(self, asked: Sequence[Counted], quick_s: float, found: dict[str, Made | None]) -> None:
+        making = self._start(asked)
+        is_over = await _within(making.task, quick_s + BATCH_S)  # so late began none
+        made = making.made[:]
+        for one, result in zip(asked, made, strict=False):
+            found[one.task.id] = self._judged(one, result, slow=False)
+        if not is_over and len(made) < len(asked):
+            slow = asked[len(made)]
+            self._slow.add(slow.task.id)
+            self._quick.discard(slow.task.id)
+            self._tell(slow, f"its estimate takes longer than {quick_s:g} s: it is made beside the others")
+            self._put_beside(slow, making)
+            found[slow.task.id] = None
 
     async def close(self) -> None:
         """Give up the slow estimate."""
@@ -107,38 +136,42 @@ class Lanes:
             self._beside.cancel()
             await asyncio.wait({self._beside})
 
-    def _start(self, counted: Counted) -> "asyncio.Task[Estimate | Failure]":
-        async def run() -> Estimate | Failure:
-            try:
-                return await self._estimator(counted.task, counted.tally, self._confidence)
-            except Exception as error:  # noqa: BLE001 - whatever it was, the other tasks go on
-                return Failure(CRASHED, type(error).__name__)
+    def _start(self, asked: Sequence[Counted]) -> "_Making":
+        made: list[Estimate | Failure] = []
 
-        return asyncio.create_task(run(), name="hush-estimate")
+        async def run() -> None:
+            try:
+                await self._estimator.many([(one.task, one.tally) for one in asked], self._confidence, made)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the other tasks go on
+                made.append(Failure(CRASHED, type(error).__name__))
+
+        began = asyncio.get_running_loop().time()
+        return _Making(asyncio.create_task(run(), name="hush-estimate"), asked, made, began)
 
     # The slow lane
 
-    def _put_beside(self, counted: Counted, making: "asyncio.Task[Estimate | Failure] | None") -> None:
+    def _put_beside(self, counted: Counted, making: "_Making | None") -> None:
         """Let a slow estimate go on, or begin, or wait: parked, it is asked for again when the lane is free."""
         if self._beside is None:
-            making = making or self._start(counted)
+            making = making or self._start([counted])
             self._beside = asyncio.create_task(self._go_on(counted, making), name="hush-slow-estimate")
             return
         if making is not None:
-            making.cancel()
+            making.task.cancel()
         self._parked[counted.task.id] = None
 
-    async def _go_on(self, counted: Counted, making: "asyncio.Task[Estimate | Failure]") -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+    async def _go_on(self, counted: Counted, making: "_Making") -> None:
         result: Estimate | Failure
         try:
             async with asyncio.timeout(LONGEST_S):
-                result = await making
+                await making.task
+            result = making.made[making.asked.index(counted)]
         except TimeoutError:
             result = Failure(TOO_SLOW, f"it took longer than {LONGEST_S:g} s")
         task_id = counted.task.id
-        self._finished[task_id] = self._judged(counted, result, slow=loop.time() - began > QUICK_S)
+        self._finished[task_id] = self._judged(
+            counted, result, slow=asyncio.get_running_loop().time() - making.began > QUICK_S
+        )
         self._beside = None
         following = set(list(self._parked)[:1])
         self._parked = {task_id: None for task_id in self._parked if task_id not in following}
@@ -182,8 +215,8 @@ def _left_out(result: Estimate | Failure) -> str:
     return ", ".join(f"{target} ({reason})" for target, reason in sorted(merged.items()))
 
 
-async def _within(making: "asyncio.Task[Estimate | Failure]", seconds: float) -> bool:
-    """Whether it is made within so many seconds; if the caller is cancelled, it is given up."""
+async def _within(making: "asyncio.Task[None]", seconds: float) -> bool:
+    """Whether it is over within so many seconds; if the caller is cancelled, it is given up."""
     try:
         done, _ = await asyncio.wait({making}, timeout=seconds)
     except asyncio.CancelledError:

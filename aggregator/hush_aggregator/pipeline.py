@@ -133,6 +133,7 @@ class Aggregator:
         self._name, self._clock, self._settle_s = name, clock, settle_s
         self._on_commit, self._ready = on_commit, ready
         self._any_task = self._patient = any_task
+        self._at_start: dict[str, tuple[int, int]] = {}  # latest round and its reports, of tasks not published yet
         self._session: Session | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
         estimator = estimator or InThread()
@@ -195,6 +196,7 @@ class Aggregator:
         """
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
+        self._at_start = {one.id: (one.round, one.latest) for one in await self._in_worker(self._store.counts)}
         await self._recalls.load()
         await self._closings.refresh()
         beside = asyncio.create_task(self._backlog.run(), name="hush-backlog")
@@ -471,7 +473,10 @@ class Aggregator:
 
     def _gained(self, task_id: str, there: Claim | None) -> None:
         """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
-        self._releases.mark({task_id} & self._tasks.keys())
+        if task_id in self._tasks:
+            before = self._at_start.pop(task_id, None)
+            unpublished = before is not None and (there is None or (there.round, there.n) != before)
+            self._releases.mark({task_id}, first=unpublished)
         self._recalls.gained(task_id, there)
 
     async def _closed(self, task_ids: set[str]) -> None:
@@ -491,9 +496,8 @@ class Aggregator:
             self._releases.mark({task_id})
             self._ownership.look_at({task_id})
 
-    async def _counted(self, task_id: str) -> Counted | None:
-        task = self._tasks.get(task_id)
-        return None if task is None else await self._results.latest(task)
+    async def _counted(self, task_ids: Sequence[str]) -> list[Counted]:
+        return await self._results.latest([self._tasks[task_id] for task_id in task_ids if task_id in self._tasks])
 
     async def _in_worker(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *args)

@@ -13,12 +13,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimating import CRASHED, Failure, attempted
+from hush_aggregator.estimating import BATCH_S, CRASHED, Asked, Failure, InThread, attempted, one_by_one
 from hush_aggregator.log_fields import fields
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
@@ -29,6 +31,7 @@ __all__ = ["InProcesses", "work"]
 _COMMAND = (sys.executable, "-P", "-c", "from hush_aggregator.processes import work; work()")
 _LOG = logging.getLogger("hush.aggregator")
 _START_S = 60.0
+_DONE = "done"  # after the last answer to a request
 _NICER = 5  # steps of politeness: reports are counted first
 
 
@@ -67,12 +70,18 @@ class InProcesses:
                 )
 
     async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
+        made: list[Estimate | Failure] = []
+        await self.many([(task, tally)], confidence, made)
+        return made[0]
+
+    async def many(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
         await self.prepare()
         if not self._idle:
-            return await asyncio.to_thread(attempted, task, tally, confidence)
+            await one_by_one(InThread(), asked, confidence, made)
+            return
         process = self._idle.pop()
         try:
-            result = await asyncio.to_thread(process.ask, task, tally, confidence)
+            await asyncio.to_thread(process.ask, asked, confidence, made)
         except BaseException:
             self._end(process)
             raise
@@ -80,7 +89,6 @@ class InProcesses:
             self._idle.append(process)
         else:
             self._end(process)
-        return result
 
     async def _started(self) -> "_Process":
         process = _Process()
@@ -130,17 +138,19 @@ class _Process:
         """Wait until it says that it is there; False if it ended before."""
         return self._hear() is True
 
-    def ask(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
+    def ask(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
+        """See `Estimator.many`. If the process ends, so does the estimate at hand."""
         try:
-            pickle.dump((task.payload, tally, confidence), self._requests)
+            pickle.dump(([(task.payload, tally) for task, tally in asked], confidence), self._requests)
             self._requests.flush()
         except OSError:
             self._broken = True
-        heard = None if self._broken else self._hear()
-        if isinstance(heard, Estimate | Failure):
-            return heard
-        self._broken = True
-        return Failure(CRASHED, "its process ended")
+        while (heard := None if self._broken else self._hear()) != _DONE:
+            if not isinstance(heard, Estimate | Failure):
+                self._broken = True
+                made.append(Failure(CRASHED, "its process ended"))
+                return
+            made.append(heard)
 
     def _hear(self) -> object:
         try:
@@ -166,15 +176,20 @@ def work() -> None:
         os.nice(_NICER)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed must not come among the answers
-    asked: queue.SimpleQueue[tuple[bytes, Tally, float]] = queue.SimpleQueue()
+    asked: queue.SimpleQueue[tuple[list[tuple[bytes, Tally]], float]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True, name="hush-listen").start()
     _answer(answers, True)
     while True:
-        payload, tally, confidence = asked.get()
-        _answer(answers, attempted(decode_task(payload), tally, confidence))
+        items, confidence = asked.get()
+        until = time.monotonic() + BATCH_S
+        for payload, tally in items:
+            _answer(answers, attempted(decode_task(payload, legacy=True), tally, confidence))
+            if time.monotonic() >= until:
+                break
+        _answer(answers, _DONE)
 
 
-def _listen(requests: IO[bytes], asked: "queue.SimpleQueue[tuple[bytes, Tally, float]]") -> None:
+def _listen(requests: IO[bytes], asked: "queue.SimpleQueue[tuple[list[tuple[bytes, Tally]], float]]") -> None:
     """Hear that the parent ended even in the middle of an estimate, so that none outlives the service."""
     with suppress(EOFError, OSError):
         while True:

@@ -1,23 +1,32 @@
 """Release: the estimates of tasks whose counts changed, each published at most once a second, the last change too.
 
-Tasks whose estimate is known to be quick come first in each round of releases; the others share a second of it, so
-that however many of them are slow or new, the estimates of the quick ones stay fresh. So do tasks that somebody else
-published, whether they are quick or not: one's own never wait for more than that second. Among those that share it
-small ones come first in its first half, and in its second those that have waited longest.
+Estimates are made and published in batches of a tenth of a second, of the tasks that have waited longest; what was not
+published yet when the service stopped last comes first. There are three exceptions, so that however many estimates are
+slow, new or another's, those of the others stay fresh:
+
+- While tasks of this store wait, those that somebody else published get a quarter of the time.
+- An estimate that is not known to be quick, and is slow, takes time from its like: tasks that are known to be quick get
+  as much before the next batch of the others.
+- Where estimates are not known to be quick, every second batch has the smallest tasks.
 
 A task whose estimate failed is released without figures; one whose estimate is slow keeps its last document, which
 says of how many reports it speaks, until the next is made.
 """
 
 import asyncio
+import heapq
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NoReturn
+from enum import Enum
+from functools import partial
+from itertools import count, islice
+from typing import NamedTuple, NoReturn
 
 from hush_aggregator.bus import Publisher
-from hush_aggregator.estimating import Estimator
-from hush_aggregator.lanes import QUICK_S, Lanes, Made
+from hush_aggregator.concurrency import run_all
+from hush_aggregator.estimating import BATCH_S, Estimator
+from hush_aggregator.lanes import Lanes, Made
 from hush_aggregator.result import Counted, encode, result_of
 from hush_common.errors import BrokerError
 from hush_common.topics import estimate_topic
@@ -26,9 +35,111 @@ __all__ = ["Releases"]
 
 _LOG = logging.getLogger("hush.aggregator")
 _EVERY_S = 1.0
-_LAST_S = 5.0
-_OTHERS_S = 1.0  # of each round, for tasks not known to be quick, and for those of others
+_LAST_S = 2.5  # with the batch at hand and the farewell to the broker, a service stops within five seconds
+_MOST = 256  # tasks of a batch
 _QUICK_OF_ANOTHER_S = 0.25
+
+
+_SHARE = 3  # of four parts of the time, for one's own tasks
+
+
+class _Kind(Enum):
+    """Tasks that wait together."""
+
+    QUICK = "own, and known to be quick"
+    OWN = "own, and new or not quick"
+    FOUND = "published by somebody else"
+
+
+class _Waiting(NamedTuple):
+    """Since when a task waits, as a number that rises, and how large it is."""
+
+    since: int
+    size: int
+
+
+class _Queue:
+    """The tasks of one kind that wait."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, _Waiting] = {}  # in the order in which they began to wait
+        self._others: dict[str, _Waiting] = {}
+        self._turns = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._first or self._others)
+
+    @property
+    def head(self) -> tuple[bool, int]:
+        """Which of two queues has the task whose turn it is: the lesser one. This one must not be empty."""
+        waiting = self._first or self._others
+        return not self._first, next(iter(waiting.values())).since
+
+    def add(self, task_id: str, waiting: _Waiting, *, first: bool) -> None:
+        """Let a task wait; one that waits already comes before those that are not `first` if it is now."""
+        if first:
+            self._others.pop(task_id, None)
+            self._first.setdefault(task_id, waiting)
+        elif task_id not in self._first:
+            self._others.setdefault(task_id, waiting)
+
+    def remove(self, task_id: str) -> None:
+        for waiting in (self._first, self._others):
+            waiting.pop(task_id, None)
+
+    def batch(self, *, smallest: bool) -> list[str]:
+        """The next tasks.
+
+        Args:
+            smallest: every second time the smallest ones, and not those that have waited longest.
+        """
+        if self._first:
+            return list(islice(self._first, _MOST))
+        self._turns += 1
+        if smallest and self._turns % 2:
+            return heapq.nsmallest(_MOST, self._others, key=lambda task_id: self._others[task_id].size)
+        return list(islice(self._others, _MOST))
+
+
+class _Shares:
+    """Whose turn it is: see the module."""
+
+    def __init__(self) -> None:
+        self.queues = {kind: _Queue() for kind in _Kind}
+        self._own_s = self._found_s = 0.0  # spent, by their weight
+        self._owed_s = 0.0  # to the quick ones
+        self._since = count()
+
+    def add(self, kind: _Kind, task_id: str, size: int, *, first: bool) -> None:
+        if not self._own and not self.queues[_Kind.FOUND]:
+            self._own_s = self._found_s = 0.0
+        elif kind is _Kind.FOUND and not self.queues[kind]:  # what was not asked for is not owed
+            self._found_s = max(self._found_s, self._own_s)
+        elif kind is not _Kind.FOUND and not self._own:
+            self._own_s = max(self._found_s, self._own_s)
+        self.queues[kind].add(task_id, _Waiting(next(self._since), size), first=first)
+
+    def next(self) -> _Kind:
+        """Something must wait."""
+        if self.queues[_Kind.FOUND] and (not self._own or self._found_s < self._own_s):
+            return _Kind.FOUND
+        if not self.queues[_Kind.QUICK]:
+            self._owed_s = 0.0
+        if len(self._own) == 1:
+            return self._own[0]
+        return _Kind.QUICK if self._owed_s > 0 else min(self._own, key=lambda kind: self.queues[kind].head)
+
+    def spent(self, kind: _Kind, seconds: float) -> None:
+        if kind is _Kind.FOUND:
+            self._found_s += seconds
+            return
+        self._own_s += seconds / _SHARE
+        slow = max(0.0, seconds - 2 * BATCH_S)
+        self._owed_s = max(0.0, self._owed_s + (slow if kind is _Kind.OWN else -seconds))
+
+    @property
+    def _own(self) -> list[_Kind]:
+        return [kind for kind in (_Kind.QUICK, _Kind.OWN) if self.queues[kind]]
 
 
 def _nothing(_: str) -> Mapping[str, str | int]:
@@ -47,7 +158,8 @@ class Releases:
     """Keeps the retained estimates up to date.
 
     Args:
-        read: what is counted of the latest round of a task, None if it is forgotten; may raise a `StoreError`.
+        read: what is counted of the latest round of these tasks; those that are forgotten are left out. May raise a
+            `StoreError`.
         estimator: makes the estimates.
         confidence: nominal coverage of the intervals, inside (0, 1).
         clock: the time, aware.
@@ -58,7 +170,7 @@ class Releases:
 
     def __init__(
         self,
-        read: Callable[[str], Awaitable[Counted | None]],
+        read: Callable[[Sequence[str]], Awaitable[list[Counted]]],
         estimator: Estimator,
         *,
         confidence: float,
@@ -74,14 +186,32 @@ class Releases:
         self._fields = fields
         self._publishing = publishing
         self._lanes = Lanes(estimator, confidence, self.mark)
-        self._due: set[str] = set()  # ids of the tasks whose retained estimate is out of date
+        self._shares = _Shares()
+        self._due: dict[str, _Kind] = {}  # tasks whose retained estimate is out of date: in which queue they wait
+        self._at_hand: dict[str, bool] = {}  # those of the batch at hand: whether they changed since
+        self._resting: dict[str, bool] = {}  # those published less than a second ago: whether they changed since
         self._made: dict[str, Made] = {}  # made, and not published yet
-        self._waited: dict[str, int] = {}  # rounds of releases that a task was due in and had no turn
         self._changed = asyncio.Event()
 
-    def mark(self, task_ids: set[str]) -> None:
-        """Release these: their counts changed."""
-        self._due |= task_ids
+    @property
+    def due(self) -> int:
+        """How many tasks have a retained estimate that is out of date."""
+        return len(self._due) + sum(self._resting.values())
+
+    def mark(self, task_ids: Iterable[str], *, first: bool = False) -> None:
+        """Release these: their counts changed.
+
+        Args:
+            task_ids: which.
+            first: before all others of their kind.
+        """
+        for task_id in task_ids:
+            if task_id in self._at_hand:
+                self._at_hand[task_id] = True
+            elif task_id in self._resting:
+                self._resting[task_id] = True
+            elif first or task_id not in self._due:
+                self._enqueue(task_id, first=first)
         if self._due:
             self._changed.set()
 
@@ -89,8 +219,9 @@ class Releases:
         """Release what changes, until cancelled or the connection is lost."""
         while True:
             await self._changed.wait()
-            await self._release_due(session)
-            await asyncio.sleep(_EVERY_S)
+            self._changed.clear()
+            while self._due:
+                await self._release_batch(session)
 
     async def release_last(self, session: Publisher, *, first: Callable[[], Awaitable[None]] = _at_once) -> None:
         """Release what is due before the service stops; what takes too long is left to the next start.
@@ -102,57 +233,83 @@ class Releases:
         try:
             async with asyncio.timeout(_LAST_S):
                 await first()
-                while self._due:
-                    await self._release_due(session)
+                while self.due:
+                    self._rested(list(self._resting))
+                    if self._due:
+                        await self._release_batch(session)
         except (BrokerError, TimeoutError) as error:
             why = error if isinstance(error, BrokerError) else f"they took longer than {_LAST_S:g} s"
-            _LOG.warning("the last estimates could not be released (%s); the next start releases them", why)
+            _LOG.warning("the last estimates could not be released (%s); the next start releases them first", why)
 
     async def close(self) -> None:
         """Give up what is still being made."""
         await self._lanes.close()
 
-    async def _release_due(self, session: Publisher) -> None:
-        """One round of releases."""
-        self._changed.clear()
-        clock = asyncio.get_running_loop().time
-        rank = {task_id: self._rank(task_id) for task_id in self._due}
-        quick = [task_id for task_id in rank if self._lanes.is_quick(task_id) and not rank[task_id][0]]
-        for task_id in sorted(quick):
-            await self._release(session, task_id)
-        others = sorted(rank.keys() - set(quick), key=lambda task_id: (*rank[task_id], task_id))
-        until = clock() + _OTHERS_S
-        for take, end in ((0, until - _OTHERS_S / 2), (-1, until)):
-            others.sort(key=lambda task_id: self._waited.get(task_id, 0) * take)  # keeps the order of equals
-            while others and clock() < end:
-                task_id = others.pop(0)
-                self._waited.pop(task_id, None)
-                await self._release(session, task_id, QUICK_S if not rank[task_id][0] else _QUICK_OF_ANOTHER_S)
-        for task_id in others:
-            self._waited[task_id] = self._waited.get(task_id, 0) + 1
-        if self._due:
-            self._changed.set()
+    # Who is next
 
-    async def _release(self, session: Publisher, task_id: str, quick_s: float = QUICK_S) -> None:
-        self._due.discard(task_id)  # first, so that a commit in between marks it again
-        if self._fields(task_id) is None:
-            return
+    def _enqueue(self, task_id: str, *, first: bool) -> None:
+        found, size = self._rank(task_id)
+        quick = _Kind.QUICK if self._lanes.is_quick(task_id) else _Kind.OWN
+        kind = self._due.setdefault(task_id, _Kind.FOUND if found else quick)
+        self._shares.add(kind, task_id, size, first=first)
+
+    def _rested(self, task_ids: Iterable[str]) -> None:
+        """A second has passed since these were published."""
+        self.mark([task_id for task_id in task_ids if self._resting.pop(task_id, False)])
+
+    # A batch
+
+    async def _release_batch(self, session: Publisher) -> None:
+        """Make and publish estimates for about `BATCH_S`."""
+        loop, kind = asyncio.get_running_loop(), self._shares.next()
+        batch, began = self._shares.queues[kind].batch(smallest=kind is not _Kind.QUICK), loop.time()
+        self._at_hand = dict.fromkeys(batch, False)
+        done: set[str] = set()  # those that had their turn
         try:
-            made = self._made.get(task_id) or self._lanes.finished(task_id)
-            if made is not None:
-                self._made[task_id] = made  # kept until it is published
-                self._due.add(task_id)  # more may have been counted meanwhile
-            else:
-                counted = await self._read(task_id)
-                made = None if counted is None else await self._lanes.make(counted, quick_s)
-            if made is not None and (fields := self._fields(task_id)) is not None:
-                document = self._encoded(made, fields)
-                self._publishing(task_id, document)
-                await session.publish(estimate_topic(task_id), document, retain=True)
-            self._made.pop(task_id, None)
-        except BaseException:
-            self.mark({task_id})
-            raise
+            made = await self._make(batch, None if kind is not _Kind.FOUND else _QUICK_OF_ANOTHER_S, done)
+            self._shares.spent(kind, loop.time() - began)
+            done -= made.keys()
+            await run_all(partial(self._publish, session, task_id, one, done) for task_id, one in made.items())
+        finally:
+            at_hand, self._at_hand = self._at_hand, {}
+            for task_id in done:
+                self._shares.queues[self._due.pop(task_id)].remove(task_id)
+            published = [task_id for task_id in done if task_id in self._resting]
+            loop.call_later(_EVERY_S, self._rested, published)
+            self.mark([task_id for task_id in done if at_hand[task_id]])
+
+    async def _make(self, batch: Sequence[str], quick_s: float | None, done: set[str]) -> dict[str, Made]:
+        """The estimates to publish; in `done` all tasks of the batch that had their turn."""
+        asked: list[str] = []
+        for task_id in batch:
+            if self._fields(task_id) is None:
+                done.add(task_id)
+                self._made.pop(task_id, None)
+            elif (finished := self._lanes.finished(task_id)) is not None:
+                self._made[task_id] = finished
+            elif task_id not in self._made:
+                asked.append(task_id)
+        for task_id in self._made.keys() & set(batch):
+            self._at_hand[task_id] = True  # more may have been counted meanwhile
+        if asked:
+            counted = await self._read(asked)
+            done.update({*asked} - {one.task.id for one in counted})
+            for task_id, made in (await self._lanes.make(counted, quick_s)).items():
+                done.add(task_id)
+                if made is not None:
+                    self._made[task_id] = made  # kept until it is published
+        done.update(self._made.keys() & set(batch))
+        return {task_id: self._made[task_id] for task_id in batch if task_id in self._made}
+
+    async def _publish(self, session: Publisher, task_id: str, made: Made, done: set[str]) -> None:
+        fields = self._fields(task_id)
+        if fields is not None:
+            document = self._encoded(made, fields)
+            self._publishing(task_id, document)
+            await session.publish(estimate_topic(task_id), document, retain=True)
+            self._resting[task_id] = False
+        self._made.pop(task_id, None)
+        done.add(task_id)
 
     def _encoded(self, made: Made, fields: Mapping[str, str | int]) -> bytes:
         result = result_of(made.counted, made.estimate, self._confidence, self._clock())

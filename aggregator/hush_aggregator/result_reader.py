@@ -1,7 +1,7 @@
 """Results from a store: beside an aggregator, or in a process that only reads."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import TypeVar, TypeVarTuple, Unpack
@@ -66,13 +66,17 @@ class ResultReader:
         made = await self._estimator(task, counted.tally, self._confidence)
         return result_of(counted, made, self._confidence, self._clock())
 
-    async def latest(self, task: Task) -> Counted:
-        """What is counted of the latest round that has a report.
+    async def latest(self, tasks: Sequence[Task]) -> list[Counted]:
+        """What is counted of the latest round of each task that has a report.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        return await self._run(self._read, task, None)
+
+        def read() -> list[Counted]:
+            return [self._read(task, None) for task in tasks]
+
+        return await self._run(read)
 
     async def _task(self, task_id: str) -> Task:
         if task_id not in self._tasks:

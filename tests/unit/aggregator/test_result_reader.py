@@ -56,10 +56,10 @@ async def test_a_process_that_only_reads_gives_the_result_of_what_another_has_co
 
 async def test_each_round_has_its_result_and_the_latest_is_the_last_with_reports(store: SqliteStore) -> None:
     results = ResultReader(store)
-    assert (await results.latest(HEIGHTS)).round == 0
+    assert (await results.latest([HEIGHTS]))[0].round == 0
     store.commit([accepted(0, 5, round_=1), accepted(0, 7, 8)], {})
     assert [(await results.result("heights", round_)).n for round_ in (0, 1)] == [2, 1]
-    assert (await results.latest(HEIGHTS)).round == 1
+    assert (await results.latest([HEIGHTS]))[0].round == 1
 
 
 async def test_a_task_that_comes_later_is_found_and_what_is_not_there_is_named(store: SqliteStore) -> None:
