@@ -36,6 +36,7 @@ __all__ = ["app"]
 
 _LOG = logging.getLogger("hush.aggregator")
 _FORGET_S = 60.0
+_STOP_S = 4.0
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -119,7 +120,8 @@ def serve(
 
     Counted are the tasks given here, and those of the store: of earlier starts, and of hush task publish.
 
-    Runs until Ctrl-C or SIGTERM. Started again with the same store and name, it continues where it stopped.
+    Runs until Ctrl-C or SIGTERM, and ends within five seconds then. Started again with the same store and name, it
+    continues where it stopped: first it publishes the estimates that it had not published yet.
     """
     where = address(broker, {"user": user}, password_file)
     if control_password_file is not None and not control_user:
@@ -214,9 +216,14 @@ async def _serve(
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        running.cancel()
+        loop.call_later(_STOP_S, running.cancel)  # what waits for the broker then is given up
+
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
-            loop.add_signal_handler(number, running.cancel)
+            loop.add_signal_handler(number, stop)
     opened = warn_if_open(settings.broker, lambda: aggregator.connected)
     others = (progress.run(), clock.run(), _forget(store), http.run(aggregator), log.run(), opened)
     beside = [asyncio.create_task(work, name="hush-beside") for work in others]
