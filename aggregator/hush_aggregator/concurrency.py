@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sized
 from typing import TypeVar
 
 __all__ = ["AT_ONCE", "in_slices", "run_all"]
@@ -32,6 +32,10 @@ async def run_all(calls: Iterable[Callable[[], Awaitable[object]]], at_once: int
         Exception: that of the first call that fails; those that run are cancelled then, and no other begins.
     """
     queue = iter(calls)
+    if isinstance(calls, Sized):
+        at_once = min(at_once, len(calls))
+    if not at_once:
+        return
 
     async def work() -> None:
         async for call in in_slices(queue):

@@ -131,7 +131,9 @@ class Ownership:
 
     async def _look(self, session: Session, task_ids: list[str]) -> bool:
         """See what is retained of these; return whether it could be seen, for which a message of one's own must."""
-        topics = [topic for task_id in task_ids for topic in (task_topic(task_id), estimate_topic(task_id))]
+        topics = []
+        async for task_id in in_slices(task_ids):
+            topics += [task_topic(task_id), estimate_topic(task_id)]
         await session.look(topics, self._saw)
         await asyncio.sleep(self._settle_s)
         if not any(
@@ -176,11 +178,14 @@ class Ownership:
     async def _decide(self, session: Session, task_ids: Sequence[str]) -> None:
         """Look at what is retained, judge all of these, keep in one transaction what was decided, and publish."""
         rows = self._tasks.rows
-        here = [task_id for task_id in task_ids if task_id in rows and self._cares(rows[task_id])]
+        here = []
+        async for task_id in in_slices(task_ids):
+            if task_id in rows and self._cares(rows[task_id]):
+                here.append(task_id)
+                if task_id not in self._standings:
+                    self._standings[task_id] = Standing()
         if not here:
             return
-        for task_id in here:
-            self._standings.setdefault(task_id, Standing())
         seen = await self._look(session, here)
         there = {task_id: self._standings[task_id].estimate for task_id in here}
         self._due.difference_update(here)  # what comes from now on is judged by `_see_to`
@@ -216,7 +221,7 @@ class Ownership:
                 notes.append((row, claim if claim is not None and claim.store else None))
                 self._tell(row, standing, verdict)
         await self._note(notes)
-        for task_id, claim in mine.items():
+        async for task_id, claim in in_slices(mine.items()):
             self._standings[task_id].mine, self._standings[task_id].told = claim, ""
         return set(mine)
 

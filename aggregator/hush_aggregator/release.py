@@ -36,7 +36,7 @@ __all__ = ["Releases"]
 _LOG = logging.getLogger("hush.aggregator")
 _EVERY_S = 1.0
 _LAST_S = 2.5  # with the batch at hand and the farewell to the broker, a service stops within five seconds
-_MOST = 256  # tasks of a batch
+_MOST = 128  # tasks of a batch
 _QUICK_OF_ANOTHER_S = 0.25
 
 
@@ -269,7 +269,7 @@ class Releases:
             made = await self._make(batch, None if kind is not _Kind.FOUND else _QUICK_OF_ANOTHER_S, done)
             self._shares.spent(kind, loop.time() - began)
             done -= made.keys()
-            await run_all(partial(self._publish, session, task_id, one, done) for task_id, one in made.items())
+            await run_all([partial(self._publish, session, task_id, one, done) for task_id, one in made.items()])
         finally:
             at_hand, self._at_hand = self._at_hand, {}
             for task_id in done:
