@@ -6,7 +6,8 @@ whose counts are drawn once from the law of the mechanism.
 
 - first: nothing is remembered, as in a process that has never seen the task: every `lru_cache` of the estimators is
   emptied, and the task is made anew.
-- cold: every `lru_cache` of the estimators is emptied, except the channel of the mechanism, which belongs to the task.
+- cold: every `lru_cache` of the estimators is emptied, except what belongs to the task (the channels of its mechanisms
+  and how they smooth one another) or to no task (tables of the correction for lattices).
 - warm: the identical call again.
 
 The limit is for the cold one: 5 ms, and 20 ms for 1024 categories. Every task knows how many are enrolled, so that no
@@ -141,7 +142,7 @@ def _caches() -> list[tuple[str, Callable[[], None]]]:
     return [(name, value.cache_clear) for name, value in found if hasattr(value, "cache_clear")]
 
 
-_OF_THE_TASK = {"finite", "mixture_exponents"}
+_OF_THE_TASK = {"finite", "mixture_exponents", "_resonance", "_sawtooth", "_missing_anywhere"}
 
 
 def forget(*, everything: bool) -> None:

@@ -15,15 +15,28 @@ from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
-from hush_common.mechanisms import Offers, SubsetSelection
+from hush_common.mechanisms import Offers, RandomizedResponse, SubsetSelection
 from hush_common.task import Task
 from hush_common.task_file import make_task
 
-__all__ = ["enrolled_pooled", "pooled"]
+__all__ = ["DOMAINS", "LABELED", "Offered", "corner", "enrolled_pooled", "holds", "pooled", "samples"]
 
 LABELS = 20
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 CATEGORY = {"kind": "category", "labels": [f"c{place}" for place in range(LABELS)]}
+DOMAINS: dict[str, dict[str, object]] = {
+    "number": {"domain": NUMBER, "mechanism": "multilevel"},
+    "bit": {"domain": {"kind": "bit"}},
+    "category": {"domain": CATEGORY},
+}
+LABELED = {
+    "number": "multilevel, several ε",
+    "bit": "randomized_response, several ε",
+    "category": f"subset_selection, {LABELS} categories, several ε",
+}
+MOST_FEW, MANY = 100, 1000
+SEARCHED = 300
+"""Runs of the search for the worst n; what it finds is drawn anew."""
 USUAL = (2, 3, 5, 10, 30, 100, 1000, 4000, 40_000)
 MOST = 200_000
 
@@ -50,7 +63,9 @@ class Offered:
             raise TypeError(mechanism)
         for part, of, row in zip(mechanism.parts, self.channels, rows, strict=True):
             n = sum(row)
-            if isinstance(part, SubsetSelection):
+            if isinstance(part, RandomizedResponse):
+                numbers += [n, row[-1]]
+            elif isinstance(part, SubsetSelection):
                 rest, others = n * part.size - row[-1], LABELS - 1
                 numbers += [n, row[-1], *(rest // others + (place < rest % others) for place in range(others))]
             else:
@@ -72,9 +87,8 @@ class Offered:
 def pooled(kind: str, row: str, confidence: float) -> Iterator[Cell]:
     """`kind`: number, or category."""
     offered, split = OFFERED[row]
-    more = {"domain": CATEGORY} if kind == "category" else {"domain": NUMBER, "mechanism": "multilevel"}
-    one = Offered(make_task({"id": "t", "epsilon": offered[-1], "offers": list(offered), **more}), split)
-    label = "multilevel, several ε" if kind != "category" else f"subset_selection, {LABELS} categories, several ε"
+    one = Offered(make_task({"id": "t", "epsilon": offered[-1], "offers": list(offered), **DOMAINS[kind]}), split)
+    label = LABELED[kind]
 
     def both(n: int) -> tuple[str, ...]:
         methods = one.methods(max(n, len(split)), confidence)
@@ -85,25 +99,64 @@ def pooled(kind: str, row: str, confidence: float) -> Iterator[Cell]:
             continue
         methods, counts = one.methods(n, confidence), chosen(n, split)
         for name, values in VALUES.items():
-            if kind == "category" and any(x not in (0.0, 1.0) for x in values):
+            if kind != "number" and any(x not in (0.0, 1.0) for x in values):
                 continue
-            rng = np.random.default_rng([n, list(VALUES).index(name)])
-            fixed = shared(counts, values)
-            for target, truth, people in (
-                (REPORTERS, mean(merged(fixed)), [np.tile(list(some.values()), (RUNS, 1)) for some in fixed]),
-                (POPULATION, mean(values), [rng.multinomial(count, list(values.values()), RUNS) for count in counts]),
-            ):
-                points = [list(some) for some in fixed] if target == REPORTERS else [list(values)] * len(counts)
-                drawn = [draw(of, some, at, rng) for of, some, at in zip(one.channels, people, points, strict=True)]
+            for target, truth, drawn in samples(one, counts, values, RUNS, [n, list(VALUES).index(name)]):
                 held = holds(one, (target, methods[target]), drawn, confidence, truth)
                 yield Cell(label, target, row, n, confidence, name, methods[target], float(held.mean()), exact=False)
+
+
+def samples(
+    one: Offered, counts: Sequence[int], values: dict[float, float], runs: int, seed: Sequence[int]
+) -> Iterator[tuple[str, float, list[Array]]]:
+    """Of each target the truth, and the reports under each epsilon in so many runs."""
+    rng, fixed = np.random.default_rng(list(seed)), shared(counts, values)
+    for target, truth, people in (
+        (REPORTERS, mean(merged(fixed)), [np.tile(list(some.values()), (runs, 1)) for some in fixed]),
+        (POPULATION, mean(values), [rng.multinomial(count, list(values.values()), runs) for count in counts]),
+    ):
+        points = [list(some) for some in fixed] if target == REPORTERS else [list(values)] * len(counts)
+        drawn = [draw(of, some, at, rng) for of, some, at in zip(one.channels, people, points, strict=True)]
+        yield target, truth, drawn
+
+
+def corner(kind: str, pair: tuple[str, str], confidence: float) -> Iterator[Cell]:
+    """Few reports under the smaller epsilon beside many under the larger: the n of the few that is worst."""
+    task = make_task({"id": "t", "epsilon": pair[1], "offers": list(pair), **DOMAINS[kind]})
+    one = Offered(task, (0.0, 1.0))
+    worst: dict[tuple[str, str], tuple[float, int]] = {}
+    for few in range(1, MOST_FEW + 1):
+        for name, target, held, _ in _corner_cells(one, few, confidence, SEARCHED):
+            worst[name, target] = min(worst.get((name, target), (1.0, few)), (float(held.mean()), few))
+    for (name, target), (_, few) in worst.items():
+        for found, about, held, method in _corner_cells(one, few, confidence, RUNS, seed=1):
+            if (found, about) == (name, target):
+                row = f"{pair[0]} or {pair[1]}, the worst number of the first beside {MANY}"
+                coverage = float(held.mean())
+                yield Cell(LABELED[kind], target, row, few + MANY, confidence, name, method, coverage, exact=False)
+
+
+def _corner_cells(
+    one: Offered, few: int, confidence: float, runs: int, seed: int = 0
+) -> Iterator[tuple[str, str, Bools, str]]:
+    whole = not isinstance(one.task.domain, NumberDomain)
+    counts = (few, MANY)
+    rows = [
+        (count - count // 2, *[0] * (len(of.used) - 2), count // 2)
+        for count, of in zip(counts, one.channels, strict=True)
+    ]
+    methods = estimate(one.task, one.tally(rows), confidence).methods
+    for place, (name, values) in enumerate(VALUES.items()):
+        if whole and any(x not in (0.0, 1.0) for x in values):
+            continue
+        for target, truth, drawn in samples(one, counts, values, runs, [few, place, seed]):
+            yield name, target, holds(one, (target, methods[target]), drawn, confidence, truth), methods[target]
 
 
 def enrolled_pooled(kind: str, row: str, confidence: float) -> Iterator[Cell]:
     """Half of those enrolled answer, whoever they are."""
     offered, split = OFFERED[row]
-    more = {"domain": CATEGORY} if kind == "category" else {"domain": NUMBER, "mechanism": "multilevel"}
-    label = "multilevel, several ε" if kind != "category" else f"subset_selection, {LABELS} categories, several ε"
+    more, label = DOMAINS[kind], LABELED[kind]
 
     def one(n: int) -> Offered:
         document = {"id": "t", "epsilon": offered[-1], "offers": list(offered), "enrolled": 2 * n, **more}

@@ -18,8 +18,9 @@ from scipy import stats
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.chernoff import chernoff
+from hush_aggregator.estimate.intervals.lattice import lattices, widened
 
-__all__ = ["Group", "Runs", "predicate"]
+__all__ = ["Group", "Runs", "predicate", "student_halves"]
 
 Bools = NDArray[np.bool_]
 
@@ -96,6 +97,7 @@ def predicate(method: str, runs: Runs, confidence: float, answered: float = 0.0)
     """
     valid: dict[str, Predicate] = {
         "betting": lambda truth: betting_holds(runs, confidence, truth),
+        "chernoff": lambda truth: chernoff_holds(runs, confidence, truth),
         "chernoff-betting": lambda truth: both_hold(runs, confidence, truth),
         "clopper-pearson": lambda truth: clopper_holds(runs, confidence, 0, truth),
         "clopper-pearson-hoeffding": lambda truth: clopper_holds(runs, confidence, 1, truth),
@@ -112,8 +114,19 @@ def predicate(method: str, runs: Runs, confidence: float, answered: float = 0.0)
 
 
 def student_holds(runs: Runs, confidence: float, answered: float, truth: float) -> Bools:
-    half = stats.t.isf((1 - confidence) / 2, runs.n - 1) * np.sqrt(runs.without(answered) / runs.n)
+    half = student_halves(runs, confidence, answered)
     return holding(runs.center, runs.center - half, runs.center + half, truth)
+
+
+def student_halves(runs: Runs, confidence: float, answered: float, *, corrected: bool = True) -> Array:
+    """The half-width of each run; not `corrected`, as if the sum of the reports were smooth."""
+    t = float(stats.t.isf((1 - confidence) / 2, runs.n - 1))
+    half = t * np.sqrt(runs.without(answered) * runs.n)
+    if corrected:
+        sizes, seen = [(group.channel, group.n) for group in runs.groups], [group.counts for group in runs.groups]
+        found = lattices(tuple(sizes), float(half.min()), seen=lambda: seen, answered=answered)
+        half = widened(half, t, found)
+    return np.asarray(half / runs.n)
 
 
 def score_holds(runs: Runs, confidence: float, answered: float, truth: float) -> Bools:
@@ -160,6 +173,11 @@ def clopper_holds(runs: Runs, confidence: float, apart: int, truth: float) -> Bo
 def betting_holds(runs: Runs, confidence: float, truth: float) -> Bools:
     low, high = betting_sides(runs, confidence, truth)
     return low & high
+
+
+def chernoff_holds(runs: Runs, confidence: float, truth: float) -> Bools:
+    above, below = chernoff(tuple((group.channel, group.n) for group in runs.groups), confidence)
+    return holding(runs.center, runs.center - above, runs.center + below, truth)
 
 
 def both_hold(runs: Runs, confidence: float, truth: float) -> Bools:

@@ -8,15 +8,14 @@ from math import exp, sqrt
 
 import numpy as np
 from covering.asked import about
-from covering.cells import law, switches
+from covering.cells import switches
 from covering.coins import finite_of
 from covering.document import by_method
 from covering.laws import coin_sum, outcomes
 from covering.levels import middle
-from covering.pooled import LABELS, Offered
-from covering.predicates import Runs, predicate
 from documented.figures import computed, count, given, on_section, percent
 from documented.noise import NOMINAL, raised
+from mixtures import Mixture, Seen, exact
 from scipy import stats
 from tools.coverage_grid import DOCUMENT
 
@@ -213,25 +212,27 @@ def tilted() -> Iterator[str]:
 
 @on_section("6")
 def stepwise() -> Iterator[str]:
-    """Exactly: over both counts of a category that half of the people have."""
-    n, confidence = 100, 0.5
-    names = [f"c{place}" for place in range(LABELS)]
-    task = make_task(
-        {"id": "t", "epsilon": "2", "offers": ["0.5", "2"], "domain": {"kind": "category", "labels": names}}
-    )
-    one = Offered(task, (0.5, 0.5))
-    assert one.methods(n, confidence)[POPULATION] == "student-t"
-    k = np.arange(n // 2 + 1)
-    laws = [stats.binom.pmf(k, n // 2, law(of, 0.0)[1] / 2 + law(of, 1.0)[1] / 2) for of in one.channels]
-    counts = [np.stack((n // 2 - some.ravel(), some.ravel()), axis=1) for some in np.meshgrid(k, k, indexing="ij")]
-    holds = predicate(
-        "student-t", Runs.of(one.channels, [some.astype(float) for some in counts], whole=True), confidence
-    )
-    assert holds is not None
-    share = float(np.outer(*laws).ravel() @ holds(0.5))
+    """Exactly: over both counts."""
+    half, shown = {0.0: 0.5, 1.0: 0.5}, []
+    for few, confidence in ((16, 0.95), (19, 0.5)):
+        shown.append(exact(Mixture("bit", ("0.1", "10"), (few, 1000), half, (half, half), confidence)))
+    before, after, longer = ([f(one) for one in shown] for f in (uncorrected, covered, ratio))
     yield (
-        f"of a category among {given(LABELS)} that half of the people name it covers {percent(share, 1)} of nominal {given(50)} % at n = {given(n)} (ε = {given(0.5)} and {given(2)}, half of each); from confidence {given(0.8)} on nothing of that is left."
+        f"t·s/√n alone covers {before[0]} of nominal {given(95)} % with {given(16)} reports under ε = {given(0.1)} and {given(1000)} under {given(10)}, half of the people with the trait, and {before[1]} of nominal {given(50)} % with {given(19)}."
     )
+    yield f"In the two examples it covers {after[0]} and {after[1]}, and is {longer[0]} and {longer[1]} times as wide."
+
+
+def uncorrected(seen: Seen) -> str:
+    return percent(seen.uncorrected, 1)
+
+
+def covered(seen: Seen) -> str:
+    return percent(seen.coverage, 1)
+
+
+def ratio(seen: Seen) -> str:
+    return computed(seen.ratio, ".2f")
 
 
 @on_section("7")

@@ -16,6 +16,7 @@ from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_limits
 from hush_aggregator.estimate.intervals.chernoff import chernoff
+from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.numerics.laplace_sums import mixed_laplace_quantile
 from hush_aggregator.estimate.sample import is_normal
 from hush_aggregator.estimate.units import Units
@@ -132,8 +133,11 @@ def all_ends(of: FiniteChannel, counts: NDArray[np.int64], target: str) -> tuple
     n, center = int(counts[0].sum()), counts @ of.a / counts[0].sum()
     if is_normal(((of, n),), NOMINAL):
         low, high = np.array([ends([Group(of, tuple(row))], NOMINAL, target) for row in counts.tolist()]).T
-    elif target == POPULATION:
+    elif target == POPULATION or (which := rule(((of, n),), NOMINAL)) == "betting":
         low, high = betting(of, counts, NOMINAL)
+    elif which == "chernoff":
+        above, below = chernoff(((of, n),), NOMINAL)
+        low, high = center - above, center + below
     else:
         above, below = chernoff(((of, n),), 1 - (1 - NOMINAL) / 2)
         low, high = betting(of, counts, 1 - (1 - NOMINAL) / 2)

@@ -29,9 +29,11 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.anytime import mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.intervals.betting import betting_interval
 from hush_aggregator.estimate.intervals.chernoff import band
+from hush_aggregator.estimate.intervals.lattice import widened
 from hush_aggregator.estimate.intervals.student_score import enough, score_interval
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.rates import RATES
+from hush_aggregator.estimate.sample import Sample
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
@@ -174,16 +176,16 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     capped = min(square, most)
     is_normal = least * n >= 12 * max(reach(one) for one in of) ** 2
     largest = np.mean([true_second_moment(one) for one in of])
-    sample = sqrt((square if is_normal else largest) / n)
+    error = sqrt((square if is_normal else largest) / n)
     enrolled, g = 2 * n, 0.5
     given = bounded(groups, SPAN, 0.95, sampled=sampled, enrolled=enrolled)
     assert given.n == n
     assert not given.failures
     assert given.mean == pytest.approx(40 * mean - 10)
-    reporters = sample if sampled else sqrt(most / n)
+    reporters = error if sampled else sqrt(most / n)
     assert given.stderr[REPORTERS] == pytest.approx(40 * reporters, rel=1e-6)
-    assert given.stderr[POPULATION] == pytest.approx(40 * sample, rel=1e-6)
-    assert given.stderr[ENROLLED] == pytest.approx(40 * sqrt((reporters**2 + sample**2) / 2), rel=1e-6)
+    assert given.stderr[POPULATION] == pytest.approx(40 * error, rel=1e-6)
+    assert given.stderr[ENROLLED] == pytest.approx(40 * sqrt((reporters**2 + error**2) / 2), rel=1e-6)
     alone = square if sampled else capped
     assert given.stderr_plug_in[REPORTERS] == pytest.approx(40 * sqrt(alone / n), rel=1e-6)
     assert given.stderr_plug_in[POPULATION] == pytest.approx(40 * sqrt(square / n), rel=1e-6)
@@ -191,9 +193,16 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     assert given.stderr_plug_in[ENROLLED] == pytest.approx(40 * sqrt(part / n), rel=1e-6)
     if len(groups) > 1 and is_normal:
         t = stats.t.ppf(0.975, n - 1)
-        for target, variance in ((REPORTERS, alone), (POPULATION, square), (ENROLLED, part)):
+        sample = Sample(tuple(group for group in groups if group.n))
+        for target, variance, answered in (
+            (REPORTERS, alone, 0.0 if sampled else 1.0),
+            (POPULATION, square, 0.0),
+            (ENROLLED, part, g),
+        ):
             low, high = given.intervals[target]
-            half = 40 * t * sqrt(variance / n)
+            smooth = t * sqrt(variance * n)
+            half = 40 * float(widened(np.array([smooth]), t, sample.lattices(smooth, answered))[0]) / n
+            assert half == pytest.approx(40 * t * sqrt(variance / n), rel=0.01)
             assert (low, high) == pytest.approx((40 * mean - 10 - half, 40 * mean - 10 + half), rel=1e-6)
             assert given.methods[target].startswith("student-t")
     elif not is_normal:

@@ -19,6 +19,7 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_interval
 from hush_aggregator.estimate.intervals.chernoff import band, chernoff
 from hush_aggregator.estimate.intervals.student_score import enough
+from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
@@ -77,7 +78,7 @@ def test_a_band_ends_where_an_independent_root_is(n: int, sampling: bool) -> Non
 
 
 def test_the_reporters_get_what_two_intervals_of_half_the_error_have_in_common() -> None:
-    of, n = channel("2"), 30
+    of, n = channel("2"), 100
     counts = tuple(np.rint(n * of.p[len(of.nodes) // 2]).astype(int).tolist())
     n, given = sum(counts), bounded([Group(of, counts)], Units(), 0.95)
     center = given.mean or 0.0
@@ -89,6 +90,37 @@ def test_the_reporters_get_what_two_intervals_of_half_the_error_have_in_common()
     width = {target: high - low for target, (low, high) in given.intervals.items()}
     assert width[REPORTERS] < 1.1 * width[POPULATION]
     assert width[REPORTERS] < 0.8 * sum(chernoff(((of, n),), 0.95))
+
+
+ALIKE = [
+    ("2", 30, 0.95), ("2", 10, 0.95), ("2", 3, 0.5), ("1.2", 30, 0.95), ("1.2", 10, 0.5), ("4", 3, 0.95),
+    ("6", 10, 0.95), ("8", 10, 0.95), ("8", 100, 0.95), ("16", 10, 0.5), ("16", 1000, 0.95), ("16", 10_000, 0.999),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("epsilon", "n", "confidence"), ALIKE)
+def test_the_interval_for_the_reporters_is_not_wider_where_one_method_is_taken_whole(
+    epsilon: str, n: int, confidence: float
+) -> None:
+    """All reports at one level, at the worst one, at both ends, and as the values at each node give on average."""
+    of = channel(epsilon)
+    assert rule(((of, n),), confidence) in {"betting", "chernoff"}
+    rows = [n * np.eye(len(of.used))[place] for place in {0, len(of.used) // 2, len(of.used) - 1}]
+    rows += [np.rint(n * law) for law in (of.p[0], of.p[len(of.p) // 2], (of.p[0] + of.p[-1]) / 2)]
+    for row in rows:
+        row[row.argmax()] += n - row.sum()
+        given = bounded([Group(of, tuple(row.astype(int).tolist()))], Units(Fraction(-9), Fraction(9)), confidence)
+        width = {target: high - low for target, (low, high) in given.intervals.items()}
+        assert width[REPORTERS] <= width[POPULATION]
+
+
+def test_two_methods_at_half_of_alpha_were_wider_where_all_reports_are_at_one_level() -> None:
+    """The twin of the test above: what the reporters had at epsilon 2 for 30 reports of the middle level."""
+    of, counts = channel("2"), (0, 30, 0)
+    low, high = betting_interval([(of, counts)], 0.975)
+    given = bounded([Group(of, counts)], Units(), 0.95)
+    assert high - low > 1.1 * (given.intervals[POPULATION][1] - given.intervals[POPULATION][0])
+    assert given.intervals[REPORTERS] == given.intervals[POPULATION]
 
 
 def test_the_switch_to_a_normal_law_knows_the_confidence() -> None:

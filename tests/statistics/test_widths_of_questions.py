@@ -13,6 +13,7 @@ from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_interval, betting_limits
+from hush_aggregator.estimate.intervals.lattice import lattices, widened
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import underflow
@@ -69,8 +70,14 @@ def test_errors_and_normal_intervals_of_pooled_questions_are_those_of_their_repo
             continue
         sample = max(float(np.var(reports, ddof=1)) / n, smallest)
         beyond = max(sample - largest, 0)
-        for target, square in zip(TARGETS, (sample - beyond, sample, sample - n / asked * beyond), strict=True):
-            half, outside = stats.t.ppf(0.975, n - 1) * sqrt(square), mean - held
+        t, seen = stats.t.ppf(0.975, n - 1), [np.array([[size - yes[place], yes[place]]]) for _, size, yes in parts]
+        for target, square, answered in zip(
+            TARGETS, (sample - beyond, sample, sample - n / asked * beyond), (1.0, 0.0, n / asked), strict=True
+        ):
+            smooth, sizes = t * sqrt(square) * n, tuple((of, size) for of, size, _ in parts)
+            found = lattices(sizes, smooth, seen=lambda counts=seen: counts, answered=answered)  # type: ignore[misc]
+            half, outside = float(widened(np.array([smooth]), t, found)[0]) / n, mean - held
+            assert half == pytest.approx(t * sqrt(square), rel=1e-3)
             low, high = mean - half - max(outside, 0), mean + half - min(outside, 0)
             assert given.intervals[0][place][target] == pytest.approx((max(low, 0), min(high, 1)), rel=1e-9)
 

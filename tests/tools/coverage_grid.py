@@ -22,7 +22,7 @@ from covering.coins import bits, categories, enrolled_bits, two_coins, two_level
 from covering.document import document
 from covering.levels import bounded, enrolled_levels
 from covering.numbers import OFFERED, enrolled_laplace, laplace, laplace_offers
-from covering.pooled import enrolled_pooled, pooled
+from covering.pooled import corner, enrolled_pooled, pooled
 from covering.vectors import vector
 from covering.watched import watched_bits, watched_laplace, watched_levels
 
@@ -48,6 +48,14 @@ CASES: dict[str, Case] = {
     **{f"enrolled levels {e}": partial(enrolled_levels, "multilevel", e) for e in ("2", "4")},
     **{f"watched levels {e}": partial(watched_levels, e) for e in ("1", "4")},
     **{f"offers levels {row}": partial(pooled, "number", row) for row in OFFERED},
+    **{
+        f"corner {kind} {first} {second}": partial(corner, kind, (first, second))
+        for kind, first, second in (
+            ("bit", "0.1", "10"),
+            ("number", "0.04", "4"),
+            ("category", "0.1", "8"),
+        )
+    },
     "enrolled offers levels": partial(enrolled_pooled, "number", "0.5 or 2, half of each"),
     "enrolled offers category": partial(enrolled_pooled, "category", "0.5 or 2, half of each"),
     **{f"table {e}": partial(bounded, "table", e) for e in ("1", "2", "4")},

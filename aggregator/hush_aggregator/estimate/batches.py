@@ -11,7 +11,7 @@ from hush_aggregator.estimate.intervals.chernoff import Sizes, bands, chernoffs
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 
-__all__ = ["Batches"]
+__all__ = ["Batches", "noise_bounds"]
 
 _Pair = tuple[float, float]
 _FEW = 4
@@ -34,6 +34,8 @@ def _remembered(solve: Callable[[Sequence[_Q]], Sequence[_A]]) -> Callable[[Sequ
 
 
 _bands = _remembered(bands)
+noise_bounds = _remembered(chernoffs)
+"""`chernoffs`, which remembers."""
 _students = _remembered(student_quantiles)
 
 
@@ -42,7 +44,7 @@ class Batches:
     """Questions of every kind, by what answers them: `Batch.ask` first, and then what it gave."""
 
     betting: Batch[tuple[Reports, float], _Pair] = field(default_factory=partial(Batch, betting_limits))
-    chernoff: Batch[tuple[Sizes, float], _Pair] = field(default_factory=partial(Batch, chernoffs))
+    chernoff: Batch[tuple[Sizes, float], _Pair] = field(default_factory=partial(Batch, noise_bounds))
     band: Batch[tuple[Sizes, float, bool], _Pair] = field(default_factory=partial(Batch, _bands))
     clopper_pearson: Batch[tuple[int, int, float], _Pair] = field(
         default_factory=partial(Batch, clopper_pearson_shares)

@@ -17,14 +17,15 @@ One group with two outputs (two levels):
   one report away from k, and are moved there if they are nearer.
 One group with more outputs:
 - "betting" (population, not normal): `betting`. It adapts to the variance of the reports.
-- "chernoff-betting" (reporters, not normal): what Chernoff's bound of the noise (`chernoff`) and the betting interval,
-  each at alpha/2, have in common. The one leaves out the spread of the values, the other adapts to the noise there is.
+- "betting", "chernoff" or "chernoff-betting" (reporters, not normal): the betting interval adapts to the noise that
+  there is, and Chernoff's bound of the noise leaves out the spread of the values. Which, or what both have in common,
+  each at alpha/2, is a public rule (`noise_rule`).
 - "student-score" (population, normal): `score`. "student-score-capped" (reporters, normal): the same with s^2 not above
   the largest V. The sample variance estimates an upper bound of the mean V, because it has the spread of the values in
   it besides.
 Several groups:
 - "chernoff-berry-esseen" (both targets, not normal, all of two outputs): `tilted`.
-- "betting" (population) and "chernoff-betting" (reporters): not normal, and any of more outputs.
+- "betting" (population), and one of the three (reporters): not normal, and any of more outputs.
 - "student-t" (population, normal): t·s/sqrt(N), s^2 the sample variance of all reports, not below the mean of the
   smallest V. "student-t-capped" (reporters, normal): the same with s^2 not above the mean of the largest V.
 These four are approximate; at such sizes the mean of bounded reports is close to normal whatever the values are
@@ -70,8 +71,10 @@ from hush_aggregator.estimate.estimates import (
     Interval,
     Intervals,
 )
+from hush_aggregator.estimate.intervals.lattice import widened
 from hush_aggregator.estimate.intervals.student_score import score_ends
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.noise_rule import half_as_often, rule
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.sample import Group, Sample, is_normal
 from hush_aggregator.estimate.units import Units
@@ -199,10 +202,8 @@ def _fixed(
     several = len(sample.groups) > 1
     if is_normal(sample.sizes, confidence) and (several or not coins or enrolled is not None):
         t = batches.student.ask((sample.n - 1, confidence))
-        made = {
-            REPORTERS: _normal(sample, t, 0.0 if sampled else 1.0),
-            POPULATION: _normal(sample, t, 0.0),
-        }
+        made = {POPULATION: _normal(sample, t, 0.0)}
+        made = {REPORTERS: made[POPULATION] if sampled else _normal(sample, t, 1.0), **made}
         if enrolled is not None:
             made[ENROLLED] = _normal(sample, t, sample.n / enrolled, "-enrolled")
         if several or not coins:
@@ -219,7 +220,7 @@ def _fixed(
         betting = batches.betting.ask((sample.reports, confidence))
         made = dict.fromkeys((REPORTERS, POPULATION, ENROLLED), ("betting", betting))
         if not sampled:
-            made[REPORTERS] = "chernoff-betting", _both(sample, confidence, batches)
+            made[REPORTERS] = _noise(sample, confidence, batches)
     if enrolled is None:
         del made[ENROLLED]
     return made
@@ -231,8 +232,10 @@ def _normal(sample: Sample, t: Callable[[], float], answered: float, suffix: str
     variance = sample.without(answered)
 
     def pooled() -> _Ends:
-        half = Fraction(t() * sqrt(variance / sample.n))
-        return sample.center - half, sample.center + half
+        half = t() * sqrt(variance * sample.n)
+        longer = widened(np.array([half]), t(), sample.lattices(half, answered))
+        half_mean = Fraction(float(longer[0])) / sample.n
+        return sample.center - half_mean, sample.center + half_mean
 
     def score() -> _Ends:
         channel, center = sample.groups[0].channel, float(sample.center)
@@ -241,16 +244,33 @@ def _normal(sample: Sample, t: Callable[[], float], answered: float, suffix: str
     return ("student-t" + suffix, pooled) if len(sample.groups) > 1 else ("student-score" + suffix, score)
 
 
+def _noise(sample: Sample, confidence: float, batches: Batches) -> _Made:
+    """For the reporters where the mean is not normal: Chernoff's bound of the noise, betting, or both."""
+    which = rule(sample.sizes, confidence)
+    if which == "betting":
+        return which, batches.betting.ask((sample.reports, confidence))
+    if which == "chernoff":
+        return which, _chernoff(sample, batches.chernoff.ask((sample.sizes, confidence)))
+    return which, _both(sample, confidence, batches)
+
+
+def _chernoff(sample: Sample, noise: Callable[[], tuple[float, float]]) -> Callable[[], _Ends]:
+    def make() -> _Ends:
+        above, below = noise()
+        return sample.center - Fraction(above), sample.center + Fraction(below)
+
+    return make
+
+
 def _both(sample: Sample, confidence: float, batches: Batches) -> Callable[[], _Ends]:
     """What two intervals have in common that are each wrong half as often."""
-    sure = 1 - (1 - confidence) / 2
+    sure = half_as_often(confidence)
     betting = batches.betting.ask((sample.reports, sure))
-    noise = batches.chernoff.ask((sample.sizes, sure))
+    noise = _chernoff(sample, batches.chernoff.ask((sample.sizes, sure)))
 
     def make() -> _Ends:
-        (low, high), (above, below), center = betting(), noise(), sample.center
-        low, high = max(low, float(center) - above), min(high, float(center) + below)
-        return min(center, Fraction(low)), max(center, Fraction(high))
+        (low, high), (least, most), center = betting(), noise(), sample.center
+        return min(center, max(Fraction(low), Fraction(least))), max(center, min(Fraction(high), Fraction(most)))
 
     return make
 

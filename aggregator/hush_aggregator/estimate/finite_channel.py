@@ -68,6 +68,16 @@ class FiniteChannel:
         return np.array([[float(row[y]) for y in self.used] for row in self.rows])
 
     @cached_property
+    def step(self) -> float:
+        """The distance of two neighbouring positions, where they are evenly spaced; else the largest."""
+        return float(np.diff(self.a).max())
+
+    @cached_property
+    def parted(self) -> Array:
+        """The law of a report where half of the people are at either bound."""
+        return np.asarray((self.p[0] + self.p[-1]) / 2)
+
+    @cached_property
     def nodes(self) -> Array:
         return np.linspace(0, 1, len(self.rows))
 
@@ -111,6 +121,11 @@ class FiniteChannel:
         shift = exponents.max(axis=1)
         with underflow("the transform of a channel"):
             return np.exp(exponents - shift[:, None]) @ self.p.T, shift
+
+    def modulus(self, rates: Array) -> Array:
+        """The largest |E[e^(i·l·a) | x]| over all values, for each rate l: one between two nodes is not larger."""
+        means = np.exp(1j * np.outer(rates, self.a)) @ self.p.T
+        return np.asarray(np.clip(np.abs(means).max(axis=1), _LEAST, 1))
 
     def noise_exponent(self, rates: Array) -> Array:
         """G(l) for each rate l ≠ 0 of either sign."""
@@ -172,6 +187,13 @@ class _Levels(FiniteChannel):
         return table
 
     @cached_property
+    def parted(self) -> Array:
+        more, lie = self._chances
+        law = np.full(len(self.nodes), lie)
+        law[[0, -1]] += more / 2
+        return law
+
+    @cached_property
     def noise(self) -> Array:
         more, lie = self._chances
         away = self.a - self.nodes
@@ -195,6 +217,12 @@ class _Levels(FiniteChannel):
         with underflow("the transform of a channel"):
             terms = np.exp(exponents - shift[:, None])
             return lie * terms.sum(axis=1)[:, None] + more * terms, shift
+
+    def modulus(self, rates: Array) -> Array:
+        """At most what the truth and the lies have together: exact for a value in the middle."""
+        more, lie = self._chances
+        lies = np.abs(np.exp(1j * np.outer(rates, self.a)).sum(axis=1))
+        return np.asarray(np.minimum(more + lie * lies, 1))
 
 
 @lru_cache(maxsize=256)

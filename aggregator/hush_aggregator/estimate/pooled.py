@@ -26,6 +26,7 @@ from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias
 from hush_aggregator.estimate.estimates import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.chernoff import Sizes, bands
+from hush_aggregator.estimate.intervals.lattice import lattices, widened
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
@@ -84,8 +85,12 @@ def pooled_proportions(parts: _Parts, confidences: Sequence[float], *, enrolled:
     variances = _variances(parts, means, n, enrolled)
     if all(is_normal(sizes, one) for one in confidences):
         makers |= {
-            target: (f"student-t{suffix}", partial(_student, means, variances[target] / n, n, confidences))
-            for target, suffix in ((REPORTERS, "-capped"), (POPULATION, ""), (ENROLLED, "-enrolled"))
+            target: (f"student-t{suffix}", partial(_student, parts, means, variances[target], confidences, answered))
+            for target, suffix, answered in (
+                (REPORTERS, "-capped", 1.0),
+                (POPULATION, "", 0.0),
+                (ENROLLED, "-enrolled", n / (enrolled or n)),
+            )
             if target in variances
         }
     else:
@@ -151,9 +156,20 @@ def _noises(parts: _Parts, bound: Callable[[Sequence[float]], float]) -> list[tu
     return [(size, float(bound(channel.noise.tolist()))) for channel, size, _ in parts]
 
 
-def _student(means: _Array, square: _Array, n: int, confidences: Sequence[float]) -> _Ends:
-    half = np.array([[student_quantile(n - 1, one)] for one in confidences]) * np.sqrt(square)
+def _student(parts: _Parts, means: _Array, variance: _Array, confidences: Sequence[float], answered: float) -> _Ends:
+    sizes = tuple((channel, size) for channel, size, _ in parts)
+    n = sum(size for _, size in sizes)
+    quantiles = [student_quantile(n - 1, one) for one in confidences]
+    deviation = np.sqrt(variance * n)
+    shortest = min(quantiles) * float(deviation.min())
+    found = lattices(sizes, shortest, seen=partial(_seen, parts), answered=answered)
+    half = np.array([widened(t * deviation, t, found) for t in quantiles]) / n
     return means - half, means + half
+
+
+def _seen(parts: _Parts) -> list[_Array]:
+    yes = [(size, np.array(some, dtype=float)) for _, size, some in parts]
+    return [np.stack((size - some, some), axis=1) for size, some in yes]
 
 
 def _errors(parts: _Parts, n: int, questions: int, enrolled: int | None) -> dict[str, _Array]:

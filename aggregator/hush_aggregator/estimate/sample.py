@@ -7,10 +7,12 @@ from math import sqrt
 from operator import mul
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.betting import Reports
 from hush_aggregator.estimate.intervals.chernoff import Sizes
+from hush_aggregator.estimate.intervals.lattice import Lattice, lattices
 from hush_aggregator.estimate.intervals.student_score import enough
 
 __all__ = ["Group", "Sample", "is_normal"]
@@ -87,6 +89,13 @@ class Sample:
     def without(self, answered: float) -> float:
         """The variance, where that of the values counts but for a share of it: no more than this is noise for sure."""
         return self.variance - answered * max(self.variance - self.noise[1], 0.0)
+
+    def lattices(self, shortest: float, answered: float) -> list[Lattice]:
+        """Those of the sum that show in an interval of this half-length; the values smooth but for a share of them."""
+        return lattices(self.sizes, shortest, seen=self._seen, answered=answered)
+
+    def _seen(self) -> list[NDArray[np.float64]]:
+        return [np.array([[group.counts[y] for y in group.channel.used]], dtype=float) for group in self.groups]
 
     def deviation(self) -> float:
         """A standard error for the population: of the sample if it is large, else of the largest variance there is."""

@@ -14,7 +14,7 @@ that of independent draws, which is 1 (Maclaurin's inequality). And nothing is a
 The bets are those that were best if the variance of a report were one of K values spread evenly, on the scale of its
 logarithm, from the smallest that the noise allows to the largest that the values can add. So the interval adapts to
 the reports, which a bound by the largest variance cannot; what K costs is log K in the threshold. No bet stakes more
-than `_STAKE` of what it can lose. Each factor falls as mu grows, also where the stake is what limits the bet, so that
+than `STAKE` of what it can lose. Each factor falls as mu grows, also where the stake is what limits the bet, so that
 the mu that are kept form an interval.
 """
 
@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.numerics.guard import underflow
 
-__all__ = ["Reports", "betting_interval", "betting_limits"]
+__all__ = ["STAKE", "Reports", "betting_interval", "betting_limits"]
 
 _BETS = 5
 _TILT = 0.35  # weights grow as variance^0.35: a wide interval is the one that a shorter one helps most
-_STAKE = 0.9
+STAKE = 0.9
+"""The most of what it can lose that a bet stakes."""
 _CLOSE = 1e-10
 _AROUND = np.array([1.5, 1.15, 1.0, 0.92, 0.8])  # of the first guess of how far a limit is
 
@@ -141,7 +142,7 @@ def _guess(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> tuple[_Array,
     n = seen.sum(axis=1)
     mean = (a * seen).sum(axis=1) / n
     variance = ((a - mean[:, None]) ** 2 * seen).sum(axis=1) / n
-    stakes = np.minimum(stakes, _STAKE / (mean - least)[:, None])
+    stakes = np.minimum(stakes, STAKE / (mean - least)[:, None])
     gaps = np.expm1((needed[:, None] - weights) / n[:, None]) / stakes + stakes * variance[:, None] / 2
     return mean, gaps.min(axis=1)
 
@@ -149,7 +150,7 @@ def _guess(a: _Array, seen: _Array, least: _Array, bets: _Bets) -> tuple[_Array,
 def _excess(mu: _Array, a: _Array, seen: _Array, least: _Array, bets: _Bets) -> _Array:
     """By how much the logarithm of the wealth exceeds what is needed, at each mu of each row."""
     stakes, weights, needed = bets
-    stakes = np.minimum(stakes[:, None], _STAKE / (mu - least[:, None])[..., None])  # rows, mus, bets
+    stakes = np.minimum(stakes[:, None], STAKE / (mu - least[:, None])[..., None])  # rows, mus, bets
     wealth = stakes[..., None] * (a[:, None] - mu[..., None])[:, :, None]
     np.log1p(wealth, out=wealth)
     total = np.einsum("sikm,sm->sik", wealth, seen) + weights[:, None]
