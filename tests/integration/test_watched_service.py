@@ -21,12 +21,16 @@ HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "bit"}}
 TOKEN = "t0k3n" + secrets.token_hex(20)
 
 
-def publish(mosquitto: Mosquitto, folder: Path, task: str, count: int) -> None:
+def send(mosquitto: Mosquitto, folder: Path, topic: str, content: bytes, *options: str) -> None:
     payload = folder / "payload"
+    payload.write_bytes(content)
+    command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-u", "alice", "-P", "right", "-q", "1", *options]
+    subprocess.run([*command, "-t", topic, "-f", str(payload)], check=True, timeout=30)
+
+
+def publish(mosquitto: Mosquitto, folder: Path, task: str, count: int) -> None:
     reports = [Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,)) for _ in range(count)]
-    payload.write_bytes(encode_frame(reports))
-    command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-u", "alice", "-P", "right", "-q", "1"]
-    subprocess.run([*command, "-t", f"hush/v1/reports/{task}/x", "-f", str(payload)], check=True, timeout=30)
+    send(mosquitto, folder, f"hush/v1/reports/{task}/x", encode_frame(reports))
 
 
 def metrics(client: httpx.Client, wanted: str) -> str:
@@ -56,6 +60,9 @@ def test_metrics_and_log_of_a_service(guarded_mosquitto: Mosquitto, tmp_path: Pa
                 metrics(client, "hush_broker_connected 1.0")
                 for number in range(3):
                     publish(guarded_mosquitto, tmp_path, f"made-up-{number}", 1)
+                neighbour = make_task({"id": "walks", "epsilon": "1", "domain": {"kind": "bit"}})
+                send(guarded_mosquitto, tmp_path, "hush/v1/tasks/walks", neighbour.payload, "--retain")
+                publish(guarded_mosquitto, tmp_path, "walks", 200)
                 publish(guarded_mosquitto, tmp_path, "heights", 5)
                 text = metrics(client, 'hush_reports_accepted_total{task="heights"} 5.0')
         finally:
@@ -65,6 +72,7 @@ def test_metrics_and_log_of_a_service(guarded_mosquitto: Mosquitto, tmp_path: Pa
     assert set(re.findall(r'task="([^"]*)"', text)) == {"heights"}
     assert "made-up" not in text
     assert "hush_batch_reports_sum 8.0" in text.splitlines()
+    assert "hush_foreign_reports_total 200.0" in text.splitlines()
     written = log.read_text(encoding="utf-8")
     events = [json.loads(line)["event"] for line in written.splitlines()]
     assert {"listening", "connected", "refused", "accepted_since_start", "stopped"} <= set(events)
