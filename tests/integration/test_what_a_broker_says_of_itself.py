@@ -2,12 +2,14 @@
 
 import asyncio
 import socket
+import subprocess
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from servers import Mosquitto, free_port
+from servers import Mosquitto, free_port, need
 
 from hush_aggregator.mqtt import MqttBus
 from hush_common.broker_url import BrokerUrl
@@ -80,7 +82,8 @@ async def test_a_broker_that_hangs_up_when_it_is_asked_is_asked_no_third_time() 
                     break
                 if kind >> 4 == 14:
                     break
-                writer.write(accept if kind >> 4 == 1 else b"\x90\x03" + body[:2] + b"\x01")
+                replies = {1: accept, 12: b"\xd0\x00"}
+                writer.write(replies.get(kind >> 4, b"\x90\x03" + body[:2] + b"\x01"))
         writer.close()
 
     port = free_port()
@@ -99,3 +102,37 @@ async def test_a_broker_that_hangs_up_when_it_is_asked_is_asked_no_third_time() 
     await server.wait_closed()
     assert lost == [True, True, False, False]
     assert len(asked) == 2
+
+
+def test_an_abandoned_session_is_found_and_removed_as_operators_are_told(tmp_path: Path) -> None:
+    mosquitto = Mosquitto(tmp_path, settings="max_queued_messages 0\nsys_interval 1")
+    mosquitto.start()
+
+    def sub(*arguments: str) -> str:
+        command = [need("mosquitto_sub"), "-p", str(mosquitto.port), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+
+    def said(topic: str, wanted: str) -> None:
+        """Wait for it: the broker says it once a second."""
+        for _ in range(20):
+            if sub("-t", f"$SYS/broker/{topic}", "-C", "1") == wanted:
+                return
+            time.sleep(0.5)
+        pytest.fail(f"{topic} is not {wanted}")
+
+    try:
+        sub("-i", "left-behind", "-c", "-q", "1", "-t", "hush/v1/reports/+/+", "-E")
+        said("clients/disconnected", "1")
+        before = int(sub("-t", "$SYS/broker/store/messages/count", "-C", "1"))
+        publish = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-t", "hush/v1/reports/a/b", "-q", "1", "-l"]
+        subprocess.run(publish, input="x\n" * 500, text=True, check=True, timeout=20)
+        for _ in range(20):
+            if int(sub("-t", "$SYS/broker/store/messages/count", "-C", "1")) >= before + 500:
+                break
+            time.sleep(0.5)
+        else:
+            pytest.fail("what waits is not in the broker's count")
+        sub("-i", "left-behind", "-t", "unused", "-E")
+        said("clients/disconnected", "0")
+    finally:
+        mosquitto.stop()
