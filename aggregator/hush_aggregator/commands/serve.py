@@ -1,6 +1,7 @@
 """`hush serve`: the aggregator as a service."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -194,6 +195,16 @@ async def _serve(
         progress.add(outcome)
         http.add(outcome)
 
+    is_frozen = False
+
+    async def ready() -> None:
+        nonlocal is_frozen
+        if not is_frozen:  # the tasks are there, and stay: to look through them again and again takes 0.1 s each time
+            is_frozen = True
+            gc.collect()
+            gc.freeze()
+        await clock.right()
+
     announcing = None
     if settings.home_assistant is not None:
         status = status_topic(settings.name)
@@ -207,7 +218,7 @@ async def _serve(
         confidence=settings.confidence,
         estimator=estimator,
         on_commit=committed,
-        ready=clock.right,
+        ready=ready,
         any_task=settings.any_task,
         on_estimate=clock.look_at,
         login_s=settings.login_timeout or None,

@@ -27,7 +27,10 @@ WHOLE_TASK = -1
 
 _AT_ONCE = 400  # rounds: a statement has at most 999 parameters where SQLite is old
 _PORTION = 4096  # reports read at a time: a writer of the same process waits no longer
-_REPORTS = "SELECT id, body FROM report WHERE digest = ? AND round = ? AND id > ? ORDER BY id LIMIT ?"
+_REPORTS = """
+SELECT id, body FROM report
+WHERE task = (SELECT number FROM numbered WHERE digest = ?) AND round = ? AND id > ? ORDER BY id LIMIT ?
+"""
 _TASKS = "SELECT id, digest, payload, origin, state, owner, term, taken_from FROM task"
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "free some space and start again: the broker keeps what is not counted yet",

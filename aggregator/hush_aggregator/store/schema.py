@@ -23,9 +23,12 @@ CREATE TABLE task (  -- digest: 32 bytes; origin: who gave it; payload: empty on
     state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'withdrawn', 'closed')),
     owner TEXT NOT NULL DEFAULT '', term INTEGER NOT NULL DEFAULT 0, taken_from TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID, STRICT;
-CREATE TABLE report (  -- body: the integers, 8 bytes each, big-endian
-    digest BLOB NOT NULL, round INTEGER NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (digest, round, id)
+CREATE TABLE numbered (  -- a short name of each digest, so that a report need not have 32 bytes of it
+    number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE report (  -- task: the number of its digest; body: the integers, 8 bytes each, big-endian
+    task INTEGER NOT NULL, round INTEGER NOT NULL, id BLOB NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (task, round, id)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE tally (  -- moments: a JSON list of integers, which outgrow 64 bits
     digest BLOB NOT NULL, round INTEGER NOT NULL, n INTEGER NOT NULL, moments TEXT NOT NULL, seal BLOB NOT NULL,
@@ -128,7 +131,7 @@ def _is_new(path: Path, connection: sqlite3.Connection) -> bool:
 
 def _check_tables(connection: sqlite3.Connection) -> None:
     """Whatever an estimate is made of is as it was written; reports are many, and each has been counted."""
-    for table in ("task", "tally", "refusal", "identity", "closed", "recall", "broker"):
+    for table in ("task", "numbered", "tally", "refusal", "identity", "closed", "recall", "broker"):
         (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
         if verdict != "ok":
             raise damaged(f"the table {table}")

@@ -27,13 +27,15 @@ from hush_common.refusal import Refusal
 __all__ = ["SqliteStore", "take_lock"]
 
 _INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
-_FIND = "SELECT 1 FROM report WHERE digest = ? AND round = ? AND id = ?"
+_FIND = "SELECT 1 FROM report WHERE task = ? AND round = ? AND id = ?"
+_NUMBERS = "SELECT digest, number FROM numbered"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
 """
 
 
+_AT_ONCE = 500  # values of a statement
 _MOST_KNOWN = 1 << 20  # sums of tallies in memory: at most about 40 MB
 
 
@@ -55,6 +57,7 @@ class SqliteStore(SqliteWriter):
         self._lock = take_lock(path)
         self._quotas: Quotas | None = None
         self._tallies = _Tallies()
+        self._numbered: dict[bytes, int] = {}  # committed numbers of digests; none is ever changed
         try:
             super().__init__(path)
             if limits is not None:
@@ -108,6 +111,7 @@ class SqliteStore(SqliteWriter):
         refusals = Counter(refused)
         senders: dict[tuple[str, Refusal], str | None] = {}
         with self._transaction() as run, self._charging(run) as charging:
+            numbers = self._numbers(run, {reports.task.digest for reports in accepted})
             # Marks are read here, where nobody can set one between: a clock that goes back opens nothing again.
             closed = closed_rounds(run, [(reports.task.digest, reports.round) for reports in accepted])
             late: list[Accepted] = []
@@ -116,10 +120,10 @@ class SqliteStore(SqliteWriter):
                 over = reports.late or (reports.task.digest, reports.round) in closed
                 (late if over else open_).append(reports)
             for reports in late:
-                again = _known(run, reports)
+                again = _known(run, numbers, reports)
                 refusals[reports.task.id, Refusal.CLOSED] += len(reports.ids) - again
                 refusals[reports.task.id, Refusal.DUPLICATE] += again
-            for reports, done in zip(open_, _count(run, open_, charging, self._tallies), strict=True):
+            for reports, done in zip(open_, _count(run, numbers, open_, charging, self._tallies), strict=True):
                 task_id = reports.task.id
                 counted[task_id] += done.new
                 refusals[task_id, Refusal.DUPLICATE] += done.again
@@ -134,6 +138,18 @@ class SqliteStore(SqliteWriter):
         changed = {reports.task.id for reports in accepted} | {task for task, _ in refusals}
         counted = +counted
         return CommitOutcome(counted.total(), by_reason, frozenset(changed), refusals, senders, counted)
+
+    def _numbers(self, run: sqlite3.Connection, digests: set[bytes]) -> Mapping[bytes, int]:
+        """Return the number of each digest; in a transaction, which gives one to those that have none."""
+        if not digests <= self._numbered.keys():
+            self._numbered = dict(run.execute(_NUMBERS).fetchall())
+        missing = sorted(digests - self._numbered.keys())
+        if not missing:
+            return self._numbered
+        for start in range(0, len(missing), _AT_ONCE):
+            some = missing[start : start + _AT_ONCE]
+            run.execute(f"INSERT INTO numbered (digest) VALUES {', '.join(['(?)'] * len(some))}", some)  # noqa: S608 - place holders
+        return dict(run.execute(_NUMBERS).fetchall())  # not kept: the transaction may fail
 
     def _charging(self, run: sqlite3.Connection) -> AbstractContextManager[Charging | None]:
         return nullcontext() if self._quotas is None else self._quotas.charging(run)
@@ -162,9 +178,9 @@ def take_lock(path: Path) -> FileLock:
     return lock
 
 
-def _known(run: sqlite3.Connection, reports: Accepted) -> int:
+def _known(run: sqlite3.Connection, numbers: Mapping[bytes, int], reports: Accepted) -> int:
     """How many of these are counted already; after the end of a round only those can be told from others."""
-    key = reports.task.digest, reports.round
+    key = numbers[reports.task.digest], reports.round
     return sum(run.execute(_FIND, (*key, report_id)).fetchone() is not None for report_id in reports.ids.tolist())
 
 
@@ -173,8 +189,8 @@ _Round = tuple[bytes, int]
 
 _NOBODY = Counter[str]()
 
-_Row = tuple[bytes, int, bytes, bytes]
-"""Digest, round, id and body of a report."""
+_Row = tuple[int, int, bytes, bytes]
+"""Number of the digest, round, id and body of a report."""
 
 
 class _Done(NamedTuple):
@@ -187,16 +203,18 @@ class _Done(NamedTuple):
 
 
 def _count(
-    run: sqlite3.Connection, accepted: Sequence[Accepted], charging: Charging | None, tallies: "_Tallies"
+    run: sqlite3.Connection,
+    numbers: Mapping[bytes, int],
+    accepted: Sequence[Accepted],
+    charging: Charging | None,
+    tallies: "_Tallies",
 ) -> list[_Done]:
     """Insert what is new and within the quotas, and fold exactly that into the tallies. Of equal ids the first wins."""
-    blocks = [_rows(reports) for reports in accepted]
+    blocks = [_rows(numbers[reports.task.digest], reports) for reports in accepted]
     if charging is None:
         new, over = _insert(run, blocks), [_NOBODY] * len(blocks)
     else:
-        charged = [
-            _charge(run, rows, reports.senders, charging) for rows, reports in zip(blocks, accepted, strict=True)
-        ]
+        charged = [_charge(run, rows, reports, charging) for rows, reports in zip(blocks, accepted, strict=True)]
         new, over = [flags for flags, _ in charged], [+names for _, names in charged]
     tallies.add(run, [(reports, flags) for reports, flags in zip(accepted, new, strict=True) if True in flags])
     found = []
@@ -206,12 +224,12 @@ def _count(
     return found
 
 
-def _rows(reports: Accepted) -> list[_Row]:
-    digest, round_ = reports.task.digest, reports.round
+def _rows(number: int, reports: Accepted) -> list[_Row]:
+    round_ = reports.round
     raw = reports.bodies.astype(">i8", copy=False).tobytes()
     size = 8 * reports.bodies.shape[1]
     ids = enumerate(reports.ids.tolist())
-    return [(digest, round_, report_id, raw[k * size : (k + 1) * size]) for k, report_id in ids]
+    return [(number, round_, report_id, raw[k * size : (k + 1) * size]) for k, report_id in ids]
 
 
 def _insert(run: sqlite3.Connection, blocks: Sequence[Sequence[_Row]]) -> list[list[bool]]:
@@ -229,21 +247,20 @@ def _insert(run: sqlite3.Connection, blocks: Sequence[Sequence[_Row]]) -> list[l
 
 
 def _charge(
-    run: sqlite3.Connection, rows: Sequence[_Row], senders: Sequence[str] | None, charging: Charging
+    run: sqlite3.Connection, rows: Sequence[_Row], reports: Accepted, charging: Charging
 ) -> tuple[list[bool], Counter[str]]:
     """Insert what is new and within the quotas; which are, and how many of each sender were beyond.
 
     One after the other, in the order of receipt: of two with one id the second counts where the sender of the first has
     no quota left. What has no sender is not charged.
     """
-    over = Counter[str]()
-    if senders is None:
+    over, digest, round_ = Counter[str](), reports.task.digest, reports.round
+    if reports.senders is None:
         return _insert(run, [rows])[0], over
     new = [False] * len(rows)
-    for k, (row, sender) in enumerate(zip(rows, senders, strict=True)):
-        digest, round_, report_id, _ = row
+    for k, (row, sender) in enumerate(zip(rows, reports.senders, strict=True)):
         if not charging.has_left(digest, round_, sender):  # nothing of these is written, however many they are
-            over[sender] += run.execute(_FIND, (digest, round_, report_id)).fetchone() is None
+            over[sender] += run.execute(_FIND, row[:3]).fetchone() is None
         elif run.execute(_INSERT, row).rowcount == 1:
             new[k] = True
             charging.charge(digest, round_, sender)

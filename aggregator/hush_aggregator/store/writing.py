@@ -25,7 +25,9 @@ _SET_OWNER = """
 UPDATE task SET owner = ?, term = ?, taken_from = ? WHERE id = ? AND taken_from = ifnull(?, taken_from)
 """
 _DELETE_SOME = """
-DELETE FROM report WHERE (digest, round, id) IN (SELECT digest, round, id FROM report WHERE digest = ? LIMIT ?)
+DELETE FROM report WHERE (task, round, id) IN (
+    SELECT task, round, id FROM report WHERE task = (SELECT number FROM numbered WHERE digest = ?) LIMIT ?
+)
 """
 
 

@@ -159,9 +159,10 @@ def _stored(path: Path, task: Task, sent: Sequence[tuple[str, bytes]]) -> Marks:
     """What a store has of the report of each device, but for what is random or different for each task."""
     with closing(sqlite3.connect(path)) as connection:
         columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(report)")]
-        rows = connection.execute("SELECT * FROM report WHERE digest = ?", (task.digest,)).fetchall()
+        (number,) = connection.execute("SELECT number FROM numbered WHERE digest = ?", (task.digest,)).fetchone()
+        rows = connection.execute("SELECT * FROM report WHERE task = ?", (number,)).fetchall()
     by_id = {row[columns.index("id")]: row for row in rows}
-    told = [place for place, name in enumerate(columns) if name not in ("digest", "id", "body")]
+    told = [place for place, name in enumerate(columns) if name not in ("task", "id", "body")]
     return [tuple(by_id[id_][place] for place in told) for _, id_ in sent]
 
 

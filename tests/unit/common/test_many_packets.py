@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from paho.mqtt.client import Client, MQTTv5, MQTTv311, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
@@ -95,6 +95,7 @@ PACKETS = st.one_of(
 )
 
 
+@example(packets=[("message", 1, 70_000), ("message", 1, 140_000)], cuts=[1, 3952, 5000], five=False)
 @given(st.lists(PACKETS, max_size=8), st.lists(st.integers(1, 5000), max_size=12), st.booleans())
 def test_what_is_read_ahead_is_what_paho_reads_piece_by_piece(
     packets: list[tuple[str, int, int]], cuts: list[int], five: bool
@@ -112,7 +113,12 @@ def test_what_is_read_ahead_is_what_paho_reads_piece_by_piece(
         pieces.append(stream[:cut])
         stream = stream[cut:]
     pieces = [piece for piece in [*pieces, stream] if piece]
-    assert reading(pieces, five=five, ahead=True) == reading(pieces, five=five, ahead=False)
+    assert shortened(reading(pieces, five=five, ahead=True)) == shortened(reading(pieces, five=five, ahead=False))
+
+
+def shortened(told: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """A message that is too long is cut somewhere beyond the limit: where is up to how it comes."""
+    return [tuple(part[: MOST + 1] if isinstance(part, bytes) else part for part in one) for one in told]
 
 
 def stream(*, five: bool) -> bytes:
