@@ -11,19 +11,6 @@ from hush_common.recall import Recall
 from hush_common.refusal import Refusal
 from hush_common.task import Task
 
-__all__ = [
-    "UNKNOWN",
-    "Accepted",
-    "BrokerMemory",
-    "CommitOutcome",
-    "Origin",
-    "Owner",
-    "RecallRow",
-    "State",
-    "TaskCount",
-    "TaskRow",
-]
-
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
 so that inventing names does not grow the store."""
