@@ -314,7 +314,7 @@ class _Near(InThread):
 
 def _delivering(messages: Sequence[Delivery]) -> AbstractContextManager[Any]:
     there = _Parcel(messages)
-    return patch.multiple(hush_aggregator.commands.serve, _bus=lambda *_: there, InProcesses=_Near)
+    return patch.multiple(hush_aggregator.commands.serve, _buses=lambda *_: (there, None), InProcesses=_Near)
 
 
 def shown(case: Garbled, directory: Path) -> Shown:

@@ -185,6 +185,7 @@ class _MqttSession:
         for topic in filters:
             if topic != ALL_TASKS or self._bus.qos:
                 await self._connection.subscribe(topic, qos=self._bus.qos)
+        self._connection.ping()  # answered after what is retained under these topics
 
     async def batch(self) -> list[Delivery]:
         return await self._connection.deliveries(BATCH_LIMIT)

@@ -132,7 +132,7 @@ def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_no
     assert judged.senders == {
         ("heights", Refusal.WRONG_DIGEST): "mallory",
         ("heights", Refusal.MALFORMED): "mallory",
-        ("heights", Refusal.UNKNOWN_VERSION): "m\n",
+        ("heights", Refusal.BAD_SENDER): "m\n",
         ("heights", Refusal.OUT_OF_RANGE): None,
     }
 
@@ -146,7 +146,7 @@ def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_no
     run(story)
     assert {text.partition(": ")[2].partition(",")[0] for text in caplog.messages[:-1]} == {
         "refused 2: out_of_range",
-        "refused 1 from 'm\\n': unknown_version",
+        "refused 1 from 'm\\n': bad_sender",
         "refused 1 from 'mallory': malformed",
         "refused 1 from 'mallory': wrong_digest",
     }

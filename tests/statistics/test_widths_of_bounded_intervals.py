@@ -201,7 +201,7 @@ def test_bits_of_categories_that_do_not_exist_are_refused_before_they_are_counte
     task = make_task({"id": "c", "epsilon": "1", "size": 2, "domain": {"kind": "category", "labels": labels}})
     ids = np.array([b"0" * 16, b"1" * 16], dtype="V16")
     bodies = np.array([[1, 1 << 7], [1, 1 << 8]], dtype=np.int64)
-    block = Block(task.id, None, task.digest, 0, ids, bodies)
+    block = Block(task.id, None, task.report_digest, 0, ids, bodies)
     judged = admit(Decoded([block], Counter()), {task.id: task}, datetime.now(UTC))
     assert judged.refused == {(task.id, Refusal.OUT_OF_RANGE): 1}
     assert [accepted.bodies.tolist() for accepted in judged.accepted] == [[[1, 1 << 7]]]

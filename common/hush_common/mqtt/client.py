@@ -61,15 +61,15 @@ class Client(aiomqtt.Client):
         self._aside = Aside()
         self.resumed: bool = False
         self._outgoing = Outgoing(
-            self._client, self._loop, window=window, patience=patience, write=self._write, ask=self._ping
+            self._client, self._loop, window=window, patience=patience, write=self._write, ask=self.ping
         )
         self.received: Received = Received(self._outgoing.acknowledge)
         self._incoming: Incoming | None = None
         self._paused = False
-        self._ping_every, self._silence = ping_every, silence
+        self.ping_every, self._silence = ping_every, silence
         self._silent = 0.0  # seconds of this process in which it could read, and nothing came
-        self._pings: deque[float] = deque()  # when those were sent that are not answered
-        self._pinged = 0.0  # when the last one was sent
+        self.pings: deque[float] = deque()  # when those were sent that are not answered
+        self.pinged = 0.0  # when the last one was sent
         self.is_silent: bool = False  # whether the connection was given up for it
         self.current_until: float = self._loop.time()
         paho: Any = self._client
@@ -170,7 +170,6 @@ class Client(aiomqtt.Client):
             granted = await answer
         finally:
             self._pending_subscribes.pop(number, None)
-        self._ping()  # answered after what is retained under these topics
         return [code if isinstance(code, int) else code.value for code in granted]
 
     async def take(self, most: int, most_bytes: int) -> list[Delivery]:
@@ -282,15 +281,16 @@ class Client(aiomqtt.Client):
     # Is the broker there? It may have much to send before it comes to an answer, so that a clock alone tells nothing.
     # A ping is answered after everything that was to be sent before it.
 
-    def _ping(self) -> None:
+    def ping(self) -> None:
+        """Ask whether everything has come: `current_until` moves with the answer."""
         if self._client.socket() is not None:
-            self._pinged = self._loop.time()
-            self._pings.append(self._pinged)
+            self.pinged = self._loop.time()
+            self.pings.append(self.pinged)
             self._client._send_pingreq()  # noqa: SLF001
 
     def _pong(self) -> MQTTErrorCode:
-        if self._pings:
-            self.current_until = self._pings.popleft()
+        if self.pings:
+            self.current_until = self.pings.popleft()
             self._outgoing.answered_until(self.current_until)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -309,11 +309,11 @@ class Client(aiomqtt.Client):
             self._silent += _TICK_SECONDS
         if incoming is not None:
             incoming.has_read = False
-        if self._pings and self._silent >= self._silence:
+        if self.pings and self._silent >= self._silence:
             self.is_silent = True
             self.fail(aiomqtt.MqttError("the broker is silent"))
-        elif self._loop.time() - self._pinged >= self._ping_every:
-            self._ping()
+        elif self._loop.time() - self.pinged >= self.ping_every:
+            self.ping()
 
     def fail(self, error: Exception) -> None:
         """End the connection, for this reason, if it is not lost yet."""

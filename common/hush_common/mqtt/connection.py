@@ -172,6 +172,10 @@ class Connection:
             raise self._lost()
         return taken
 
+    def ping(self) -> None:
+        """Send a ping; with its answer `current_until` moves."""
+        self._client.ping()
+
     def acknowledge(self, numbers: Iterable[int]) -> None:
         """Acknowledge messages by their numbers, each after those that came before it; nothing if it is lost."""
         self._client.received.acknowledge(numbers)
