@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
-from itertools import accumulate, pairwise
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_aggregator.fold import fold
 from hush_aggregator.senders import note, only
@@ -26,7 +27,8 @@ from hush_common.refusal import Refusal
 
 __all__ = ["SqliteStore", "take_lock"]
 
-_INSERT = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
+_INSERT = "INSERT INTO report VALUES (?, ?, ?, ?)"
+_INSERT_IF_NEW = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
 _FIND = "SELECT 1 FROM report WHERE task = ? AND round = ? AND id = ?"
 _NUMBERS = "SELECT digest, number FROM numbered"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
@@ -188,6 +190,7 @@ _Round = tuple[bytes, int]
 """Digest and round."""
 
 _NOBODY = Counter[str]()
+_ALONE = np.zeros(1, dtype=np.intp)
 
 _Row = tuple[int, int, bytes, bytes]
 """Number of the digest, round, id and body of a report."""
@@ -210,11 +213,10 @@ def _count(
     tallies: "_Tallies",
 ) -> list[_Done]:
     """Insert what is new and within the quotas, and fold exactly that into the tallies. Of equal ids the first wins."""
-    blocks = [_rows(numbers[reports.task.digest], reports) for reports in accepted]
     if charging is None:
-        new, over = _insert(run, blocks), [_NOBODY] * len(blocks)
+        new, over = _insert(run, numbers, accepted), [_NOBODY] * len(accepted)
     else:
-        charged = [_charge(run, rows, reports, charging) for rows, reports in zip(blocks, accepted, strict=True)]
+        charged = [_charge(run, numbers, reports, charging) for reports in accepted]
         new, over = [flags for flags, _ in charged], [+names for _, names in charged]
     tallies.add(run, [(reports, flags) for reports, flags in zip(accepted, new, strict=True) if True in flags])
     found = []
@@ -224,30 +226,49 @@ def _count(
     return found
 
 
-def _rows(number: int, reports: Accepted) -> list[_Row]:
-    round_ = reports.round
-    raw = reports.bodies.astype(">i8", copy=False).tobytes()
-    size = 8 * reports.bodies.shape[1]
-    ids = enumerate(reports.ids.tolist())
-    return [(number, round_, report_id, raw[k * size : (k + 1) * size]) for k, report_id in ids]
+def _rows(number: int, reports: Accepted, order: NDArray[np.intp] | None = None) -> list[_Row]:
+    """Return the rows of reports, in the order of receipt or in another."""
+    bodies, ids = reports.bodies, reports.ids
+    if order is not None:
+        bodies, ids = bodies[order], ids[order]
+    raw, round_, size = bodies.astype(">i8", copy=False).tobytes(), reports.round, 8 * bodies.shape[1]
+    return [(number, round_, report_id, raw[k * size : (k + 1) * size]) for k, report_id in enumerate(ids.tolist())]
 
 
-def _insert(run: sqlite3.Connection, blocks: Sequence[Sequence[_Row]]) -> list[list[bool]]:
-    """Insert rows; tell of each whether it is new.
+def _insert(run: sqlite3.Connection, numbers: Mapping[bytes, int], accepted: Sequence[Accepted]) -> list[list[bool]]:
+    """Insert reports; tell of each whether it is new.
 
     In the order of the table's key, so that neighbours go to one page. Sorting is stable: of two rows with one key the
-    one received first is the new one.
+    one received first is the new one. Most batches have nothing that is known already: they go in one call, and if one
+    row fails, all of them are taken back and inserted singly.
     """
-    rows = [row for block in blocks for row in block]
-    new = [False] * len(rows)
-    for k in sorted(range(len(rows)), key=[row[:3] for row in rows].__getitem__):
-        new[k] = run.execute(_INSERT, rows[k]).rowcount == 1
-    ends = pairwise(accumulate(map(len, blocks), initial=0))
-    return [new[start:end] for start, end in ends]
+    keys = [(numbers[reports.task.digest], reports.round) for reports in accepted]
+    places = sorted(range(len(accepted)), key=keys.__getitem__)
+    orders = [_order(accepted[place].ids) for place in places]
+    blocks = [_rows(keys[place][0], accepted[place], order) for place, order in zip(places, orders, strict=True)]
+    new = [[True] * len(reports.ids) for reports in accepted]
+    run.execute("SAVEPOINT rows")
+    try:
+        run.executemany(_INSERT, chain.from_iterable(blocks))
+    except sqlite3.IntegrityError:
+        run.execute("ROLLBACK TO rows")
+        for place, order, rows in zip(places, orders, blocks, strict=True):
+            for k, row in zip(order.tolist(), rows, strict=True):
+                new[place][k] = run.execute(_INSERT_IF_NEW, row).rowcount == 1
+    run.execute("RELEASE rows")
+    return new
+
+
+def _order(ids: NDArray[np.void]) -> NDArray[np.intp]:
+    """Return the order of ids of 16 bytes as SQLite has it, stable."""
+    if len(ids) == 1:
+        return _ALONE
+    halves = np.ascontiguousarray(ids).view(">u8").astype(np.uint64).reshape(-1, 2)
+    return np.lexsort((halves[:, 1], halves[:, 0]))
 
 
 def _charge(
-    run: sqlite3.Connection, rows: Sequence[_Row], reports: Accepted, charging: Charging
+    run: sqlite3.Connection, numbers: Mapping[bytes, int], reports: Accepted, charging: Charging
 ) -> tuple[list[bool], Counter[str]]:
     """Insert what is new and within the quotas; which are, and how many of each sender were beyond.
 
@@ -256,12 +277,13 @@ def _charge(
     """
     over, digest, round_ = Counter[str](), reports.task.digest, reports.round
     if reports.senders is None:
-        return _insert(run, [rows])[0], over
+        return _insert(run, numbers, [reports])[0], over
+    rows = _rows(numbers[digest], reports)
     new = [False] * len(rows)
     for k, (row, sender) in enumerate(zip(rows, reports.senders, strict=True)):
         if not charging.has_left(digest, round_, sender):  # nothing of these is written, however many they are
             over[sender] += run.execute(_FIND, row[:3]).fetchone() is None
-        elif run.execute(_INSERT, row).rowcount == 1:
+        elif run.execute(_INSERT_IF_NEW, row).rowcount == 1:
             new[k] = True
             charging.charge(digest, round_, sender)
     return new, over

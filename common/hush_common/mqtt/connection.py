@@ -18,7 +18,7 @@ from hush_common.tls import remedy, tls_context
 __all__ = ["Acknowledgement", "Connection", "Options", "connect"]
 
 _CONNECT_SECONDS = 10.0
-_BATCH_BYTES = 1024 * 1024
+_BATCH_BYTES = 3 * 1024 * 1024
 _REFUSED = 0x80
 """A reason from here on means no, in a subscription's acknowledgement as in any other."""
 _WRONG_VERSION = 0x84

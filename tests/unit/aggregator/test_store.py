@@ -75,7 +75,7 @@ def test_rows_are_written_in_the_order_of_their_ids_and_of_equal_ids_the_first_r
     store: SqliteStore,
 ) -> None:
     written: list[str] = []
-    store._connection.set_trace_callback(lambda text: written.append(text) if "INTO report" in text else None)
+    store._connection.set_trace_callback(lambda text: written.append(text) if "IGNORE INTO report" in text else None)
     numbers = [7, 3, 200, 3, 7, 1, 3]
     reports = [(number, 10**k) for k, number in enumerate(numbers)]
     outcome = store.commit([accepted(*reports[:4]), accepted(*reports[4:])], {})
@@ -86,6 +86,24 @@ def test_rows_are_written_in_the_order_of_their_ids_and_of_equal_ids_the_first_r
     kept = {int.from_bytes(report.id): report.body[0] for report in store.reports(HEIGHTS.digest, 0)}
     assert kept == {7: 1, 3: 10, 200: 100, 1: 10**5}
     assert totals(store, HEIGHTS, 0) == (4, sum(kept.values()), sum(body**2 for body in kept.values()))
+
+
+def test_rows_that_are_all_new_are_written_in_one_pass_in_the_order_of_their_ids(store: SqliteStore) -> None:
+    written: list[str] = []
+    store._connection.set_trace_callback(lambda text: written.append(text) if "INTO report" in text else None)
+    numbers = [7, 3, 200, 5, 90, 1]
+    outcome = store.commit([accepted(*((number, number) for number in numbers))], {})
+    store._connection.set_trace_callback(None)
+    assert [int(text.split("'")[1], 16) for text in written] == sorted(numbers)
+    assert outcome.accepted == len(numbers)
+
+
+def test_a_batch_with_one_row_that_is_known_counts_all_others_once(store: SqliteStore) -> None:
+    store.commit([accepted((50, 1))], {})
+    outcome = store.commit([accepted(*((number, 2) for number in range(100)))], {})
+    assert (outcome.accepted, outcome.refused) == (99, {Refusal.DUPLICATE: 1})
+    assert totals(store, HEIGHTS, 0) == (100, 1 + 99 * 2, 1 + 99 * 4)
+    assert sum(1 for _ in store.reports(HEIGHTS.digest, 0)) == 100
 
 
 def test_a_batch_of_many_tasks_reads_and_writes_each_tally_once_and_the_next_parses_none(
@@ -113,7 +131,7 @@ def test_a_batch_of_many_tasks_reads_and_writes_each_tally_once_and_the_next_par
         assert store.commit([*batch, *batch[:100]], {}).accepted == 900
         assert statements["INSERT OR"] == 1000 + 900
         assert statements["WITH wanted"] == 3 + 5  # tallies; marks of rounds and of tasks
-        assert sum(statements.values()) < 2020  # and a hundred refusals
+        assert sum(statements.values()) < 2030  # and a hundred refusals, and the attempt to write all in one call
     store._connection.set_trace_callback(None)
     assert not parsed
     assert {totals(store, task, 0) for task in tasks} == {(3, 6, 14)}
