@@ -71,7 +71,7 @@ def count_backlog(mosquitto: Mosquitto, directory: Path, reports: int, kills: in
     store = directory / "hush.sqlite3"
     service = Service(mosquitto.url, store, *options)
     service.until_subscribed()
-    time.sleep(2)  # so that the broker is no longer as young as it may seem to be under load
+    time.sleep(4)  # so that the broker is no longer as young as it may seem to be under load
     service.stop()
     retain(mosquitto.port, foreign(1000))
     fill(mosquitto.port, NUMBER, range(reports))

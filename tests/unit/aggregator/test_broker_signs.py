@@ -126,3 +126,18 @@ def test_a_broker_that_answers_proves_that_it_lives_although_it_says_nothing_new
     assert world.signs.memory.alive == int(WALL + 9)
     assert world.connect() is None
     assert world.next() is None
+
+
+def test_a_start_two_seconds_after_that_of_the_broker_is_enough_to_know_it_again() -> None:
+    """The aggregator stops after two seconds, and is killed again and again before it hears a second uptime."""
+    world = World(time=1.2, started=0.3)
+    assert world.connect() is None
+    world.time = 3.2
+    world.signs.alive(2.2)  # a ping a second is answered
+    memory = world.signs.memory
+    for moment in (13.0, 18.0, 27.0):
+        world.time = moment
+        world.start(memory)
+        assert world.connect() is None
+        memory = world.signs.memory
+    assert world.next() is None
