@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, NoReturn
@@ -358,6 +360,20 @@ def test_where_no_copy_can_be_written_nothing_is_opened(
     assert opened.paths == []
 
 
+def page_at(browser: urllib.request.OpenerDirector, address: str) -> str:
+    """The page, once the program that has named its address listens there."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            with browser.open(address, timeout=30) as response:
+                page: str = response.read().decode()
+                return page
+        except urllib.error.URLError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
 def test_marimo_itself_edits_the_copy(tmp_path: Path) -> None:
     """Started as a person starts it, but for the browser; asked over HTTP which file it has open."""
     command = [sys.executable, "-m", "hush", "tour", "notes", "--open"]
@@ -368,8 +384,7 @@ def test_marimo_itself_edits_the_copy(tmp_path: Path) -> None:
         assert process.stdout is not None
         address = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with browser.open(address.replace("localhost", "127.0.0.1"), timeout=30) as response:
-            page = response.read().decode()
+        page = page_at(browser, address.replace("localhost", "127.0.0.1"))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -34,7 +34,7 @@ def _remembered(solve: Callable[[Sequence[_Q]], Sequence[_A]]) -> Callable[[Sequ
 
 
 _bands = _remembered(bands)
-noise_bounds = _remembered(chernoffs)
+noise_bounds: Callable[[Sequence[tuple[Sizes, float]]], Sequence[_Pair]] = _remembered(chernoffs)
 """`chernoffs`, which remembers."""
 _students = _remembered(student_quantiles)
 
