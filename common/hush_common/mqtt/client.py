@@ -66,10 +66,10 @@ class Client(aiomqtt.Client):
         self.received: Received = Received(self._outgoing.acknowledge)
         self._incoming: Incoming | None = None
         self._paused = False
-        self.ping_every, self._silence = ping_every, silence
+        self._ping_every, self._silence = ping_every, silence
         self._silent = 0.0  # seconds of this process in which it could read, and nothing came
-        self.pings: deque[float] = deque()  # when those were sent that are not answered
-        self.pinged = 0.0  # when the last one was sent
+        self._pings: deque[float] = deque()  # when those were sent that are not answered
+        self._pinged = 0.0  # when the last one was sent
         self.is_silent: bool = False  # whether the connection was given up for it
         self.current_until: float = self._loop.time()
         paho: Any = self._client
@@ -284,13 +284,13 @@ class Client(aiomqtt.Client):
     def ping(self) -> None:
         """Ask whether everything has come: `current_until` moves with the answer."""
         if self._client.socket() is not None:
-            self.pinged = self._loop.time()
-            self.pings.append(self.pinged)
+            self._pinged = self._loop.time()
+            self._pings.append(self._pinged)
             self._client._send_pingreq()  # noqa: SLF001
 
     def _pong(self) -> MQTTErrorCode:
-        if self.pings:
-            self.current_until = self.pings.popleft()
+        if self._pings:
+            self.current_until = self._pings.popleft()
             self._outgoing.answered_until(self.current_until)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -309,10 +309,10 @@ class Client(aiomqtt.Client):
             self._silent += _TICK_SECONDS
         if incoming is not None:
             incoming.has_read = False
-        if self.pings and self._silent >= self._silence:
+        if self._pings and self._silent >= self._silence:
             self.is_silent = True
             self.fail(aiomqtt.MqttError("the broker is silent"))
-        elif self._loop.time() - self.pinged >= self.ping_every:
+        elif self._loop.time() - self._pinged >= self._ping_every:
             self.ping()
 
     def fail(self, error: Exception) -> None:
