@@ -5,6 +5,7 @@ import gc
 import re
 import ssl
 import subprocess
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -206,6 +207,9 @@ async def as_aggregator(url: BrokerUrl) -> None:
 
 async def trouble(url: BrokerUrl, way: Callable[[BrokerUrl], Awaitable[None]]) -> str | None:
     """Why no connection comes about, or None where one does."""
+    with warnings.catch_warnings():  # what an earlier test has left to be collected is not of this one
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
     text = None
     try:
         await way(url)
