@@ -24,7 +24,7 @@ from enum import StrEnum
 from hush_aggregator.store.base import BrokerMemory
 from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME
 
-__all__ = ["BrokerSigns", "Cause"]
+__all__ = ["BrokerSigns", "Cause", "natural_number"]
 
 _LATE_S = 15  # an uptime that may be this old tells nothing about a broker that was as young
 _ROUNDED_S = 2  # times are whole seconds
@@ -108,7 +108,7 @@ class BrokerSigns:
             payload: unchecked bytes.
             since: by `elapsed`: everything has come that was sent before this moment.
         """
-        number = _number(payload)
+        number = natural_number(payload)
         if number is None:
             return None
         if topic == BROKER_UPTIME:
@@ -226,7 +226,7 @@ class BrokerSigns:
         self._dropped = None
 
 
-def _number(payload: bytes) -> int | None:
-    """The natural number in front, `123` or `123 seconds`."""
+def natural_number(payload: bytes) -> int | None:
+    """Return the natural number in front, as in `123` or `123 seconds`; None if there is none."""
     digits = payload[:64].partition(b" ")[0]
     return int(digits) if digits.isdigit() and len(digits) <= _DIGITS else None

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NoReturn
 
-from hush_aggregator.broker_signs import BrokerSigns, Cause
+from hush_aggregator.broker_signs import BrokerSigns, Cause, natural_number
 from hush_aggregator.bus import Publisher, Session
 from hush_aggregator.claims import Claim
 from hush_aggregator.known_tasks import KnownTasks
@@ -43,7 +43,6 @@ _LOOK_S = 60.0  # the clock may have been set
 _ECHO_S = 5.0
 _FIRST_WORDS_S = 0.1
 _DOUBTFUL_EVERY_S = 3600
-_DIGITS = 15
 
 
 class Recalls:
@@ -204,7 +203,7 @@ class Recalls:
         if topic == BROKER_VERSION:
             self.broker_version = printable(payload.decode(errors="replace")[:80])
         elif topic in (BROKER_STORED, BROKER_RETAINED):
-            count = int(payload) if payload.isdigit() and len(payload) <= _DIGITS else 0
+            count = natural_number(payload) or 0
             self._stored, self._retained = (count, self._retained) if topic == BROKER_STORED else (self._stored, count)
         elif task_id is None:
             self._note(self._signs.heard(topic, payload, session.current_until))
