@@ -5,7 +5,6 @@ import gc
 import re
 import ssl
 import subprocess
-import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from certificates import AUTHORITY, BROKER, Authority
+from leftovers import collect_leftovers
 from servers import Mosquitto, free_port, need
 
 from hush_aggregator.mqtt import MqttBus
@@ -207,9 +207,7 @@ async def as_aggregator(url: BrokerUrl) -> None:
 
 async def trouble(url: BrokerUrl, way: Callable[[BrokerUrl], Awaitable[None]]) -> str | None:
     """Why no connection comes about, or None where one does."""
-    with warnings.catch_warnings():  # what an earlier test has left to be collected is not of this one
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    collect_leftovers()
     text = None
     try:
         await way(url)
