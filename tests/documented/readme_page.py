@@ -19,12 +19,12 @@ __all__ = ["PINNED", "page"]
 
 QUOTES = {
     "address of a file or a page": re.compile(r"\]\([^)]*\)|`[^`]*`"),
-    "name": re.compile(r"UTF-8|UTF-16|MQTT 3\.1\.1|Apache-2\.0"),
+    "name": re.compile(r"MQTT 3\.1\.1|Apache-2\.0"),
     "limit of another program": re.compile(r"(?<=keeps only )1000(?= messages)"),
 }
 PINNED = {
-    "address of a file or a page": "31234127001808017201411",
-    "name": "81631120",
+    "address of a file or a page": "1270018080",
+    "name": "20",
     "limit of another program": "1000",
 }
 
@@ -37,13 +37,12 @@ def _claims() -> tuple[str, ...]:
     assert needed
     sure = percent_at_most(at_most_sure(Fraction(1)))
     return (
-        f"![{computed(n)} heights, the reports that the aggregator saw",
-        f"*{computed(n)} simulated people, ε = {given(epsilon)}: above",
+        f"![{computed(n)} heights, the reports that the aggregator received",
+        f"*{computed(n)} simulated people, ε = {given(epsilon)}. Above",
         f"One report says almost nothing; {computed(n)} of them find the mean.",
         f"With Python ≥ {given(needed[1])}, in a clone",
-        f"at ε = {given(1)}, whoever was 50/50 about a person's answer is at most {computed(sure)} sure of it",
-        f"codes for a missing value ({given(999)}, -{given(99)}) are counted",  # as test_sentinels.py has them
-        f"under {given(8)} MB in all",  # weighed by tests/integration/test_install.py
+        f"At ε = {given(1)}, an observer who was 50/50 about a person's answer is at most {computed(sure)} sure of it",
+        f"under {given(8)} MB in all, without numpy",  # weighed by tests/integration/test_install.py
         f"deduplicated by a random {computed(8 * REPORT_ID_BYTES)}-bit id",
     )
 

@@ -4,16 +4,23 @@ import re
 from pathlib import Path
 
 import pytest
+from readme import README, blocks
 
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.sweep_file import SWEEPS, find_sweep
 
 TEXT = (Path(__file__).parents[2] / "docs" / "laboratory.md").read_text(encoding="utf-8")
-SECTION = TEXT.partition("## Sweeps\n")[2].partition("\n## ")[0]
 
 
-def block(language: str) -> str:
-    found = re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+def section(title: str) -> str:
+    return TEXT.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+SECTION = section("Sweeps")
+
+
+def block(language: str, text: str = SECTION) -> str:
+    found = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
     assert len(found) == 1
     return str(found[0])
 
@@ -43,3 +50,13 @@ def test_the_program_that_is_shown_runs(
 def test_every_sweep_that_comes_with_hush_is_named_there_and_teaches_something(name: str) -> None:
     assert f"`hush sweep {name} --out DIR`" in SECTION
     assert len(find_sweep(name).about) > 100
+
+
+def test_a_file_of_ones_own_is_simulated_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (people,) = (block.text for block in blocks(README.read_text(encoding="utf-8")) if block.name == "people.csv")
+    (tmp_path / "people.csv").write_text(people, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block("python", section("Your own data")), "laboratory.md", "exec"), {})  # noqa: S102 - ours
+    assert re.fullmatch(r"-?\d+\.\d+ 4\d\.\d+\n", capsys.readouterr().out)

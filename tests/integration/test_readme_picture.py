@@ -39,5 +39,5 @@ def test_another_run_has_another_picture(run: Run) -> None:
 
 def test_what_the_readme_says_of_the_picture_is_in_it(run: Run) -> None:
     text = " ".join(README.read_text(encoding="utf-8").split())
-    assert f"{run.result.n} simulated people, ε = {run.task.epsilon}: above, their heights" in text
+    assert f"{run.result.n} simulated people, ε = {run.task.epsilon}. Above: their heights" in text
     assert "](docs/images/heights.png)" in text
