@@ -15,7 +15,7 @@ endif
 endif
 endif
 
-.PHONY: demo test quick short coverage lint format docs bench clean
+.PHONY: demo test test-all quick short coverage lint format docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
@@ -24,11 +24,15 @@ demo: $(VENV)/demo
 PARALLEL ?= -n 3 --dist loadfile
 
 test: $(VENV)/dev lint
-	$(BIN)/pytest $(PARALLEL)
+	$(BIN)/pytest $(PARALLEL) -m "not soak and not outside"
+
+# `make test`, then the tests that start a browser, Sphinx, pip, pyright or a notebook.
+test-all: test
+	$(BIN)/pytest $(PARALLEL) -m "outside and not soak"
 
 # While you work: a minute. `make test` before you hand on.
 quick: $(VENV)/dev
-	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow" tests/unit tests/properties
+	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow and not outside" tests/unit tests/properties
 
 # What .ci/run asks of every further Python.
 short: $(VENV)/dev lint

@@ -16,6 +16,7 @@ TIMEOUT_S = 110
 
 
 @pytest.mark.slow
+@pytest.mark.outside
 def test_pages_are_built_without_a_warning_and_have_every_public_name(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-W", "--keep-going", "docs", str(tmp_path)]
     environment = os.environ | {"HUSH_TOUR": "titles"}  # test_tour.py runs the chapters, and writes their pages

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 8_000_000

@@ -22,7 +22,7 @@ PAGES = ["/", *(f"/tasks/{task.id}" for task in page_tasks.TASKS)]
 FIGURES = "all => all.map(one => [one.dataset.figure, one.getAttribute('value'), one.textContent])"
 IN_TIME_MS = 30_000
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
 expect.set_options(timeout=IN_TIME_MS)
 

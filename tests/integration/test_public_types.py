@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from product import PACKAGES, ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
 
 def completeness(package: str, place: Path) -> dict[str, Any]:

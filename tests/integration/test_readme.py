@@ -64,6 +64,7 @@ def with_all_it_started(leader: int, number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.outside
 @pytest.mark.timeout(LIMIT_S)
 def test_every_block_runs_first_to_last_as_printed_in_a_fresh_environment(tmp_path: Path) -> None:
     mosquitto = all(shutil.which(name, path=environment(tmp_path)["PATH"]) for name in ("mosquitto", "mosquitto_pub"))

@@ -33,7 +33,7 @@ from hush_simulations.tour.export import write_notebook, write_page
 from hush_simulations.tour.prose import Picture, Prose
 from hush_simulations.tour.reading import blocks, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
 Run = tuple[list[Prose | Picture], dict[str, Any]]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tour.md"
