@@ -15,12 +15,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from hush_common.codec import encode_frame
 from hush_common.mechanisms import Offers
-from hush_common.report import Report
 from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_common.topics import report_topic
+from hush_common.wire import Report, encode_frame
 
 __all__ = ["Service", "counted_ids", "fill", "report_id", "retain", "slowed", "subscribed"]
 

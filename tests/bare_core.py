@@ -39,12 +39,11 @@ from hush_client.policy import Policy
 from hush_client.state import ledger, outbox
 from hush_client.state.database import State
 from hush_client.state.identity import device_name
-from hush_common.codec import Frame, decode
 from hush_common.domain import NumberDomain
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import decode_task, make_task
+from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import report_topic
+from hush_common.wire import Frame, decode
 
 NUMBER = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
 DAILY = {"rounds": 9, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "repeat": "sticky"}

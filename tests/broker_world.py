@@ -15,12 +15,10 @@ from virtual_time import VirtualLoop
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
-from hush_common.codec import encode_frame
 from hush_common.recall import Recall, decode_recall
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME, estimate_topic, recall_topic, report_topic
+from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.memory import MemoryBroker
 
 __all__ = ["CLOSING", "DRAFT", "HEIGHTS", "HOUR", "START", "TOPIC", "WEEK", "Broker", "World", "frame", "living"]

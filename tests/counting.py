@@ -16,9 +16,9 @@ from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.codec import Frame, decode
 from hush_common.task import Task
 from hush_common.topics import ALL_REPORTS, status_topic
+from hush_common.wire import Frame, decode
 
 __all__ = ["Observer", "aggregating", "counted", "observing", "refused", "shell"]
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_common.errors import BrokerError
 from hush_common.rng import SystemRng
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import task_topic
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker

@@ -17,9 +17,8 @@ from hush_aggregator.http.bearer import Token
 from hush_aggregator.http.server import serve_http
 from hush_aggregator.http.service import Service
 from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore
-from hush_common.refusal import Refusal
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 __all__ = ["BEARER", "DRAFT", "HEIGHTS", "TOKEN", "WAY", "asked", "make_store", "serving", "writable"]
 

@@ -17,7 +17,7 @@ from fake_transport import FakeTransport, make_heights
 import hush_client.client
 from hush_aggregator.store import SqliteStore
 from hush_client.state.database import FILE_NAME, _create
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 from hush_common.topics import task_topic
 
 __all__ = [

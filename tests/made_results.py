@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.result import Result
-from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_common.wire import Refusal
 
 __all__ = ["result_of"]
 

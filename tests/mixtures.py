@@ -12,7 +12,7 @@ from covering.predicates import Bools, Runs, student_halves
 from scipy import stats
 
 from hush_aggregator.estimate import REPORTERS, estimate
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 __all__ = ["CELLS", "RUNS", "Mixture", "Seen", "exact", "look", "mixture", "people", "standard_errors"]
 

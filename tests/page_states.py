@@ -11,9 +11,8 @@ from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate import estimate as real_estimate
 from hush_aggregator.store import SqliteStore
 from hush_aggregator.tally import Tally
-from hush_common.refusal import Refusal
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 __all__ = ["ALL", "fail_the_failed", "fill"]
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from hush_aggregator.store import Accepted, SqliteStore
 from hush_common.mechanisms import perturb
-from hush_common.refusal import Refusal
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 __all__ = ["COUNTS", "HOSTILE", "TASKS", "count", "fill", "values_of"]
 

@@ -14,13 +14,12 @@ from port_programs import hexadecimal
 from hush_client.commands.report import parse_value
 from hush_client.decision import Decision
 from hush_client.draw import draw
-from hush_common.codec import encode_frame, encode_json
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import decode_task, make_task
+from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import report_topic
+from hush_common.wire import encode_frame, encode_json
 
 __all__ = ["VECTORS", "Case", "cases", "reference", "some_task", "some_value", "vectors"]
 

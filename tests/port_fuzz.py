@@ -9,8 +9,7 @@ from typing import Any
 
 from port_cases import some_bytes, some_task, some_value
 
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["RULES", "Drawn", "drawn"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hush_common.terminal.screen import Block, Screen
+from hush_common.terminal import Block, Screen
 
 __all__ = ["rendered", "squeezed"]
 

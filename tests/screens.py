@@ -22,8 +22,8 @@ from hush_client.answer import Question, answer
 from hush_client.policy import Policy
 from hush_client.state import ledger
 from hush_client.state.database import State
-from hush_common.task_file import decode_task
-from hush_common.terminal.screen import Block
+from hush_common.task import decode_task
+from hush_common.terminal import Block
 from hush_common.topics import task_topic
 from hush_simulations.engines.seeded_rng import SeededRng
 from hush_simulations.results.run import Run

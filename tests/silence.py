@@ -17,8 +17,8 @@ from hush_client.answer import Question, answer
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.state import ledger, outbox, sticky
+from hush_common.domain import Reading
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
-from hush_common.reading import Reading
 from hush_common.rng import ReportRng
 from hush_common.task import Task
 

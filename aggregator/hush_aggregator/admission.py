@@ -15,8 +15,8 @@ from hush_aggregator.decode import Block, Decoded
 from hush_aggregator.senders import note
 from hush_aggregator.store.base import UNKNOWN, Accepted
 from hush_common.mechanisms import Offers
-from hush_common.refusal import Refusal
 from hush_common.task import CLOCK_SKEW, Task
+from hush_common.wire import Refusal
 
 __all__ = ["Admitted", "admit"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from hush_common.delivery import Delivery
+from hush_common.topics import Delivery
 
 __all__ = ["BATCH_LIMIT", "Bus", "Delivery", "Publisher", "Session", "SessionAround"]
 

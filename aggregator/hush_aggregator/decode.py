@@ -2,7 +2,7 @@
 
 Reports of one task, round and body length form one block, in the order of receipt, whether they came in frames or as
 JSON. All rows of one length are read by one `np.frombuffer`. The reports read, and the payloads refused, are those of
-`hush_common.codec.decode` (a property test compares them).
+`hush_common.wire.decode` (a property test compares them).
 """
 
 from collections import Counter, defaultdict
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from hush_aggregator.receive import ReportMessage
 from hush_aggregator.senders import note, only
-from hush_common.codec import HEADER, VERSION, count_of, decode_json, width_of
-from hush_common.refusal import Refusal
-from hush_common.report import REPORT_ID_BYTES
+from hush_common.rng import REPORT_ID_BYTES
 from hush_common.topics import is_sender
+from hush_common.wire import HEADER, VERSION, Refusal, count_of, decode_json, width_of
 
 __all__ = ["Block", "Decoded", "decode"]
 

@@ -10,15 +10,11 @@ from typing import Any
 from hush_aggregator.odds import percent, sure
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEAK_ABOVE, decimal_text, posterior
-from hush_common.figures import duration, exact, significant, whole
+from hush_common.formatting import duration, exact, significant, whole
 from hush_common.mechanisms import Offers
-from hush_common.mechanisms.build import best
-from hush_common.mechanisms.registry import fitting
+from hush_common.mechanisms.registry import best, fitting
 from hush_common.task import Task
-from hush_common.terminal.facts import Fact, Facts
-from hush_common.terminal.screen import Block
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.terminal import Block, Column, Fact, Facts, Row, Sentence, Table
 
 __all__ = ["alternatives", "blocks", "expected_error", "meaning", "warnings"]
 

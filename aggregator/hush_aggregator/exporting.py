@@ -13,9 +13,9 @@ from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
 from hush_aggregator.task_changes import check_round, row_of
 from hush_common.errors import OptionError, StoreError
-from hush_common.private_file import make_private_file
-from hush_common.report import Report
+from hush_common.files import make_private_file
 from hush_common.task import Task
+from hush_common.wire import Report
 
 __all__ = ["FORMATS", "export_reports", "need_arrow", "reports_of"]
 

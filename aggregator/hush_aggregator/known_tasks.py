@@ -8,8 +8,7 @@ from hush_aggregator.learned_limits import LearnedLimits, NoRoomError, columns_o
 from hush_aggregator.log_fields import fields
 from hush_aggregator.store.base import Origin, Store, TaskRow
 from hush_common.errors import StoreError, TaskError
-from hush_common.task import Task, digest_of
-from hush_common.task_file import decode_task, settled
+from hush_common.task import Task, decode_task, digest_of, settled
 
 __all__ = ["KnownTasks", "TaskNames", "check_files", "stored_task"]
 

@@ -6,13 +6,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from hush_aggregator.bus import BATCH_LIMIT, Session
-from hush_common.broker_url import BrokerUrl
-from hush_common.codec import BODY_LIMIT, FRAME_LIMIT, HEADER
-from hush_common.delivery import Delivery
+from hush_common.broker_url import BrokerUrl, tls_context
 from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.mqtt import Connection, Options, connect
-from hush_common.report import REPORT_ID_BYTES
-from hush_common.tls import tls_context
+from hush_common.rng import REPORT_ID_BYTES
 from hush_common.topics import (
     ALL_ESTIMATES,
     ALL_RECALLS,
@@ -22,7 +19,9 @@ from hush_common.topics import (
     BROKER_STORED,
     BROKER_UPTIME,
     BROKER_VERSION,
+    Delivery,
 )
+from hush_common.wire import BODY_LIMIT, FRAME_LIMIT, HEADER
 
 __all__ = ["MqttBus"]
 

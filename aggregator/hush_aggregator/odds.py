@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hush_common.epsilon import WEAK_ABOVE, at_most_sure, certified_exp, decimal_text
-from hush_common.figures import at_most, percent_at_most, whole
+from hush_common.formatting import at_most, percent_at_most, whole
 from hush_common.task import Task
 
 __all__ = ["EVEN", "Loss", "dearest", "factor", "from_to", "losses", "percent", "sure"]

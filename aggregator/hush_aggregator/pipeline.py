@@ -41,9 +41,8 @@ from hush_aggregator.set_aside import SetAside
 from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.store_watch import StoreWatch
-from hush_common.cancellation import cancellable, to_the_end
-from hush_common.errors import BrokerError, TaskError
-from hush_common.exception_groups import worst
+from hush_common.aio import cancellable, to_the_end
+from hush_common.errors import BrokerError, TaskError, worst
 from hush_common.task import Task
 from hush_common.topics import (
     ALL_REPORTS,

@@ -23,8 +23,7 @@ from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimating import BATCH_S, CRASHED, Asked, Failure, InThread, attempted, one_by_one
 from hush_aggregator.log_fields import fields
 from hush_aggregator.tally import Tally
-from hush_common.task import Task
-from hush_common.task_file import decode_task
+from hush_common.task import Task, decode_task
 
 __all__ = ["InProcesses", "work"]
 

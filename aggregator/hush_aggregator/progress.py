@@ -12,7 +12,7 @@ from collections import Counter
 from hush_aggregator.log_fields import fields
 from hush_aggregator.senders import note
 from hush_aggregator.store.base import CommitOutcome
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 __all__ = ["Progress"]
 

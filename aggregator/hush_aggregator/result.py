@@ -10,8 +10,8 @@ from hush_aggregator.estimate.estimates import CategoryEstimate, CoordinateEstim
 from hush_aggregator.estimating import Failure
 from hush_aggregator.tally import Tally
 from hush_common.epsilon import decimal_text
-from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_common.wire import Refusal
 
 __all__ = ["MORE_THAN_ENROLLED", "WHOLE", "Counted", "Result", "encode", "result_of"]
 

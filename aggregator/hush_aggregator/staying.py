@@ -7,8 +7,7 @@ from typing import NoReturn
 
 from hush_aggregator.log_fields import fields
 from hush_aggregator.standing import shown
-from hush_common.backoff import Backoff
-from hush_common.cancellation import cancellable
+from hush_common.aio import Backoff, cancellable
 from hush_common.errors import BrokerError, LoginRefusedError
 
 __all__ = ["Staying"]

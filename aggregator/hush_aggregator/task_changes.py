@@ -6,8 +6,7 @@ from hush_aggregator.known_tasks import stored_task
 from hush_aggregator.store.base import Origin, State, StoreReader, TaskRow
 from hush_aggregator.store.writing import SqliteEditor
 from hush_common.errors import TaskError
-from hush_common.task import Task
-from hush_common.task_file import settled
+from hush_common.task import Task, settled
 
 __all__ = [
     "GIVEN",

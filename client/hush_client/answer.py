@@ -20,11 +20,10 @@ from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import milliseconds
 from hush_client.state import ledger, outbox, pins, sticky
-from hush_common.codec import encode_frame
-from hush_common.reading import Reading
-from hush_common.report import Report
+from hush_common.domain import Reading
 from hush_common.rng import ReportRng
 from hush_common.task import Task
+from hush_common.wire import Report, encode_frame
 
 __all__ = ["FRAME_REPORTS", "Question", "admit", "answer", "answer_all"]
 

@@ -14,8 +14,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TypeVar
 
-from hush_common.domain import Domain
-from hush_common.reading import Reading
+from hush_common.domain import Domain, Reading
 
 __all__ = ["Asker", "Source", "aside", "read_all"]
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from hush_client.state.shelf import MOST_BYTES, MOST_TASKS, KeptTask
 from hush_common.errors import TaskError
-from hush_common.task import Task, is_task_id
-from hush_common.task_file import decode_task
+from hush_common.task import Task, decode_task, is_task_id
 from hush_common.topics import ALL_TASKS, task_of_task_topic, task_topic
 
 __all__ = ["Catalogue"]

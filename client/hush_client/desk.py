@@ -14,8 +14,8 @@ from hush_client.sending.sender import Sender
 from hush_client.shelving import Shelving
 from hush_client.state.database import State
 from hush_client.terms import Terms, topic_of
+from hush_common.domain import Reading
 from hush_common.errors import BrokerError
-from hush_common.reading import Reading
 from hush_common.rng import ReportRng
 from hush_common.task import Task
 

@@ -10,11 +10,11 @@ The order of the draws is that of docs/wire.md: an index for each number that is
 from dataclasses import dataclass, field
 
 from hush_client.decision import Decision
+from hush_common.domain import Reading
 from hush_common.mechanisms import perturb
 from hush_common.mechanisms.sticky import Memory
-from hush_common.reading import Reading
-from hush_common.report import Report
 from hush_common.rng import ReportRng
+from hush_common.wire import Report
 
 __all__ = ["Drawn", "draw"]
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Literal
 
 from hush_client.undelivered import Undelivered
-from hush_common.delivery import Acknowledgement
-from hush_common.reading import Became
+from hush_common.domain import Became
+from hush_common.topics import Acknowledgement
 
 __all__ = ["Reason", "Receipt", "Status", "Undelivered"]
 
@@ -67,7 +67,7 @@ class Receipt:
         cap: the most it may ever spend on it.
         report_id: the 32 hexadecimal digits under which the aggregator counts the report; None if refused.
         value: what became of the value of this call: `"used"`; `"moved"` into the domain; `"replaced"` by a uniform
-            draw, since it was none (`hush_common.reading`). None where nothing was answered now. It stands here alone:
+            draw, since it was none (`hush_common.domain`). None where nothing was answered now. It stands here alone:
             it is neither stored, sent, logged nor shown, and do not do that either, because it tells of the value.
         moment: when the task opens, of one that has not; when it closed, of one that is (aware); else None.
         offline: whether it was given without a connection, to the task as this device had kept it.

@@ -8,7 +8,7 @@ from hush_client.policy import Policy
 from hush_client.state import kept, ledger
 from hush_client.state.ledger import Charge
 from hush_common.epsilon import at_most_sure, float_at_most
-from hush_common.figures import percent_at_most
+from hush_common.formatting import percent_at_most
 
 __all__ = ["Budget", "Statement", "read_statement"]
 

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from hush_common.delivery import Acknowledgement
+from hush_common.topics import Acknowledgement
 
 __all__ = ["Undelivered"]
 

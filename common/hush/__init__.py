@@ -10,9 +10,8 @@ that uses `hush.Client` never meets numpy.
 
 from typing import TYPE_CHECKING
 
-from hush.extras import load
 from hush_common.errors import HushError, MissingExtraError
-from hush_common.lazy import lazy_names
+from hush_common.lazy import lazy_names, load
 
 if TYPE_CHECKING:
     from hush.version import __version__

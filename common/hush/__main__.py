@@ -2,8 +2,8 @@
 
 import sys
 
-from hush.extras import load
 from hush_common.errors import MissingExtraError
+from hush_common.lazy import load
 
 __all__ = ["main"]
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hush.extras import load
 from hush_aggregator.commands import broker as lasting
+from hush_common.lazy import load
 
 __all__ = ["app"]
 

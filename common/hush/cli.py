@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple, cast
 import typer
 import typer.main
 
-from hush.extras import load
 from hush_common.errors import HushError, printable
+from hush_common.lazy import load
 
 __all__ = ["app", "main"]
 

@@ -1,31 +1,260 @@
-"""What a task asks for, and how a value becomes an index of it: exactly, before any random draw.
+"""What a task asks for: domains, and how a value becomes an index, exactly, before any random draw.
 
-Whatever a person's value is, the mechanism sees an integer inside the domain; privacy never depends on how it was
-rounded, because the *index* is what is bounded (any two indices are at most `steps` apart). And whatever it is,
-there is an index: `hush_common.reading` says what becomes of a value that is beyond the bounds, or none.
+Whatever a person's value is, the mechanism sees an integer inside the domain. Privacy never depends on how the value
+was rounded, because the *index* is bounded (any two indices are at most `steps` apart).
 
-Every domain has
+A value never decides whether a device answers, so nothing here raises because of one. Three results are possible:
 
-- `read(value)`, total but for a `TypeError` that looks at types alone; `read(value, strict=False)` has not even that;
-- `check(value)`, what would become of a value: for the developer's tests, nothing is drawn or spent;
-- `complete(reading, rng)`, the index that the mechanism sees: uniform wherever there is no usable value;
-- `index(value)`, that of a usable value, for the laboratory.
+- `"used"`: the value itself, rounded to the grid;
+- `"moved"`: a number beyond a bound (infinity included) goes to that bound, an unknown label to the task's `other`;
+- `"replaced"`: there is no usable value (None, NaN, an unknown label, a conversion that raises). The index is then
+  drawn uniformly over the domain, and goes through the mechanism like any other. The law of such a report is a mixture
+  of the laws of the legal values, so every ratio of probabilities stays at most e^epsilon.
+
+A wrong *type* (text instead of a number) is a mistake of the program: `TypeError`, from the type alone. None and NaN
+are legal where a value is missing.
 """
 
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from math import isfinite, isnan, nan
+from numbers import Rational, Real
+from typing import ClassVar, Literal, cast
 
 from hush_common.errors import TaskError
-from hush_common.grid import Grid
-from hush_common.reading import Index, Readable, Reading, is_real, is_table, plain
+from hush_common.rng import Rng, SpareRng
 from hush_common.untrusted import is_printable
 
-__all__ = ["GRID_STEPS", "BitDomain", "CategoryDomain", "Coordinate", "Domain", "Index", "NumberDomain", "VectorDomain"]
+
+class Grid:
+    """The points lower + k·(upper - lower)/steps, k = 0 to `steps`.
+
+    Both bounds are binary fractions. Over a common denominator they are integers, computed once, and a number n/u lies
+    at (n·unit - low·u)·steps / (span·u) steps: one division with a remainder, which says the point and on which side.
+    How long that takes grows with the digits of n and u: a number that is tiny beside its domain, such as 1e-300,
+    takes longer than one of its size, and one beyond a bound saves the division.
+
+    Args:
+        lower: finite.
+        upper: finite, above `lower`.
+        steps: at least 1.
+    """
+
+    __slots__ = ("_low", "_span", "_steps", "_unit")
+
+    def __init__(self, lower: float, upper: float, steps: int) -> None:
+        (low, low_unit), (high, high_unit) = lower.as_integer_ratio(), upper.as_integer_ratio()
+        self._unit = max(low_unit, high_unit)  # powers of two: the larger is a multiple of the other
+        self._low = low * (self._unit // low_unit)
+        self._span = high * (self._unit // high_unit) - self._low
+        self._steps = steps
+
+    def index(self, value: object) -> tuple[int | None, bool]:
+        """The point next to a real number, ties to the even one, and whether it was moved; (None, False) for NaN.
+
+        Exact and bounded: a Decimal is taken as the nearest binary64, so that no exponent is ever expanded, and the
+        work on any other number is linear in its digits.
+
+        Args:
+            value: of a type that `hush_common.domain.is_real` admits.
+        """
+        try:
+            found = value.as_integer_ratio() if type(value) is float and isfinite(value) else _ratio(value)
+        except BaseException:  # noqa: BLE001 - whatever the methods of a value raise: it must not decide
+            return None, False
+        if isinstance(found, float):  # NaN or infinite
+            return (None, False) if isnan(found) else (self._steps if found > 0 else 0, True)
+        number, unit = found
+        above, whole = number * self._unit - self._low * unit, self._span * unit
+        if above < 0:
+            return 0, True
+        if above > whole:
+            return self._steps, True
+        index, rest = divmod(above * self._steps, whole)
+        rest += rest
+        return index + (rest > whole or (rest == whole and index & 1)), False
+
+    def number(self, index: int) -> float:
+        """The float nearest to a point, of the grid or beyond it: the quotient of integers is rounded once.
+
+        Raises:
+            OverflowError: it is beyond all floats.
+        """
+        return (self._low * self._steps + self._span * index) / (self._unit * self._steps)
+
+
+def _ratio(value: object) -> tuple[int, int] | float:
+    """An exact fraction with a positive denominator; a float only if it is none."""
+    kind = type(value)
+    if issubclass(kind, int):
+        return int.__int__(value), 1  # type: ignore[arg-type]  # of an int
+    if issubclass(kind, Decimal):
+        decimal = Decimal(value)  # type: ignore[arg-type]  # of a Decimal
+        number = nan if decimal.is_nan() else float(decimal)
+    elif issubclass(kind, Rational):
+        numerator, denominator = int(value.numerator), int(value.denominator)  # type: ignore[attr-defined]
+        if denominator == 0:
+            return nan
+        return (-numerator, -denominator) if denominator < 0 else (numerator, denominator)
+    else:
+        number = float(value)  # type: ignore[arg-type]  # a Real has one
+    return number.as_integer_ratio() if isfinite(number) else number
+
+
+Became = Literal["used", "moved", "replaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A value as a domain reads it. It holds the value's index: no text made of it shows that.
+
+    Args:
+        parts: an index for each number that is asked for (one, but for vectors); None where nothing usable was given.
+        moved: whether a part had to be moved into the domain.
+    """
+
+    parts: tuple[int | None, ...] = field(repr=False)
+    moved: bool = field(default=False, repr=False)
+
+    @property
+    def became(self) -> Became:
+        if None in self.parts:
+            return "replaced"
+        return "moved" if self.moved else "used"
+
+    def filled(self, sizes: Sequence[int], rng: Rng) -> tuple[int, ...]:
+        """The parts, with a uniform index below its size for each that is missing, drawn in their order.
+
+        An index is drawn for a part that is present as well, so that the time does not show which are missing. It comes
+        from the operating system and not from `rng`, whose draws are those of the test vectors.
+        """
+        return tuple([_filled(part, size, rng) for part, size in zip(self.parts, sizes, strict=True)])
+
+
+def _filled(part: int | None, size: int, rng: Rng) -> int:
+    source = rng if part is None else _SPARE
+    drawn = source.randbelow(size)
+    return drawn if part is None else part
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A value as the mechanism sees it.
+
+    Args:
+        index: an integer of the domain; of a vector, one for each coordinate.
+    """
+
+    index: int | tuple[int, ...]
+
+    @property
+    def scalar(self) -> int:
+        """The index of a domain that has one, which a vector has not."""
+        if isinstance(self.index, tuple):
+            raise TypeError("the index of a vector is not one integer")
+        return self.index
+
+
+class Readable(ABC):
+    """What all domains have; `hush_common.domain` says what each method is for."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    """Its name in a task."""
+
+    in_words: ClassVar[str]
+    """What one value is, with its article."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """How many indices each number that is asked for can have."""
+
+    @abstractmethod
+    def read(self, value: object, *, strict: bool = True) -> Reading:
+        """What the domain makes of a value.
+
+        Args:
+            value: the private value; None and NaN stand for a missing one.
+            strict: whether a wrong type is a mistake; else it is no usable value.
+
+        Raises:
+            TypeError: the value is of a type that this domain never takes, and `strict`.
+        """
+
+    @property
+    def nothing(self) -> Reading:
+        """What is read where there is no value at all."""
+        return Reading((None,) * len(self.sizes))
+
+    def check(self, value: object) -> Became:
+        """What would become of a value: `"used"`, `"moved"` or `"replaced"`.
+
+        Raises:
+            TypeError: it is of a type that this domain never takes.
+        """
+        return self.read(value).became
+
+    def complete(self, reading: Reading, rng: Rng) -> Index:
+        """The index of a reading: uniform over the domain wherever it has none, and with the same work elsewhere."""
+        return self._index(reading.filled(self.sizes, rng))
+
+    def index(self, value: object) -> Index:
+        """The index of a usable value, for enumerations and audits.
+
+        Raises:
+            TypeError: it is of a type that this domain never takes.
+            ValueError: it is no usable value.
+        """
+        reading = self.read(value)
+        if None in reading.parts:
+            raise ValueError("the domain has no index for this value; a device would draw one")
+        return self._index(cast("tuple[int, ...]", reading.parts))
+
+    def _index(self, parts: tuple[int, ...]) -> Index:
+        (part,) = parts
+        return Index(part)
+
+    def _missing(self, value: object, wanted: str, *, strict: bool) -> Reading:
+        """Nothing, where a value is missing or `strict` is not set; else the error names the type alone."""
+        nan = is_real(value) and _UNIT.index(value)[0] is None
+        if strict and value is not None and not nan:
+            raise TypeError(f"the value is of type {type(value).__name__}, not {wanted}")
+        return self.nothing
+
+
+_SPARE = SpareRng()
+_UNIT = Grid(0.0, 1.0, 1)
+
+
+def plain(value: object) -> object:
+    """What numpy and pandas wrap, as Python has it: found by name, so that neither is needed."""
+    kind = type(value)
+    try:
+        package = kind.__module__.partition(".")[0]
+        if package == "pandas" and kind.__name__ in ("NAType", "NaTType"):
+            return None
+        return value.tolist() if package == "numpy" and hasattr(kind, "tolist") else value  # type: ignore[attr-defined]
+    except BaseException:  # noqa: BLE001 - as above
+        return value
+
+
+def is_real(value: object) -> bool:
+    """Whether it is of a type of real numbers; a bool is none."""
+    return issubclass(type(value), Real | Decimal) and type(value) is not bool
+
+
+def is_table(value: object) -> bool:
+    """Whether it is of a type that holds a number by its place or by its name."""
+    return issubclass(type(value), Sequence | Mapping) and not issubclass(type(value), str | bytes | bytearray)
+
 
 MOST_LABELS = 1024
 LABEL_LIMIT = 100

@@ -14,27 +14,10 @@
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
 Each message is one line that says what was wrong and what to do, whatever stands in the names that it repeats. There is
-none for a value: whatever a person's value is, the device answers (`hush_common.reading`), and no message contains it.
+none for a value: whatever a person's value is, the device answers (`hush_common.domain`), and no message contains it.
 """
 
 import re
-
-__all__ = [
-    "BrokerError",
-    "EpsilonError",
-    "HushError",
-    "LoginRefusedError",
-    "MissingExtraError",
-    "OptionError",
-    "ProtocolRefusedError",
-    "SetupError",
-    "StateError",
-    "StoreError",
-    "SubscriptionRefusedError",
-    "TaskError",
-    "printable",
-]
-
 
 _LOGIN = re.compile(r"(?<=/)[^/:\s]*:\S*@")  # of an address that was typed where another thing belongs
 
@@ -138,3 +121,16 @@ class ProtocolRefusedError(BrokerError):
 
 class MissingExtraError(HushError, ImportError):
     """A part of hush that is not installed: its extra is missing."""
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group and of the groups in it, in order, at least one; of any other exception itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+
+
+def worst(errors: BaseExceptionGroup[BaseException], *, least: type[BaseException]) -> BaseException:
+    """The one error of a group to tell: the first that is not of the kind that matters least, if there is one."""
+    found = leaves(errors)
+    return next((error for error in found if not isinstance(error, least)), found[0])

@@ -1,10 +1,10 @@
-"""Names of a package that are loaded when they are first used (PEP 562): `import` then costs what is used of it."""
+"""Imports on first use (PEP 562), and the extra to install where a library is missing."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["lazy_names"]
+from hush_common.errors import MissingExtraError
 
 
 def _import(module: str, _name: str) -> ModuleType:
@@ -33,3 +33,28 @@ def lazy_names(
         return found
 
     return getter, lambda: sorted({*names, *homes})
+
+
+_EXTRAS = {"hush": "command", "hush_aggregator": "aggregator", "hush_simulations": "simulations"}
+
+
+def load(module: str, what: str) -> ModuleType:
+    """Import a module of hush.
+
+    Args:
+        module: its full name.
+        what: what needs it, for the message.
+
+    Raises:
+        MissingExtraError: what it stands on comes with an extra that is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(module.partition(".")[0])
+        if extra is None or (error.name or "").startswith("hush"):
+            raise
+        raise MissingExtraError(
+            f"{what} needs {error.name}, which comes with hush-ldp[{extra}]; "
+            f"in a clone of hush, run: pip install '.[{extra}]'"
+        ) from error

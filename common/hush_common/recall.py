@@ -11,10 +11,9 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 
-from hush_common.codec import is_hex, is_int
-from hush_common.report import DIGEST_BYTES
 from hush_common.task import CLOCK_SKEW, is_task_id
 from hush_common.untrusted import RECALL, read_json
+from hush_common.wire import DIGEST_BYTES, is_hex, is_int
 
 __all__ = [
     "KEPT_FOR",

@@ -1,4 +1,4 @@
-"""The MQTT topics, in one place.
+"""The MQTT topics, and the messages that a broker delivers.
 
 hush/v1/tasks/{task}                retained task JSON, written by the administrator
 hush/v1/reports/{task}/{sender}     frames, QoS 1; {sender} is the MQTT user, or the device
@@ -8,28 +8,9 @@ hush/v1/status/{aggregator}         retained, with last will
 """
 
 import re
-
-__all__ = [
-    "ALL_ESTIMATES",
-    "ALL_RECALLS",
-    "ALL_REPORTS",
-    "ALL_TASKS",
-    "BROKER_DROPPED",
-    "BROKER_RETAINED",
-    "BROKER_STORED",
-    "BROKER_UPTIME",
-    "BROKER_VERSION",
-    "estimate_topic",
-    "is_sender",
-    "recall_topic",
-    "report_topic",
-    "status_topic",
-    "task_of_estimate_topic",
-    "task_of_recall_topic",
-    "task_of_report_topic",
-    "task_of_task_topic",
-    "task_topic",
-]
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 _ROOT = "hush/v1"
 ALL_TASKS = f"{_ROOT}/tasks/+"
@@ -106,3 +87,45 @@ def _below(parent: str, topic: str) -> str | None:
     """The last level of a topic, or None where it does not stand directly below `parent`."""
     head, _, last = topic.rpartition("/")
     return last if head == parent else None
+
+
+class Source(Protocol):
+    """Where a message came from: the connection that its acknowledgement goes to."""
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        """Acknowledge the messages with these numbers (`Delivery.number`); harmless once the connection is lost."""
+        ...
+
+
+class Delivery(NamedTuple):
+    """One message.
+
+    Args:
+        topic: its topic; empty if that is invalid: not text, or with a wildcard in it.
+        payload: its bytes, unchecked.
+        number: its place in the order of receipt on its connection, from 1; 0 if it needs no acknowledgement.
+        source: where it came from; None if it needs no acknowledgement.
+    """
+
+    topic: str
+    payload: bytes
+    number: int = 0
+    source: Source | None = None
+
+    def ack(self) -> None:
+        """Acknowledge it alone; for many messages `Source.acknowledge` is quicker."""
+        if self.source is not None:
+            self.source.acknowledge((self.number,))
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """The broker's answer to a publication.
+
+    Args:
+        reason: the reason code. MQTT 3.1.1 has none: then it is 0, success.
+        told: whether the broker could have given another: MQTT 5.
+    """
+
+    reason: int = 0
+    told: bool = False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hush_aggregator import Aggregator, MqttBus, Result, SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import status_topic
 
 HEIGHTS = make_task(

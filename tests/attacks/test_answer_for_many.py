@@ -12,11 +12,9 @@ from fake_bus import FakeBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import CommitOutcome, Limits, SqliteStore, quota_file
 from hush_aggregator.store.base import UNKNOWN
-from hush_common.codec import encode_frame, encode_json
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import report_topic
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 HEIGHTS = make_task(
     {"id": "heights", "epsilon": "1", "enrolled": 60, "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}

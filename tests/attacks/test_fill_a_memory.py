@@ -17,8 +17,8 @@ from servers import Mosquitto
 from websocket_front import websocket_front
 
 from hush_client import Client
-from hush_common.mqtt.incoming import Incoming, Message
-from hush_common.task_file import decode_task, make_task
+from hush_common.mqtt.packets import Incoming, Message
+from hush_common.task import decode_task, make_task
 from hush_common.topics import report_topic, task_topic
 
 MIB = 1 << 20

@@ -14,10 +14,8 @@ from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.receive import ReportMessage
 from hush_aggregator.store import SqliteStore
 from hush_common import untrusted
-from hush_common.codec import decode, encode_frame
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal, Report, decode, encode_frame
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 

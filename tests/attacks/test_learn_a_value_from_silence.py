@@ -27,15 +27,13 @@ from servers import Mosquitto
 from hush_client import Client, Policy
 from hush_client.answer import Question, answer_all
 from hush_client.receipt import Receipt
-from hush_common.codec import Frame, decode
-from hush_common.domain import NumberDomain
+from hush_common.domain import NumberDomain, Reading
 from hush_common.errors import StateError, TaskError
 from hush_common.mechanisms import Laplace
-from hush_common.reading import Reading
 from hush_common.rng import ReportRng
-from hush_common.task import Task
-from hush_common.task_file import decode_task
+from hush_common.task import Task, decode_task
 from hush_common.topics import task_topic
+from hush_common.wire import Frame, decode
 
 EPSILON = "0.000001"
 POLICY = Policy(lifetime=Fraction(1, 1000))

@@ -25,11 +25,8 @@ from hush_aggregator.progress import Progress
 from hush_aggregator.receive import receive
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_aggregator.tally import Tally
-from hush_common.codec import encode_frame, encode_json
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 

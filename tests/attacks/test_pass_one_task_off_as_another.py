@@ -21,12 +21,9 @@ from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_client import Gateway, Reason
 from hush_client.state.database import FILE_NAME
-from hush_common.codec import encode_frame, encode_json
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import decode_task
+from hush_common.task import Task, decode_task
 from hush_common.topics import report_topic, task_topic
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
 from hush_simulations.brokers.memory import MemoryBroker
 
 TOPIC = task_topic("heights")

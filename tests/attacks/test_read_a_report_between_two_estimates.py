@@ -10,7 +10,7 @@ from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 HEIGHTS = {"kind": "number", "lower": 120.0, "upper": 220.0}
 TASK = make_task({"id": "heights", "epsilon": "1", "mechanism": "laplace", "domain": HEIGHTS})

@@ -21,10 +21,9 @@ from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.codec import encode_frame, encode_json
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import estimate_topic
+from hush_common.wire import Report, encode_frame, encode_json
 
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}}
 HEIGHTS = make_task({**DOCUMENT, "opens": "2026-01-01T00:00:00Z"})

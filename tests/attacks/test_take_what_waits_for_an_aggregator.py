@@ -16,10 +16,9 @@ from hush_aggregator.commands.serve_settings import Settings
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import estimate_topic
+from hush_common.wire import Report, encode_frame
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}})
 GUESSABLE = "hush-aggregator-aggregator"

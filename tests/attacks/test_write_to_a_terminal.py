@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hush_common.errors import TaskError
-from hush_common.task_file import decode_task, make_task
+from hush_common.task import decode_task, make_task
 
 _HOSTILE = "\x1b[2Jepsilon\r\n2026-01-01 INFO hush.aggregator: all is well\u202e\x07"
 

@@ -26,10 +26,9 @@ from servers import Mosquitto
 
 from hush_aggregator.broker.passwords import GIVEN_ITERATIONS, MADE_ITERATIONS
 from hush_aggregator.store import CommitOutcome
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import report_topic
+from hush_common.wire import Report, encode_frame
 
 TASK = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}})
 TOPIC = report_topic("heights", "device")

@@ -18,13 +18,11 @@ from pathlib import Path
 from hush_client.answer import Question, answer
 from hush_client.policy import Policy
 from hush_client.state import identity, ledger, outbox
-from hush_common.codec import encode_frame
 from hush_common.mechanisms import perturb
-from hush_common.report import Report
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
+from hush_common.wire import Report, encode_frame
 
 __all__: list[str] = []
 
@@ -104,7 +102,7 @@ import asyncio, itertools, tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 from hush_client import Gateway
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import task_topic
 
 TASK = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}})

@@ -23,7 +23,7 @@ from hush_aggregator.estimate import estimate
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_simulations.engines.bulk.laws import law_of
 
 __all__ = ["main"]

@@ -39,8 +39,7 @@ from hush_common.mechanisms import (
     SubsetSelection,
     Vector,
 )
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["main"]
 

@@ -21,11 +21,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Mosquitto
 
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import estimate_topic, report_topic, task_topic
+from hush_common.wire import Report, encode_frame
 
 HONEST = make_task({"id": "honest", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 LABELS = [f"{number:04d}" + "x" * 90 for number in range(590)]

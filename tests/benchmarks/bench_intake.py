@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from backlog import Service, fill
 from servers import Mosquitto, need
 
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 _SETTINGS = "max_queued_messages 0\nmax_inflight_messages 1000"
 _NUMBER = make_task({"id": "number", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})

@@ -32,11 +32,9 @@ from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
 from hush_aggregator.receive import receive
 from hush_aggregator.store import SqliteStore
-from hush_common.codec import HEADER, VERSION, encode_frame, encode_json
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
+from hush_common.wire import HEADER, VERSION, Report, encode_frame, encode_json
 
 _BATCH = 2000
 _NUMBER: dict[str, object] = {"domain": {"kind": "number", "lower": 0.0, "upper": 1.0}, "mechanism": "laplace"}

@@ -20,8 +20,7 @@ from typing import Any
 from hush_client.decision import Decision
 from hush_client.draw import draw
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["main"]
 

@@ -21,7 +21,7 @@ from page_server import served
 from hush_aggregator.store import Accepted, SqliteStore
 from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 REPORTS = 10_000_000
 DOMAINS = (

@@ -23,9 +23,8 @@ from functools import partial
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Channel, Laplace, Mechanism, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.subset_selection import best_size
-from hush_common.mechanisms.subsets import draw_subset
-from hush_common.mechanisms.tables import shipped_at
+from hush_common.mechanisms.parameters import shipped_at
+from hush_common.mechanisms.subset_selection import best_size, draw_subset
 from hush_common.rng import Rng, SystemRng
 
 __all__ = ["main"]

@@ -30,11 +30,9 @@ from servers import Mosquitto, free_port
 from hush_aggregator.estimate.tallies import sums
 from hush_aggregator.store import Accepted, SqliteStore
 from hush_aggregator.store.schema import seal
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
+from hush_common.wire import Report, encode_frame
 
 BIT = {"epsilon": "1", "domain": {"kind": "bit"}}
 TASK = make_task({"id": "intake", **BIT})

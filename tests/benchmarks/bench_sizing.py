@@ -23,13 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import aiomqtt
 from servers import Mosquitto
 
-from hush_common.codec import encode_frame
 from hush_common.mechanisms import Offers
-from hush_common.report import Report
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
+from hush_common.wire import Report, encode_frame
 
 _SETTINGS = "max_queued_messages 0\nmax_inflight_messages 1000"
 _UNDER_WAY = 500

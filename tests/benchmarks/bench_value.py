@@ -24,7 +24,7 @@ from turns import in_turns, medians
 
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Channel, Laplace, perturb
-from hush_common.mechanisms.tables import shipped_at
+from hush_common.mechanisms.parameters import shipped_at
 from hush_common.rng import SystemRng
 
 __all__ = ["main"]

@@ -14,8 +14,7 @@ from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, SubsetSelection, Vector
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["bits", "categories", "covering", "enrolled_bits", "finite_of", "two_coins", "two_levels"]
 

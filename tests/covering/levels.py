@@ -19,8 +19,7 @@ from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["bounded", "enrolled_levels", "middle"]
 

@@ -16,8 +16,7 @@ from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.tallies import columns
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = [
     "OFFERED",

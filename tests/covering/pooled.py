@@ -16,8 +16,7 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Offers, RandomizedResponse, SubsetSelection
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["DOMAINS", "LABELED", "Offered", "corner", "enrolled_pooled", "holds", "pooled", "samples"]
 

@@ -12,7 +12,7 @@ from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Vector
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 __all__ = ["vector"]
 

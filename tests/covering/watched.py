@@ -16,8 +16,7 @@ from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.numerics.binomial import beta_band
 from hush_aggregator.tally import Tally
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["LOOKS", "watched_bits", "watched_laplace", "watched_levels"]
 

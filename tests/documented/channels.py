@@ -26,8 +26,7 @@ from hush_aggregator.estimate.proportions import MOST_INVERTED
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 MOST = 100_000
 Z = float(stats.norm.isf((1 - NOMINAL) / 2))

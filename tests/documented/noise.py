@@ -21,8 +21,7 @@ from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 __all__ = ["NOMINAL", "first_of", "numbers", "quantile", "raised"]
 

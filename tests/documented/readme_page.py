@@ -12,8 +12,8 @@ from readme import README, blocks
 from tools.readme_picture import fresh
 
 from hush_common.epsilon import at_most_sure
-from hush_common.figures import percent_at_most
-from hush_common.report import REPORT_ID_BYTES
+from hush_common.formatting import percent_at_most
+from hush_common.rng import REPORT_ID_BYTES
 
 __all__ = ["PINNED", "page"]
 

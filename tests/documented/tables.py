@@ -15,9 +15,9 @@ from tools.table_program import OPTIMA
 from hush_aggregator.estimate.finite_channel import finite
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Channel, Multilevel
-from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.tables import grid, shipped_at
+from hush_common.mechanisms.parameters import grid, shipped_at
+from hush_common.mechanisms.registry import choose
 
 NUMBER = NumberDomain(0.0, 1.0)
 SHOWN = ("0.34", "0.5", "0.7", "1", "2", "3", "4", "4.2", "5", "6", "7", "8")

@@ -33,16 +33,13 @@ from hush_aggregator.explain_task import alternatives
 from hush_aggregator.receive import receive
 from hush_aggregator.tally import Tally
 from hush_client import Gateway
-from hush_common.codec import encode_frame, encode_json
 from hush_common.domain import CategoryDomain, Domain, NumberDomain
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Laplace, Mechanism, registry
-from hush_common.refusal import Refusal
-from hush_common.report import Report
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import decode_task, make_task
+from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import task_topic
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
 from hush_simulations.auditing.bound import audit
 from hush_simulations.auditing.subjects import mechanism_subject
 from hush_simulations.display.files import write_files
@@ -251,7 +248,6 @@ def test_nothing_on_a_device_registers_a_mechanism_or_loads_code_that_could() ->
     assert found == {
         "client/hush_client/__init__.py": {"lazy_names"},
         "common/hush/__init__.py": {"lazy_names"},
-        "common/hush/extras.py": {"import_module"},
         "common/hush_common/lazy.py": {"import_module", "lazy_names"},
         "common/hush_common/mechanisms/registry.py": {"registered"},
     }

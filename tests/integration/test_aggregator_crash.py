@@ -17,9 +17,8 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Report, encode_frame
 
 REPORTS = 20_000
 KILLS = 6

@@ -23,10 +23,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from servers import Mosquitto
 
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Report, encode_frame
 
 FRESH_S = 5.0
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1000.0}

@@ -19,10 +19,9 @@ from servers import Mosquitto
 from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.codec import encode_frame, encode_json
-from hush_common.report import Report
-from hush_common.task_file import make_task, read_task
+from hush_common.task import make_task, read_task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, status_topic
+from hush_common.wire import Report, encode_frame, encode_json
 
 HUSH = [sys.executable, "-m", "hush"]
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
@@ -111,7 +110,7 @@ async def test_a_full_inbox_stops_reading_and_loses_nothing(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_aggregator.mqtt._INBOX_MESSAGES", 10)
-    monkeypatch.setattr("hush_common.mqtt.incoming._PIECE", 1024)  # what is read at once, about ten messages, fits in
+    monkeypatch.setattr("hush_common.mqtt.packets._PIECE", 1024)  # what is read at once, about ten messages, fits in
     batches: list[int] = []
     store = tmp_path / "hush.sqlite"
     async with aggregating(

@@ -12,7 +12,7 @@ from hush_aggregator.intake import Intake
 from hush_aggregator.metrics.exposition import Exposition
 from hush_aggregator.metrics.figures import Figures, IntakeFigures
 from hush_aggregator.store import CommitOutcome
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs/operations/prometheus-rules.yml"

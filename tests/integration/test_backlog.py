@@ -19,12 +19,10 @@ from hush_aggregator.mqtt import MqttBus, _MqttSession
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.codec import encode_frame
-from hush_common.mqtt.inbox import Received
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.mqtt.client import Received
+from hush_common.task import Task, make_task
 from hush_common.topics import ALL_TASKS, report_topic, task_topic
+from hush_common.wire import Report, encode_frame
 
 NUMBER = make_task({"id": "number", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 LONGEST_GAP_S = 5.0

@@ -17,8 +17,6 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_aggregator.broker.configuration import LARGEST_PACKET
 from hush_client.answer import FRAME_REPORTS
-from hush_common.codec import BODY_LIMIT, encode_frame
-from hush_common.report import Report
 from hush_common.topics import (
     ALL_ESTIMATES,
     ALL_RECALLS,
@@ -30,6 +28,7 @@ from hush_common.topics import (
     status_topic,
     task_topic,
 )
+from hush_common.wire import BODY_LIMIT, Report, encode_frame
 
 FORBIDDEN, TAKEN = 0x87, 0x00
 USERS = {"aggregator": "aggregator", "publisher": "publisher", "kitchen": "device", "evil": "device"}

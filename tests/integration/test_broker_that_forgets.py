@@ -19,11 +19,11 @@ from hush_client import Gateway, MqttTransport
 from hush_client.state import kept
 from hush_client.state.database import FILE_NAME
 from hush_client.state.outbox import Entry
-from hush_common.codec import HEADER
 from hush_common.recall import Recall, encode_recall
 from hush_common.rng import SystemRng
-from hush_common.task_file import read_task
+from hush_common.task import read_task
 from hush_common.topics import ALL_REPORTS, recall_topic, task_topic
+from hush_common.wire import HEADER
 
 TASK = """
 id = "heights"

@@ -12,14 +12,12 @@ import pytest
 from counting import aggregating, counted
 from servers import Mosquitto
 
-from hush_common.codec import encode_frame
-from hush_common.mechanisms.offers import perturb
-from hush_common.reading import Index
-from hush_common.report import Report
+from hush_common.domain import Index
+from hush_common.mechanisms.registry import perturb
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import ALL_ESTIMATES, ALL_TASKS, report_topic
+from hush_common.wire import Report, encode_frame
 
 QUEUE = "max_queued_messages 0\nmax_inflight_messages 1000"
 SMALL = f"{QUEUE}\nmax_packet_size 2000"

@@ -19,7 +19,7 @@ from hush_client.sending.schedule import milliseconds, utc_now
 from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.state.lock import Lock
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import ALL_REPORTS, report_topic, task_topic
 
 HUSH = Path(sys.executable).with_name("hush")

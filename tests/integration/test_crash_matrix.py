@@ -20,7 +20,7 @@ from fake_transport import HEIGHTS
 from servers import Mosquitto
 
 from hush_client.state.database import FILE_NAME
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 
 _LOG = logging.getLogger("hush.soak")
 _DEVICES = 4  # asked at once in one life

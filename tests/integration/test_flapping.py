@@ -30,7 +30,7 @@ from hush_aggregator.store import SqliteStore
 from hush_client import Gateway, Policy
 from hush_client.state.database import FILE_NAME
 from hush_common.errors import BrokerError
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
 

@@ -9,7 +9,7 @@ import pytest
 from http_process import TOKEN, running, write_token
 
 from hush_aggregator.store import SqliteStore
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 TASK = {"id": "0", "epsilon": "3", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}}
 """The first id that comes to the mind of schemathesis, so that its requests find something."""

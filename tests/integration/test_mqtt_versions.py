@@ -12,10 +12,9 @@ from servers import Mosquitto, free_port
 
 from hush_client import Client, MqttTransport
 from hush_common.broker_url import BrokerUrl
-from hush_common.delivery import Acknowledgement
 from hush_common.errors import BrokerError
 from hush_common.mqtt import Connection, Options, connect
-from hush_common.topics import ALL_REPORTS, report_topic, task_topic
+from hush_common.topics import ALL_REPORTS, Acknowledgement, report_topic, task_topic
 from hush_simulations.brokers.choice import open_broker
 
 TOPIC = report_topic("heights", "d")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hush.cli import main
-from hush_common.figures import significant
+from hush_common.formatting import significant
 
 AGES = ("--column", "age", "--lower", "0", "--upper", "100", "--unit", "years")
 SIZE = ("--people", "400", "--epsilon", "1")

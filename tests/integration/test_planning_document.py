@@ -11,7 +11,7 @@ import pytest
 
 from hush_common.domain import BitDomain
 from hush_common.epsilon import at_most_sure
-from hush_common.figures import percent_at_most, whole
+from hush_common.formatting import percent_at_most, whole
 from hush_simulations.planning.costs import central, offered, references
 from hush_simulations.planning.precision import people_for
 

@@ -16,9 +16,8 @@ from servers import Mosquitto
 
 from hush_client import Client, Gateway, SyncClient, Undelivered
 from hush_client.state.database import FILE_NAME
-from hush_common.delivery import Acknowledgement
-from hush_common.task_file import decode_task
-from hush_common.topics import ALL_REPORTS, task_topic
+from hush_common.task import decode_task
+from hush_common.topics import ALL_REPORTS, Acknowledgement, task_topic
 from hush_simulations.brokers.choice import open_broker
 
 HEIGHTS, WEIGHTS = make_heights(), make_heights(id="weights", purpose="weights")

@@ -24,7 +24,7 @@ from hush_aggregator.broker_signs import Cause
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
 from hush_client.state.database import FILE_NAME
-from hush_common.codec import Frame, decode
+from hush_common.wire import Frame, decode
 
 pytestmark = pytest.mark.slow
 

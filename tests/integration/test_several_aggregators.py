@@ -15,7 +15,7 @@ from counting import shell
 from servers import Mosquitto
 
 from hush_aggregator.store import SqliteReader
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 HUSH = [sys.executable, "-m", "hush"]
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}

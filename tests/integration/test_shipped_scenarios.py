@@ -19,7 +19,7 @@ import hush
 from hush_client.gateway import Gateway
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Laplace, Mechanism, Offers
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 from hush_simulations.brokers.memory import MemoryBroker
 from hush_simulations.engines.reports import decoded
 from hush_simulations.scenarios.grouped import Grouped

@@ -10,7 +10,7 @@ import pytest
 from servers import Mosquitto
 
 from hush_aggregator.store import SqliteStore
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 pytestmark = pytest.mark.slow
 

@@ -24,8 +24,7 @@ from scipy import integrate, stats
 from typer.testing import CliRunner, Result
 
 from hush_common.errors import OptionError
-from hush_common.terminal.screen import Screen
-from hush_common.terminal.words import width_of
+from hush_common.terminal import Screen, width_of
 from hush_simulations.commands.tour import app
 from hush_simulations.display.style import DARK
 from hush_simulations.tour.contents import CHAPTERS, Chapter, chapter

@@ -23,7 +23,7 @@ from servers import Mosquitto, free_port
 from serving import serving
 
 from hush_aggregator.store import SqliteEditor, SqliteStore, State
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 HUSH = [sys.executable, "-m", "hush"]
 TASK = make_task(

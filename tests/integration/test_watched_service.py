@@ -13,9 +13,8 @@ from pathlib import Path
 import httpx
 from servers import Mosquitto, free_port, need
 
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Report, encode_frame
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "bit"}})
 TOKEN = "t0k3n" + secrets.token_hex(20)

@@ -12,9 +12,9 @@ from port_programs import CLIENT, PORTS, micropython
 from servers import Mosquitto, need
 from serving import estimate, serving
 
-from hush_common.codec import Frame, decode
 from hush_common.recall import decode_recall
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
+from hush_common.wire import Frame, decode
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 TASK, REPORT, RECALL = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL))

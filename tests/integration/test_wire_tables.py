@@ -18,11 +18,10 @@ from servers import Mosquitto, need
 
 from hush_client import Client
 from hush_client.sending import mqtt
-from hush_common import epsilon, task_fields, topics
+from hush_common import epsilon, topics, untrusted
 from hush_common.errors import TaskError
 from hush_common.mechanisms.registry import fitting
-from hush_common.task import Task
-from hush_common.task_file import decode_task
+from hush_common.task import Task, decode_task
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -88,13 +87,13 @@ def dotted(path: tuple[str | int, ...]) -> str:
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """The dotted names of all fields that the reader of a task asks for, and what it takes where one is left out."""
     names: dict[str, object] = {}
-    anything = task_fields.Fields.anything
+    anything = untrusted.Fields.anything
 
-    def noted(self: task_fields.Fields, name: str, default: object = task_fields._REQUIRED) -> object:
+    def noted(self: untrusted.Fields, name: str, default: object = untrusted._REQUIRED) -> object:
         names[re.sub(r"\.\d+", "", self.path(name))] = default
         return anything(self, name, default)
 
-    monkeypatch.setattr(task_fields.Fields, "anything", noted)
+    monkeypatch.setattr(untrusted.Fields, "anything", noted)
     return names
 
 
@@ -104,10 +103,10 @@ def test_the_table_has_every_field_that_the_code_reads_with_its_default_and_no_o
     said = left_out()
     assert set(said) == set(asked)
     for name, default in asked.items():
-        if default not in (None, [], task_fields._REQUIRED):  # whether those are refused is asked below
+        if default not in (None, [], untrusted._REQUIRED):  # whether those are refused is asked below
             assert json.loads(said[name]) == default, name
         else:
-            assert said[name] in (["refused"] if default is task_fields._REQUIRED else ["refused", "none", "the first"])
+            assert said[name] in (["refused"] if default is untrusted._REQUIRED else ["refused", "none", "the first"])
 
 
 def test_what_becomes_of_a_task_without_a_field_is_what_the_table_says() -> None:

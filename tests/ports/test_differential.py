@@ -22,7 +22,7 @@ from port_fuzz import RULES, Drawn, drawn
 from port_programs import PORTS, Port, Session, compiled, hexadecimal, port_of
 
 from hush_common.errors import TaskError
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from port_cases import VECTORS, cases
 from port_programs import Port, hexadecimal, port_of
 
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from port_programs import Port, hexadecimal
 
 from hush_common.errors import TaskError
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 from hush_common.untrusted import UNPRINTABLE, is_printable
 
 HOSTILE: dict[str, Any] = json.loads(

@@ -10,7 +10,7 @@ from port_programs import Port, hexadecimal
 
 from hush_common.epsilon import parse_epsilon, weight_of_lie
 from hush_common.errors import TaskError
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 
 GOOD = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "good.json").read_text(encoding="utf-8"))
 HEIGHTS = VECTORS["answers"][0]

@@ -10,8 +10,8 @@ from port_cases import VECTORS
 from port_programs import PORTS, compiled
 from terminal import at_terminal
 
-from hush_common.codec import Frame, decode
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
+from hush_common.wire import Frame, decode
 
 pytestmark = pytest.mark.slow
 

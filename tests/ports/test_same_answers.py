@@ -19,7 +19,7 @@ from hush_client.decide import Moment, decide
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
 from hush_common.epsilon import decimal_text
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 pytestmark = pytest.mark.slow
 

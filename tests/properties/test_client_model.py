@@ -32,9 +32,9 @@ from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Policy, Receipt
 from hush_client.state.database import FILE_NAME
-from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError
 from hush_common.topics import task_topic
+from hush_common.wire import Frame, decode
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 
 FATES = [fate for fate in Fate if fate is not Fate.FORGOTTEN]

@@ -21,7 +21,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 Array = NDArray[np.float64]
 

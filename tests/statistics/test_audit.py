@@ -16,7 +16,7 @@ from audit_laws import LAWS, at_once, larger, leaky
 from scipy import stats
 
 from hush_common.mechanisms.registry import known
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_simulations.auditing.bound import Measured, audit, audit_coded, default_samples, highest_bound
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, task_subjects
 from hush_simulations.auditing.views import View, numeric, views_of_reports

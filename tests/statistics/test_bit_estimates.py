@@ -13,7 +13,7 @@ from hush_aggregator.estimate.intervals.inversion import log_at_least
 from hush_aggregator.tally import Tally
 from hush_common.epsilon import log_ceiling
 from hush_common.mechanisms import RandomizedResponse
-from hush_common.mechanisms.coins import coin_loss_ratio
+from hush_common.mechanisms.parameters import coin_loss_ratio
 
 Interval = tuple[float, float]
 

@@ -25,7 +25,7 @@ from hush_common.mechanisms import (
     Vector,
     perturb,
 )
-from hush_common.mechanisms.tables import shipped_at
+from hush_common.mechanisms.parameters import shipped_at
 from hush_common.rng import Rng
 from hush_simulations.engines.bulk import subsets
 from hush_simulations.engines.bulk.laws import law_of

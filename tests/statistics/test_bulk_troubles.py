@@ -18,7 +18,7 @@ from tally_laws import of_devices
 import hush
 from hush_aggregator.fold import fold
 from hush_common.mechanisms import Mechanism
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 from hush_simulations.engines.bulk.engine import draw_rounds
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, bulk_experiment

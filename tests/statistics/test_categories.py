@@ -16,8 +16,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import Offers, SubsetSelection, perturb
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 NOMINAL, ALLOWED = 0.95, 1e-9
 

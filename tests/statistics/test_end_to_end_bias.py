@@ -19,8 +19,7 @@ from hush_aggregator.fold import fold
 from hush_common.domain import CategoryDomain, NumberDomain
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector, perturb
 from hush_common.rng import Rng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 pytestmark = pytest.mark.slow
 

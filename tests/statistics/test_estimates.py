@@ -19,8 +19,7 @@ from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Laplace
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 Array = NDArray[np.float64]
 

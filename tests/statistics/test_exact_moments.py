@@ -12,8 +12,8 @@ from hush_common.epsilon import weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Channel, Laplace, Mechanism, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.mechanisms.multilevel import best_levels
+from hush_common.mechanisms.parameters import shipped_at
 from hush_common.mechanisms.subset_selection import best_size
-from hush_common.mechanisms.tables import shipped_at
 from hush_common.mechanisms.vector import best_sampled
 
 Input: TypeAlias = int | tuple[int, ...]

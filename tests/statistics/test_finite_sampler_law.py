@@ -26,13 +26,12 @@ from hush_common.mechanisms import (
     Vector,
     multilevel,
     subset_selection,
-    subsets,
     vector,
 )
-from hush_common.mechanisms.subsets import _by_coins, _Plan, draw_subset
-from hush_common.mechanisms.tables import shipped_at
+from hush_common.mechanisms.parameters import shipped_at
+from hush_common.mechanisms.subset_selection import _by_coins, _Plan, draw_subset
 from hush_common.rng import Rng, SystemRng
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 Body = tuple[int, ...]
 Law = dict[Body, Fraction]
@@ -138,7 +137,7 @@ class FollowedCoins(_Plan):
 def test_every_subset_is_drawn_equally_often_by_coins(
     enumerate_law: Enumerate, monkeypatch: pytest.MonkeyPatch, n: int, size: int, digits: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(subsets, "_best_plan", lambda n, _: FollowedCoins(n, digits, 1))
+    monkeypatch.setattr(subset_selection, "_best_plan", lambda n, _: FollowedCoins(n, digits, 1))
     law, missing = enumerate_law(lambda rng: (_by_coins(n, size, rng),), Fraction(1, 3 * 10**5))
     assert missing < Fraction(1, 20)
     assert set(law) == set(sets(n, size))
@@ -160,7 +159,7 @@ class OnlyBytes(Untouched):
 
 def by_coins(plan: _Plan, size: int, given: Iterator[bytes], monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How often each subset comes, over all that the random bytes can be; 0 where they do not suffice."""
-    monkeypatch.setattr(subsets, "_best_plan", lambda *_: plan)
+    monkeypatch.setattr(subset_selection, "_best_plan", lambda *_: plan)
     counts: Counter[int] = Counter()
     for some in given:
         try:

@@ -25,8 +25,7 @@ from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 TARGETS = {REPORTERS, POPULATION, ANYTIME, ANYTIME_POPULATION}
 M = GRID_STEPS

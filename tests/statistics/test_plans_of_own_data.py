@@ -11,7 +11,7 @@ from hush_aggregator.estimate.worst_case import Values
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.tables import shipped_at
+from hush_common.mechanisms.parameters import shipped_at
 from hush_common.task import Task
 from hush_simulations.planning.costs import MechanismCost, central, offered, references
 from hush_simulations.planning.own_values import own_values

@@ -17,7 +17,7 @@ from hush_aggregator.estimate.pooled import pooled_proportions
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse, SubsetSelection
 from hush_common.mechanisms.subset_selection import best_size
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 Array = NDArray[np.float64]
 

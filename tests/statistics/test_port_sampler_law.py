@@ -18,8 +18,7 @@ from port_programs import PORTS, Port, compiled, hexadecimal, port_of
 
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 pytestmark = pytest.mark.slow
 

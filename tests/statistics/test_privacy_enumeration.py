@@ -12,7 +12,7 @@ from judge import ROUNDING, TIGHT, largest_ratio, probabilities, verdict
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import WEIGHT_OF_TRUTH, certified_exp, log_ceiling, weight_of_lie
 from hush_common.mechanisms import Laplace, RandomizedResponse
-from hush_common.mechanisms.coins import coin_loss_ratio
+from hush_common.mechanisms.parameters import coin_loss_ratio
 
 LN3 = log_ceiling(Fraction(3))
 SMALL_GRIDS = [(steps, Fraction(epsilon)) for steps in (1, 2, 5, 8) for epsilon in ("1/2", "1", "7/3", "4", "50")] + [

@@ -14,7 +14,7 @@ from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import SMALLEST, certified_exp, weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Channel, Multilevel, Offers, SubsetSelection, Vector
-from hush_common.mechanisms.tables import shipped_at
+from hush_common.mechanisms.parameters import shipped_at
 
 EPSILONS = [Fraction(text) for text in ("1/10", "1/2", "1", "7/3", "4")]
 EXTREMES = [SMALLEST, Fraction(50)]

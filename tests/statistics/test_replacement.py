@@ -13,7 +13,7 @@ from hush_aggregator.estimate.diagnostics import replacement_bias
 from hush_aggregator.fold import fold
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Multilevel, RandomizedResponse, SubsetSelection
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 SHARE = Decimal("0.01")
 NUMBER = NumberDomain(-3.0, 5.0, steps=8)

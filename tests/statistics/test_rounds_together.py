@@ -14,8 +14,7 @@ from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, estimate
 from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, RandomizedResponse
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_simulations.results import combined
 from hush_simulations.results.combined import METHOD, combine
 

@@ -28,9 +28,8 @@ from hush_client.decision import Decision
 from hush_client.draw import Drawn, draw
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
-from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, Reading, VectorDomain
 from hush_common.mechanisms.parameters import Parameters, Table
-from hush_common.reading import Reading
 from hush_common.rng import ReportRng
 from hush_common.task import Task
 

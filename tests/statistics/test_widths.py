@@ -38,8 +38,7 @@ from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 Array = NDArray[np.float64]
 

@@ -26,8 +26,8 @@ from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.refusal import Refusal
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal
 
 
 def multilevel(epsilon: str) -> Multilevel:

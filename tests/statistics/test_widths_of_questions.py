@@ -23,7 +23,7 @@ from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, Vector
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 TARGETS = (REPORTERS, POPULATION, ENROLLED)
 # One of two coins, so that its noise is not the same for yes and no.

@@ -27,7 +27,7 @@ from tools.table_program import OPTIMA, Floats, Program, Solution, places
 
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import certified_exp, decimal_text
-from hush_common.mechanisms import Channel, tables
+from hush_common.mechanisms import Channel, parameters
 
 __all__ = ["FIRST", "LAST", "SLACK", "Design", "design", "grid", "line", "main"]
 
@@ -155,7 +155,7 @@ def line(made: Design) -> str:
     """In JSON: the least weight of each output, and of each row where it has more, how much less than most.
 
     A least weight in between stands as -1. All as far as the middle; the rest is the mirror image. Decoded by
-    `hush_common.mechanisms.tables`.
+    `hush_common.mechanisms.parameters`.
     """
     most = [floor(certified_exp(made.epsilon)[0] * m) for m in made.least]
     rows = []
@@ -185,7 +185,7 @@ def grid(first: Fraction, last: Fraction) -> Iterator[Design]:
 
 def main() -> None:
     """Write the grid beside the code that reads it, or a part of it: FROM TO FILE."""
-    first, last, path = sys.argv[1:] or (FIRST, LAST, Path(tables.__file__).with_name("grid.jsonl.gz"))
+    first, last, path = sys.argv[1:] or (FIRST, LAST, Path(parameters.__file__).with_name("tables.jsonl.gz"))
     with Path(path).open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
         for made in grid(Fraction(first), Fraction(last)):
             file.write(f"{line(made)}\n".encode("ascii"))

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 TEXT = (Path(__file__).parents[2] / "docs/operations.md").read_text(encoding="utf-8")
 

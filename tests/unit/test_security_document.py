@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hush_common.epsilon import at_most_sure
-from hush_common.figures import percent_at_most
+from hush_common.formatting import percent_at_most
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

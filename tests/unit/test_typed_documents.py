@@ -9,8 +9,8 @@ from product import product_files
 MAPPINGS = {"dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "TypedDict"}
 
 EDGES = {
-    "hush_common/codec.py": "reads the JSON form of a report",
-    "hush_common/task_document.py": "reads the document of a task",
+    "hush_common/wire.py": "reads the JSON form of a report",
+    "hush_common/task.py": "reads the document of a task",
     "hush_aggregator/explain_task.py": "the JSON of `hush task check`",
     "hush_aggregator/http/description.py": "the OpenAPI document of HTTP",
     "hush_aggregator/result.py": "the document of a result: the retained estimate, and part of `--json`",

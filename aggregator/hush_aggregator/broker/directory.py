@@ -11,7 +11,7 @@ from hush_aggregator.broker.files import replace_file, told
 from hush_aggregator.broker.passwords import GIVEN_ITERATIONS, MADE_ITERATIONS, hashed, made
 from hush_aggregator.broker.rules import Role, control_of, roles_of, rules
 from hush_common.errors import OptionError, SetupError
-from hush_common.lock import FileLock
+from hush_common.files import FileLock
 from hush_common.topics import is_sender
 
 __all__ = ["CONFIGURATION", "Directory"]

@@ -22,8 +22,8 @@ from hush_aggregator.broker import (
     given,
     make,
 )
+from hush_common.broker_url import password_in
 from hush_common.errors import OptionError
-from hush_common.login import password_in
 
 __all__ = ["add", "config", "remove"]
 

@@ -13,10 +13,9 @@ import typer
 
 from hush_aggregator.commands.task_end import Id, JsonOption
 from hush_aggregator.figure_rows import COLUMNS, document_of, rows_of
+from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
-from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
-from hush_common.terminal.screen import show
-from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal import Column, Row, Table, show
 from hush_common.topics import estimate_topic
 
 if TYPE_CHECKING:

@@ -26,11 +26,9 @@ from hush_aggregator.processes import InProcesses
 from hush_aggregator.progress import Progress
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_aggregator.watch.over_http import HttpUrl
-from hush_common.broker_url import BrokerUrl
+from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
 from hush_common.errors import OptionError, StoreError
-from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
-from hush_common.task import Task
-from hush_common.task_file import read_task
+from hush_common.task import Task, read_task
 from hush_common.topics import status_topic
 
 __all__ = ["app"]

@@ -13,11 +13,10 @@ import typer
 from hush_aggregator.commands.task_end import JsonOption, close, recall
 from hush_aggregator.commands.task_store import forget, list_, take_over, withdraw
 from hush_aggregator.explain_task import blocks, meaning, warnings
+from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
-from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address
-from hush_common.task import Task, digest_of
-from hush_common.task_file import read_task, settled
-from hush_common.terminal.screen import show
+from hush_common.task import Task, digest_of, read_task, settled
+from hush_common.terminal import show
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import typer
 
 from hush_aggregator.commands.task_end import Id, JsonOption, StoreOption, say
 from hush_common.errors import TaskError
-from hush_common.terminal.screen import show
-from hush_common.terminal.table import Column, Row, Table
+from hush_common.terminal import Column, Row, Table, show
 
 __all__ = ["forget", "list_", "take_over", "withdraw"]
 

@@ -14,9 +14,8 @@ from hush_aggregator.commands.task_end import Id
 from hush_aggregator.watch.over_http import TOKEN_VARIABLE, HttpUrl, watch_http
 from hush_aggregator.watch.shows import Show, as_json, drawn, is_drawn, lines
 from hush_aggregator.watch.watched import Heard, News, Watched
-from hush_common.broker_url import BrokerUrl
+from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address, password_in
 from hush_common.errors import BrokerError, OptionError, TaskError
-from hush_common.login import LOGIN_FILE_HELP, USER_HELP, address, password_in
 from hush_common.task import is_task_id
 
 __all__ = ["app"]

@@ -20,8 +20,7 @@ from hush_aggregator.http.tasks import Id
 from hush_aggregator.store import Origin, SqliteEditor
 from hush_aggregator.store.base import TaskRow
 from hush_common.errors import TaskError
-from hush_common.task import Task
-from hush_common.task_file import read_draft
+from hush_common.task import Task, read_draft
 
 __all__ = ["router"]
 

@@ -10,7 +10,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from hush_aggregator.http.task_documents import EXACT, Moment, TaskId
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 __all__ = [
     "Change",

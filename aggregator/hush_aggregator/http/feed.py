@@ -24,8 +24,8 @@ from hush_aggregator.result_reader import utc_now
 from hush_aggregator.store import TaskCount
 from hush_aggregator.store.base import StoreReader
 from hush_common.errors import StoreError
-from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_common.wire import Refusal
 
 __all__ = ["Change", "Feed", "Overview"]
 

@@ -1,4 +1,4 @@
-"""The document of a task as types, for the description of HTTP: what `hush_common.task_document` reads.
+"""The document of a task as types, for the description of HTTP: what `hush_common.task` reads.
 
 They make nothing and judge nothing themselves. A field that says nothing is left out, and there is no null.
 """

@@ -12,7 +12,7 @@ from hush_aggregator.http.task_documents import TaskDocument
 from hush_aggregator.store.base import UNKNOWN, StoreReader
 from hush_aggregator.task_changes import row_of
 from hush_aggregator.task_facts import facts_of
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 __all__ = ["Id", "router"]
 

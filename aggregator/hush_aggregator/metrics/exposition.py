@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from hush_aggregator.metrics.figures import Figures, Histogram
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 __all__ = ["CONTENT_TYPE", "EVERY_S", "Exposition", "families"]
 

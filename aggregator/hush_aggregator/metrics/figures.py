@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hush_aggregator.intake import Intake
 from hush_aggregator.store.base import CommitOutcome, TaskCount
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 __all__ = ["BatchFigures", "Figures", "Histogram", "IntakeFigures", "StoreFigures"]
 

@@ -17,9 +17,8 @@ from hush_aggregator.store.rows import (
 )
 from hush_aggregator.tally import Tally
 from hush_common.recall import Recall
-from hush_common.refusal import Refusal
-from hush_common.report import Report
 from hush_common.task import Task
+from hush_common.wire import Refusal, Report
 
 __all__ = [
     "UNKNOWN",

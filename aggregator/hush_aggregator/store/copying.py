@@ -9,7 +9,7 @@ from hush_aggregator.store.reading import translated
 from hush_aggregator.store.schema import check
 from hush_aggregator.store.sqlite import take_lock
 from hush_common.errors import StoreError
-from hush_common.private_file import make_private_file
+from hush_common.files import make_private_file
 
 __all__ = ["back_up", "put_back"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hush_aggregator.store.rows import State, TaskCount
 from hush_aggregator.store.schema import damaged
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 __all__ = ["read_counts", "reasons"]
 

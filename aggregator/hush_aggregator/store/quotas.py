@@ -30,7 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hush_aggregator.store.reading import is_closed, translated
-from hush_common.private_file import make_private_file
+from hush_common.files import make_private_file
 
 __all__ = ["Charging", "Limits", "Quotas", "quota_file"]
 

@@ -16,9 +16,9 @@ from hush_aggregator.store.recalling import read_broker, read_recalls
 from hush_aggregator.store.schema import check, damaged, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
-from hush_common.refusal import Refusal
-from hush_common.report import REPORT_ID_BYTES, Report, report_digest_of
+from hush_common.rng import REPORT_ID_BYTES
 from hush_common.task import digest_of
+from hush_common.wire import Refusal, Report, report_digest_of
 
 __all__ = ["WHOLE_TASK", "SqliteReader", "closed_rounds", "is_closed", "read_tallies", "read_tally", "translated"]
 

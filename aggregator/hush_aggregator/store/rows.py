@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_common.recall import Recall
-from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_common.wire import Refusal
 
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,

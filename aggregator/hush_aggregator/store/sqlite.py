@@ -22,8 +22,8 @@ from hush_aggregator.store.schema import damaged, prepare, seal
 from hush_aggregator.store.writing import SqliteWriter, connect
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
-from hush_common.lock import FileLock
-from hush_common.refusal import Refusal
+from hush_common.files import FileLock
+from hush_common.wire import Refusal
 
 __all__ = ["SqliteStore", "take_lock"]
 

@@ -13,7 +13,7 @@ from hush_aggregator.store.reading import WHOLE_TASK, SqliteReader, translated
 from hush_aggregator.store.recalling import delete_recall, end_recalls, write_broker, write_recalls
 from hush_aggregator.store.schema import check
 from hush_common.errors import StoreError, TaskError
-from hush_common.private_file import exposing, make_private_file
+from hush_common.files import exposing, make_private_file
 from hush_common.recall import Recall
 from hush_common.task import Task
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from hush_aggregator.watch.watched import Heard, News
-from hush_common.backoff import Backoff
+from hush_common.aio import Backoff
 from hush_common.errors import BrokerError, OptionError
 from hush_common.untrusted import ESTIMATE, read_json
 

@@ -7,9 +7,8 @@ from typing import NoReturn
 
 from hush_aggregator.mqtt import MqttBus
 from hush_aggregator.watch.watched import Heard, News
-from hush_common.backoff import Backoff
+from hush_common.aio import Backoff, cancellable
 from hush_common.broker_url import BrokerUrl
-from hush_common.cancellation import cancellable
 from hush_common.errors import BrokerError, LoginRefusedError
 from hush_common.topics import estimate_topic, task_topic
 

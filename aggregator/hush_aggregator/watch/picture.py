@@ -5,10 +5,8 @@ from typing import NamedTuple
 
 from hush_aggregator.watch.bars import bar
 from hush_aggregator.watch.view import Band, Line, View, figure
-from hush_common.figures import exact, whole
-from hush_common.terminal.facts import Fact, Facts
-from hush_common.terminal.screen import Block, Screen
-from hush_common.terminal.words import Sentence, plain, width_of
+from hush_common.formatting import exact, whole
+from hush_common.terminal import Block, Fact, Facts, Screen, Sentence, plain, width_of
 
 __all__ = ["Past", "picture", "refusals"]
 

@@ -12,8 +12,8 @@ from hush_aggregator.watch.picture import Past, picture, refusals
 from hush_aggregator.watch.view import View, figures_of
 from hush_aggregator.watch.watched import Watched
 from hush_common.errors import printable
-from hush_common.figures import whole
-from hush_common.terminal.screen import Screen
+from hush_common.formatting import whole
+from hush_common.terminal import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,8 +8,7 @@ from enum import Enum
 from hush_aggregator.figure_rows import document_of
 from hush_aggregator.watch.view import View, view_of
 from hush_common.errors import TaskError
-from hush_common.task import Task
-from hush_common.task_file import decode_task
+from hush_common.task import Task, decode_task
 
 __all__ = ["Heard", "News", "Watched"]
 

@@ -11,8 +11,8 @@ from hush_client.state import ledger
 from hush_client.state.database import FILE_NAME, State
 from hush_client.state.identity import device_name
 from hush_client.state.location import state_directory, unusable
+from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP
 from hush_common.errors import OptionError, printable
-from hush_common.login import LOGIN_FILE_HELP, USER_HELP
 from hush_common.topics import is_sender
 
 __all__ = [

@@ -22,10 +22,8 @@ from hush_client.state.ledger import Account, Charge, Refused
 from hush_client.state.location import state_directory
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
-from hush_common.figures import percent_at_most, whole
-from hush_common.terminal.screen import Block, show
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.formatting import percent_at_most, whole
+from hush_common.terminal import Block, Column, Row, Sentence, Table, show
 
 __all__ = ["app"]
 

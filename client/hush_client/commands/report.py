@@ -33,15 +33,13 @@ from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import LONGEST_SPREAD
 from hush_client.state.location import state_directory
-from hush_common.broker_url import BrokerUrl
+from hush_common.broker_url import BrokerUrl, address
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
-from hush_common.figures import exact, typed
-from hush_common.login import address
+from hush_common.formatting import exact, typed
 from hush_common.task import Task, is_task_id
-from hush_common.terminal.screen import show
-from hush_common.terminal.words import Sentence
+from hush_common.terminal import Sentence, show
 
 __all__ = ["app", "parse_value"]
 
@@ -73,7 +71,7 @@ class _Order:
 def parse_value(domain: Domain, text: str) -> float | bool | str | list[float | None] | None:
     """Read a value as a person types it: a number, yes or no, a label, or numbers with commas between them.
 
-    It is total: a text that is no value is None, and what a device makes of that says `hush_common.reading`.
+    It is total: a text that is no value is None, and what a device makes of that says `hush_common.domain`.
     """
     match domain:
         case BitDomain():

@@ -28,10 +28,9 @@ from hush_client.commands.device import (
 from hush_client.limits import LONGEST_KEEP
 from hush_client.sending.synced import Synced
 from hush_client.state.location import state_directory
-from hush_common.broker_url import BrokerUrl
+from hush_common.broker_url import BrokerUrl, address
 from hush_common.errors import BrokerError
-from hush_common.figures import exact, whole
-from hush_common.login import address
+from hush_common.formatting import exact, whole
 
 __all__ = ["app"]
 

@@ -11,7 +11,7 @@ from hush_client.sending.transport import Acknowledgement, Link
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import ProtocolRefusedError
 from hush_common.mqtt import Connection, Options, connect
-from hush_common.task_file import PAYLOAD_LIMIT
+from hush_common.task import PAYLOAD_LIMIT
 
 __all__ = ["MqttTransport"]
 

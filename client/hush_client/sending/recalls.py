@@ -20,8 +20,8 @@ from hush_client.state.outbox import Entry
 from hush_client.state.recalls import Obeyed, Row
 from hush_common.errors import HushError
 from hush_common.recall import Recall, decode_recall
-from hush_common.report import report_digest_of
 from hush_common.topics import recall_topic, report_topic, task_of_recall_topic, task_of_report_topic
+from hush_common.wire import report_digest_of
 
 __all__ = ["Recalls"]
 

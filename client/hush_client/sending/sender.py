@@ -17,10 +17,8 @@ from hush_client.sending.waiters import Waiters
 from hush_client.state import kept, outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
-from hush_common.backoff import Backoff
-from hush_common.cancellation import cancellable
-from hush_common.errors import HushError
-from hush_common.exception_groups import leaves
+from hush_common.aio import Backoff, cancellable
+from hush_common.errors import HushError, leaves
 
 __all__ = ["Sender"]
 

@@ -13,8 +13,8 @@ from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
 from hush_client.state.settle import settle
-from hush_common.codec import DIGEST
 from hush_common.errors import HushError
+from hush_common.wire import DIGEST
 
 __all__ = ["Settling"]
 

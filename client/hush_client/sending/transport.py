@@ -6,8 +6,8 @@ A third is for whoever hears of connections and messages.
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from hush_common.delivery import Acknowledgement
 from hush_common.errors import SubscriptionRefusedError
+from hush_common.topics import Acknowledgement
 
 __all__ = ["Acknowledgement", "Link", "Listener", "SubscriptionRefusedError", "Transport"]
 

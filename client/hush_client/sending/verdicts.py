@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from hush_client.sending.schedule import Clock, Schedule, milliseconds
 from hush_client.state.outbox import Entry, is_late
 from hush_client.undelivered import Undelivered
-from hush_common.backoff import Backoff
-from hush_common.delivery import Acknowledgement
+from hush_common.aio import Backoff
+from hush_common.topics import Acknowledgement
 
 __all__ = ["LONGEST_PAUSE", "Verdicts"]
 

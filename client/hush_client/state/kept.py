@@ -12,9 +12,9 @@ from datetime import timedelta
 
 from hush_client.state import outbox
 from hush_client.state.outbox import Entry
-from hush_common.codec import DIGEST
 from hush_common.rng import SystemRng
 from hush_common.task import CLOCK_SKEW
+from hush_common.wire import DIGEST
 
 __all__ = [
     "TABLES",

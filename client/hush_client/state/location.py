@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from hush_common.errors import StateError
-from hush_common.private_file import exposing
+from hush_common.files import exposing
 
 __all__ = ["make_private", "state_directory", "unusable"]
 

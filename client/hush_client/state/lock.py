@@ -9,7 +9,7 @@ from typing import Self
 
 from hush_client.state.location import make_private, unusable
 from hush_common.errors import StateError
-from hush_common.lock import FileLock
+from hush_common.files import FileLock
 
 __all__ = ["LOCK_NAME", "Lock"]
 

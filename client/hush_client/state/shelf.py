@@ -13,8 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hush_common.task import is_task_id
-from hush_common.task_file import PAYLOAD_LIMIT
+from hush_common.task import PAYLOAD_LIMIT, is_task_id
 
 __all__ = ["MOST_BYTES", "MOST_TASKS", "SHELF_NAME", "KeptTask", "Shelf"]
 

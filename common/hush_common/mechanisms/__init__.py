@@ -8,8 +8,8 @@ from hush_common.mechanisms.channel import Channel
 from hush_common.mechanisms.laplace import Laplace
 from hush_common.mechanisms.mechanism import Mechanism
 from hush_common.mechanisms.multilevel import Multilevel
-from hush_common.mechanisms.offers import Offers, perturb
 from hush_common.mechanisms.randomized_response import RandomizedResponse
+from hush_common.mechanisms.registry import Offers, perturb
 from hush_common.mechanisms.subset_selection import SubsetSelection
 from hush_common.mechanisms.vector import Vector
 

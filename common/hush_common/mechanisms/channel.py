@@ -11,8 +11,8 @@ Estimator. Checked likewise is sum_y w[j][y]·a[y]·L = T·D·j, in integers: th
 for every level, and by the rounding for every index. Variance at x between two levels: the interpolated second moment
 less x^2; largest at a point that `worst_variance` finds exactly on each cell.
 
-The tables that hush ships (`hush_common.mechanisms.tables`) come within two percent of the smallest worst-case variance
-that any epsilon-LDP channel can have; `tests/tools/table_design.py` made them, by linear programs.
+The tables that hush ships come within two percent of the smallest worst-case variance that any epsilon-LDP channel can
+have; `tests/tools/table_design.py` made them, by linear programs.
 Source: Kairouz, Oh and Viswanath 2016 (linear programs over channels); the check is hush's own.
 """
 
@@ -26,13 +26,11 @@ from itertools import accumulate
 from operator import mul
 from typing import ClassVar, cast
 
-from hush_common.domain import NumberDomain
+from hush_common.domain import NumberDomain, Readable
 from hush_common.epsilon import certified_exp, decimal_text
 from hush_common.errors import TaskError
 from hush_common.mechanisms.mechanism import FiniteLaw, Mechanism
-from hush_common.mechanisms.parameters import Parameters, Table
-from hush_common.mechanisms.tables import grid, shipped_at
-from hush_common.reading import Readable
+from hush_common.mechanisms.parameters import Parameters, Table, grid, shipped_at
 from hush_common.rng import Rng
 
 __all__ = ["MOST_CELLS", "Channel"]

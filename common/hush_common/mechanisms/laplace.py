@@ -24,10 +24,9 @@ from functools import cached_property
 from math import ceil, sinh
 from typing import ClassVar
 
-from hush_common.domain import Domain, NumberDomain
+from hush_common.domain import Domain, NumberDomain, Readable
 from hush_common.mechanisms.mechanism import Aspects, Mechanism
 from hush_common.mechanisms.parameters import Parameters
-from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["Laplace", "bernoulli_exp", "discrete_laplace"]

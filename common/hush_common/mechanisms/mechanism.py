@@ -15,9 +15,8 @@ from fractions import Fraction
 from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hush_common.domain import Domain
+from hush_common.domain import Domain, Readable
 from hush_common.mechanisms.parameters import Parameters
-from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["Aspects", "FiniteLaw", "Levelled", "Mechanism"]

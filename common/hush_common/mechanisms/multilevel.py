@@ -24,12 +24,11 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar, TypeVar
 
-from hush_common.domain import NumberDomain
+from hush_common.domain import NumberDomain, Readable
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
 from hush_common.mechanisms.parameters import Parameters, within
-from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["MOST_LEVELS", "Multilevel", "best_levels", "best_sticky_levels"]

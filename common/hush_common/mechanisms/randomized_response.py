@@ -24,12 +24,11 @@ from functools import cached_property
 from math import lcm
 from typing import ClassVar
 
-from hush_common.domain import BitDomain
+from hush_common.domain import BitDomain, Readable
 from hush_common.epsilon import WEIGHT_OF_TRUTH, decimal_text, weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
 from hush_common.mechanisms.parameters import Coins, Parameters
-from hush_common.reading import Readable
 from hush_common.rng import Rng
 
 __all__ = ["RandomizedResponse"]

@@ -4,19 +4,24 @@ A task names its mechanism, and what is not in here is refused by whoever reads 
 environment or installed package adds a line: `registered` is called by a program, about itself, or by nobody.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
 
-from hush_common.domain import Domain
+from hush_common.domain import Domain, Index
+from hush_common.errors import TaskError
 from hush_common.mechanisms.channel import Channel
 from hush_common.mechanisms.laplace import Laplace
 from hush_common.mechanisms.mechanism import Mechanism
 from hush_common.mechanisms.multilevel import Multilevel
+from hush_common.mechanisms.parameters import Parameters, Table
 from hush_common.mechanisms.randomized_response import RandomizedResponse
 from hush_common.mechanisms.subset_selection import SubsetSelection
 from hush_common.mechanisms.vector import Vector
-
-__all__ = ["fitting", "known", "named", "registered"]
+from hush_common.rng import Rng
 
 _KINDS: list[type[Mechanism]] = [
     Laplace,  # the first that fits a domain is the default of a task file
@@ -60,3 +65,125 @@ def registered(kind: type[Mechanism]) -> Iterator[None]:
         yield
     finally:
         _KINDS.remove(kind)
+
+
+@dataclass(frozen=True)
+class Offers:
+    """The mechanisms of one task at each epsilon it offers, ascending: a device picks one, and its report says which.
+
+    The body is the number of the offer, then the body of the mechanism at that epsilon. A device must choose without
+    looking at its value (from its own limits, say): then the choice says nothing about the value, and a report under
+    offer c is epsilon_c-LDP. The aggregator keeps one tally for each offer and pools their estimates.
+
+    Args:
+        parts: two or more, of one kind and one body length.
+    """
+
+    parts: tuple[Mechanism, ...]
+
+    @property
+    def name(self) -> str:
+        return self.parts[0].name
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Loss of the dearest offer."""
+        return self.parts[-1].epsilon
+
+    @property
+    def width(self) -> int:
+        """Integers in a body: the offer, and the body of its mechanism."""
+        return 1 + self.parts[0].width
+
+    def perturb(self, index: int | tuple[int, ...], rng: Rng, offer: int) -> tuple[int, ...]:
+        """The body of a report under offer number `offer`, which must not depend on the value."""
+        return (offer, *self.parts[offer].perturb(index, rng))
+
+    def admits(self, body: tuple[int, ...]) -> bool:
+        """Whether a device that follows the mechanism can send `body`."""
+        return len(body) == self.width and 0 <= body[0] < len(self.parts) and self.parts[body[0]].admits(body[1:])
+
+    def outputs(self) -> Iterator[tuple[int, ...]]:
+        """Every body that can be sent, offer by offer."""
+        return ((offer, *body) for offer, part in enumerate(self.parts) for body in part.outputs())
+
+    def probability(self, body: tuple[int, ...], index: int | tuple[int, ...], digits: int = 60) -> Decimal:
+        """P(body | index, the offer in it), to `digits` significant digits."""
+        return self.parts[body[0]].probability(body[1:], index, digits)
+
+
+def perturb(randomizer: Mechanism | Offers, index: Index, rng: Rng, offer: int) -> tuple[int, ...]:
+    """The body of a report: what every device calls.
+
+    Args:
+        randomizer: of a task (`Task.randomizer`).
+        index: what the task's domain made of the value.
+        rng: the randomness.
+        offer: which of several epsilons; the device chose it without looking at the value.
+    """
+    if isinstance(randomizer, Offers):
+        return randomizer.perturb(index.index, rng, offer)
+    return randomizer.perturb(index.index, rng)
+
+
+def complete(name: str, domain: Domain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:
+    """Fill in the best parameters where a task file leaves them out: once, when it is published.
+
+    Args:
+        name: the mechanism; where it does not fit the domain nothing is filled in.
+        domain: the domain.
+        epsilons: loss of one report under each offer.
+        given: what the task file says.
+
+    Raises:
+        TaskError: what is given leaves no choice that is legal.
+    """
+    kind = named(name)
+    return given if kind is None or not isinstance(domain, kind.fits) else kind.complete(domain, epsilons, given)
+
+
+def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters: Parameters) -> Mechanism | Offers:
+    """The parameter object of a task, at the epsilon of one report.
+
+    Args:
+        name: the mechanism.
+        domain: the domain.
+        epsilons: loss of one report under each offer, ascending.
+        parameters: complete.
+
+    Raises:
+        TaskError: the mechanism does not fit the domain, or a parameter is missing, out of range or superfluous.
+    """
+    kind = named(name)
+    if kind is None or not isinstance(domain, kind.fits):
+        choices = ", ".join(repr(other.name) for other in fitting(domain))
+        raise TaskError("mechanism", f"{name!r} does not fit {domain.in_words}; use {choices} or, in a draft, 'auto'")
+    parameters.check(name, kind.takes, kind.optional, offers=len(epsilons))
+    parts = tuple(kind.build(domain, epsilon, parameters, offer) for offer, epsilon in enumerate(epsilons))
+    return parts[0] if len(parts) == 1 else Offers(parts)
+
+
+def best(kind: type[Mechanism], domain: Domain, epsilon: Fraction) -> Mechanism:
+    """A mechanism with the parameters that hush would choose, for one epsilon from `kind.smallest` on."""
+    return kind.build(domain, epsilon, kind.complete(domain, [epsilon], Parameters()), 0)
+
+
+def choose(domain: Domain, epsilons: Sequence[Fraction]) -> tuple[str, Table | None]:
+    """What `mechanism = "auto"` means: decided by public parameters alone, in exact arithmetic, never by data.
+
+    A bit, a category and a vector have one mechanism each. A number has whichever has the smaller worst-case variance:
+    the shipped table of the nearest grid point below, or `multilevel`, which also serves several offers at once. Both
+    bound what a lying device can do. (`laplace`, the third, has the largest variance at every epsilon.)
+
+    Args:
+        domain: the domain.
+        epsilons: loss of one report under each offer.
+    """
+    able = [kind for kind in fitting(domain) if kind.auto and kind.serves(epsilons)]
+    chosen = able[0] if len(able) == 1 else min(able, key=lambda kind: _worst(kind, domain, epsilons[-1]))
+    return chosen.name, chosen.complete(domain, epsilons, Parameters()).table
+
+
+@lru_cache(maxsize=64)
+def _worst(kind: type[Mechanism], domain: Domain, epsilon: Fraction) -> Fraction:
+    return best(kind, domain, epsilon).exact_worst_variance

@@ -26,14 +26,13 @@ from itertools import chain, combinations, pairwise, product
 from math import comb, perm
 from typing import ClassVar, cast
 
-from hush_common.codec import BODY_LIMIT
-from hush_common.domain import GRID_STEPS, Domain, VectorDomain
+from hush_common.domain import GRID_STEPS, Domain, Readable, VectorDomain
 from hush_common.mechanisms.mechanism import Aspects, Mechanism
 from hush_common.mechanisms.multilevel import MOST_LEVELS, Multilevel, best_levels
 from hush_common.mechanisms.parameters import Parameters, within
-from hush_common.mechanisms.subsets import draw_subset, floyd
-from hush_common.reading import Readable
+from hush_common.mechanisms.subset_selection import draw_subset, floyd
 from hush_common.rng import Rng
+from hush_common.wire import BODY_LIMIT
 
 __all__ = ["Vector", "best_sampled"]
 

@@ -10,20 +10,149 @@ from contextlib import suppress
 from typing import Any
 
 import aiomqtt
-from paho.mqtt.client import ConnectFlags, DisconnectFlags
+from paho.mqtt.client import ConnectFlags, DisconnectFlags, topic_matches_sub
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from hush_common.cancellation import cancellable
-from hush_common.delivery import Delivery
-from hush_common.mqtt.aside import Aside
-from hush_common.mqtt.inbox import Inbox, Received
-from hush_common.mqtt.incoming import Incoming, Message
-from hush_common.mqtt.outgoing import Outgoing
-from hush_common.mqtt.packets import limit_packets, longest_packet
+from hush_common.aio import cancellable
+from hush_common.mqtt.packets import Incoming, Message, Outgoing, limit_packets, longest_packet
+from hush_common.topics import Delivery
 
-__all__ = ["TOO_LARGE", "Client", "NoWelcomeError"]
+
+class Aside:
+    """Who gets the messages of which filter."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
+        self._beginnings: tuple[str, ...] = ()
+        self._ends: tuple[str, ...] = ()
+
+    def set(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
+        """Give topic and payload of messages that match a filter to `to`; `copy`: the inbox gets them too."""
+        self._listeners[wanted] = to, copy
+        beginnings = {one: _beginning(one) for one in self._listeners}
+        self._beginnings = tuple(filter(None, beginnings.values()))
+        self._ends = tuple(_end(one) for one, beginning in beginnings.items() if not beginning)
+
+    def takes(self, topic: str, payload: bytes) -> bool:
+        """Give a message to its listeners; return whether nobody else gets it.
+
+        Nobody listens to most messages, and a filter is matched for each of those that could be meant: their topics
+        begin as the filter does, or, if that begins with a wildcard, end as it does.
+        """
+        if topic.startswith(self._beginnings) or topic.endswith(self._ends):
+            for wanted, (to, copy) in self._listeners.items():
+                if topic_matches_sub(wanted, topic):
+                    to(topic, payload)
+                    if not copy:
+                        return True
+        return False
+
+
+def _beginning(wanted: str) -> str:
+    """Return how every topic begins that matches a filter: `a/#` matches `a`, too."""
+    before = wanted.partition("+")[0].partition("#")[0]
+    return before if before == wanted else before.rstrip("/")
+
+
+def _end(wanted: str) -> str:
+    """Return how every topic ends that matches a filter."""
+    return "" if wanted.endswith("#") else wanted.rpartition("+")[2]
+
+
+_PUBACK = b"\x40\x02"
+
+
+class Inbox:
+    """Messages that came and were not taken yet, in order.
+
+    Args:
+        messages: the number of messages that makes it full.
+        payload_bytes: the bytes of payload that make it full, however few messages they are.
+    """
+
+    def __init__(self, messages: int, payload_bytes: int) -> None:
+        self._limits = messages, payload_bytes
+        self._deliveries: deque[Delivery] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be read before something is taken."""
+        messages, payload_bytes = self._limits
+        return len(self._deliveries) >= messages or self._bytes >= payload_bytes
+
+    def put(self, delivery: Delivery) -> None:
+        self._deliveries.append(delivery)
+        self._bytes += len(delivery.payload)
+
+    def take(self, most: int, most_bytes: int) -> list[Delivery]:
+        """Remove and return the next messages, at most `most`, and at most one beyond `most_bytes` of payload."""
+        taken: list[Delivery] = []
+        room = most_bytes
+        while self._deliveries and len(taken) < most and room > 0:
+            delivery = self._deliveries.popleft()
+            taken.append(delivery)
+            room -= len(delivery.payload)
+        self._bytes -= most_bytes - room
+        return taken
+
+
+class Received:
+    """Messages of QoS 1 that were received and not acknowledged, in the order of receipt.
+
+    Acknowledgements are sent in that order, whatever the order of the calls: a message that is done waits for those
+    before it. MQTT requires it (3.1.1, section 4.6), and mosquitto up to 2.0.12 depends on it: it may have more than
+    65 535 messages in flight, so that packet ids repeat, and a PUBACK deletes the oldest message with its id.
+
+    Args:
+        send: sends acknowledgements: their bytes, and how many they are.
+
+    Attributes:
+        repeated: how many messages came with the packet id of another one that was not acknowledged yet.
+    """
+
+    def __init__(self, send: Callable[[bytes, int], None]) -> None:
+        self._send = send
+        self._first = 1  # number of the oldest message in `_ids`
+        self._ids: deque[bytes] = deque()  # packet ids as they came, two bytes each
+        self._in_flight: set[bytes] = set()
+        self._done: set[int] = set()
+        self.repeated: int = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, packet_id: bytes) -> int:
+        """Note a message; return its number."""
+        if packet_id in self._in_flight:
+            self.repeated += 1
+        else:
+            self._in_flight.add(packet_id)
+        self._ids.append(packet_id)
+        return self._first + len(self._ids) - 1
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        """Note that these messages are done, and acknowledge the oldest ones as far as all of them are."""
+        first, end, done = self._first, self._first + len(self._ids), self._done
+        done.update(number for number in numbers if first <= number < end)
+        ready: list[bytes] = []
+        while first in done:
+            done.remove(first)
+            ready.append(self._ids.popleft())
+            first += 1
+        if not ready:
+            return
+        self._first = first
+        self._in_flight.difference_update(ready)
+        if self.repeated:  # an id of one of these may still be in flight for a later message
+            self._in_flight.update(self._ids)
+        self._send(_PUBACK + _PUBACK.join(ready), len(ready))
+
 
 _PIECES_AT_ONCE = 4
 _TICK_SECONDS = 1.0

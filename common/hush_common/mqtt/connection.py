@@ -8,12 +8,10 @@ from typing import Literal
 
 import aiomqtt
 
-from hush_common.broker_url import BrokerUrl
-from hush_common.delivery import Acknowledgement, Delivery
+from hush_common.broker_url import BrokerUrl, remedy, tls_context
 from hush_common.errors import BrokerError, LoginRefusedError, ProtocolRefusedError, SubscriptionRefusedError
-from hush_common.mqtt.client import Client, NoWelcomeError
-from hush_common.mqtt.inbox import Inbox
-from hush_common.tls import remedy, tls_context
+from hush_common.mqtt.client import Client, Inbox, NoWelcomeError
+from hush_common.topics import Acknowledgement, Delivery
 
 __all__ = ["Acknowledgement", "Connection", "Options", "connect"]
 

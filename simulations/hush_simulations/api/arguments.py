@@ -8,12 +8,10 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain, plain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
-from hush_common.reading import plain
-from hush_common.task_document import domain_document
-from hush_common.task_file import make_task
+from hush_common.task import domain_document, make_task
 from hush_simulations.brokers.choice import parse_broker
 from hush_simulations.engines.experiment import Engine, Experiment, bulk_experiment
 from hush_simulations.engines.limits import (

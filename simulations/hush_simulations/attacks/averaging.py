@@ -16,8 +16,7 @@ import numpy as np
 
 from hush_client import Policy
 from hush_common.domain import NumberDomain
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.attacks.overheard import OverheardBroker, device

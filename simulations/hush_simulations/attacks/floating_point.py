@@ -15,7 +15,7 @@ import numpy as np
 
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import at_most_sure, posterior
-from hush_common.figures import fixed, percent_at_most
+from hush_common.formatting import fixed, percent_at_most
 from hush_common.mechanisms import Laplace
 from hush_common.rng import Rng, SystemRng
 from hush_simulations.attacks.demonstration import Demonstration

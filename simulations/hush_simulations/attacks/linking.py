@@ -21,8 +21,7 @@ import numpy as np
 from hush_aggregator import Aggregator, SqliteStore
 from hush_client import Gateway, Policy
 from hush_common.recall import Recall, encode_recall
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import recall_topic
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.attacks.demonstration import Demonstration

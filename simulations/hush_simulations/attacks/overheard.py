@@ -1,10 +1,9 @@
 """A broker that writes down whatever is published, with real devices on it."""
 
 from hush_client import Client, Policy
-from hush_common.codec import Frame, decode
-from hush_common.report import Report
 from hush_common.task import Task
 from hush_common.topics import task_topic
+from hush_common.wire import Frame, Report, decode
 from hush_simulations.brokers.memory import MemoryBroker
 
 __all__ = ["OverheardBroker", "device"]

@@ -19,13 +19,11 @@ from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.quotas import Limits
-from hush_common.codec import encode_frame
 from hush_common.mechanisms import Mechanism
-from hush_common.report import Report
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
+from hush_common.wire import Report, encode_frame
 from hush_simulations.api.blocking import run_blocking
 from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.brokers.memory import MemoryBroker

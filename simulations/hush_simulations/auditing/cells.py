@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_common.figures import significant
+from hush_common.formatting import significant
 
 __all__ = ["ATOM", "Cells", "cells_of"]
 

@@ -11,14 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, Index, NumberDomain, VectorDomain
+from hush_common.domain import (
+    BitDomain,
+    CategoryDomain,
+    Coordinate,
+    Domain,
+    Index,
+    NumberDomain,
+    Readable,
+    VectorDomain,
+)
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError
-from hush_common.figures import exact
+from hush_common.formatting import exact
 from hush_common.mechanisms import Mechanism, Offers, perturb
-from hush_common.mechanisms.build import best
-from hush_common.mechanisms.registry import known, named
-from hush_common.reading import Readable
+from hush_common.mechanisms.registry import best, known, named
 from hush_common.rng import Rng
 from hush_common.task import Task
 from hush_simulations.auditing.views import View, views_of_mechanism, views_of_reports

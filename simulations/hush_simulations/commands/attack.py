@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from hush_common.errors import OptionError
-from hush_common.terminal.screen import Block, show
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.terminal import Block, Column, Row, Sentence, Table, show
 from hush_simulations.attacks.catalogue import ATTACKS, play
 from hush_simulations.attacks.demonstration import Demonstration
 from hush_simulations.commands.options import parse_seed

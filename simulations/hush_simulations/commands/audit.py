@@ -14,8 +14,8 @@ from hush_common.epsilon import parse_epsilon
 from hush_common.errors import HushError, OptionError
 from hush_common.mechanisms.registry import known
 from hush_common.rng import Rng, SystemRng
-from hush_common.task_file import read_task
-from hush_common.terminal.screen import show
+from hush_common.task import read_task
+from hush_common.terminal import show
 from hush_simulations.auditing.bound import audit, default_samples, highest_bound
 from hush_simulations.auditing.finding import Finding
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects

@@ -12,8 +12,8 @@ import typer
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError, printable
-from hush_common.figures import significant
-from hush_common.terminal.screen import show
+from hush_common.formatting import significant
+from hush_common.terminal import show
 from hush_simulations.commands.csv_options import CsvOptions
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.options import parse_bound, parse_confidence

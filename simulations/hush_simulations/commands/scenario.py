@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from hush_common.errors import OptionError, printable
-from hush_common.figures import whole
-from hush_common.terminal.screen import show as show_blocks
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.formatting import whole
+from hush_common.terminal import Column, Row, Sentence, Table
+from hush_common.terminal import show as show_blocks
 from hush_simulations.scenarios.library import SCENARIOS, find_scenario, text_of
 from hush_simulations.scenarios.scenario_file import read_scenario
 

@@ -12,7 +12,7 @@ import typer
 
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_common.errors import BrokerError, printable
-from hush_common.terminal.screen import show
+from hush_common.terminal import show
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end, stopped_in_words

@@ -11,9 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from hush_common.errors import OptionError, printable
-from hush_common.figures import whole
-from hush_common.terminal.screen import show
-from hush_common.terminal.words import Sentence
+from hush_common.formatting import whole
+from hush_common.terminal import Sentence, show
 from hush_simulations.commands.interrupt import INTERRUPTED
 from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
 from hush_simulations.commands.pictures import PlotOption, ThemeOption

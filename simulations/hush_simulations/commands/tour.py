@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from hush_common.errors import MissingExtraError, OptionError
-from hush_common.terminal.screen import show
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.terminal import Column, Row, Sentence, Table, show
 from hush_simulations.tour.contents import CHAPTERS, Chapter
 
 __all__ = ["app"]

@@ -6,10 +6,8 @@ from fractions import Fraction
 from math import exp, floor, log10
 
 from hush_common.epsilon import at_most_sure, decimal_text
-from hush_common.figures import at_least, exact, fixed, percent_at_most, significant, whole
-from hush_common.terminal.facts import Fact, Facts
-from hush_common.terminal.screen import Block
-from hush_common.terminal.words import Cell, Sentence, Styled
+from hush_common.formatting import at_least, exact, fixed, percent_at_most, significant, whole
+from hush_common.terminal import Block, Cell, Fact, Facts, Sentence, Styled
 from hush_simulations.auditing.bound import Tested
 from hush_simulations.auditing.finding import Finding
 

@@ -13,8 +13,7 @@ from textwrap import wrap
 from typing import TextIO
 
 from hush_common.errors import printable
-from hush_common.terminal.screen import Screen
-from hush_common.terminal.words import width_of
+from hush_common.terminal import Screen, width_of
 
 __all__ = ["Bar", "Bars", "Range", "Ranges", "shows_signs"]
 

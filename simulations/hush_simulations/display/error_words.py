@@ -3,8 +3,8 @@
 from fractions import Fraction
 
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
-from hush_common.figures import significant
-from hush_common.terminal.words import TIE
+from hush_common.formatting import significant
+from hush_common.terminal import TIE
 
 __all__ = ["error_in_words", "is_share"]
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hush_common.figures import significant, whole
-from hush_common.terminal.facts import Fact, Facts
-from hush_common.terminal.screen import Block
-from hush_common.terminal.words import Sentence
+from hush_common.formatting import significant, whole
+from hush_common.terminal import Block, Fact, Facts, Sentence
 
 __all__ = ["everything"]
 

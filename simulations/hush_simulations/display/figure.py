@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hush_aggregator.estimate import REPORTERS
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.epsilon import decimal_text
-from hush_common.figures import exact, whole
+from hush_common.formatting import exact, whole
 from hush_simulations.display.number_figure import draw_number
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts_figure import draw_parts

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_common.domain import NumberDomain
-from hush_common.figures import exact
+from hush_common.formatting import exact
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.spread import Spread, kept, received
 from hush_simulations.display.style import Palette, counted

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hush_aggregator.result import Result
 from hush_common.domain import BitDomain, CategoryDomain
-from hush_common.figures import fixed, significant
+from hush_common.formatting import fixed, significant
 
 __all__ = ["NumberFormat"]
 

@@ -5,10 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import CategoryDomain
-from hush_common.figures import exact, whole
-from hush_common.terminal.facts import Fact
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Cell, Styled
+from hush_common.formatting import exact, whole
+from hush_common.terminal import Cell, Column, Fact, Row, Styled, Table
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
 from hush_simulations.results.rounds import Round, Together

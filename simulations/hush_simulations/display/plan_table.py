@@ -7,10 +7,8 @@ from operator import itemgetter
 from hush_aggregator.estimate.worst_case import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import at_most_sure, decimal_text
-from hush_common.figures import exact, percent_at_most, ratio, significant, whole
-from hush_common.terminal.screen import Block
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.formatting import exact, percent_at_most, ratio, significant, whole
+from hush_common.terminal import Block, Column, Row, Sentence, Table
 from hush_simulations.display.error_words import error_in_words, is_share
 from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
 from hush_simulations.planning.precision import TARGETS, Target

@@ -18,10 +18,8 @@ from rich.text import Text
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ByTarget, Interval
 from hush_aggregator.result import Result
-from hush_common.figures import exact, whole
-from hush_common.terminal.facts import Fact, Facts
-from hush_common.terminal.screen import Block, Screen
-from hush_common.terminal.words import Sentence
+from hush_common.formatting import exact, whole
+from hush_common.terminal import Block, Fact, Facts, Screen, Sentence
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.ticking import ticking
 

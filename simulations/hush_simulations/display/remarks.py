@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.epsilon import decimal_text
-from hush_common.figures import exact, ratio, whole
+from hush_common.formatting import exact, ratio, whole
 from hush_simulations.display.error_words import error_in_words
 from hush_simulations.display.parts import parts_of
 from hush_simulations.results.instead import Instead

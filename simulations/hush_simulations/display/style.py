@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hush_common.figures import whole
+from hush_common.formatting import whole
 from hush_simulations.display.fonts import FAMILY, made_available, without_missing_letters
 
 if TYPE_CHECKING:

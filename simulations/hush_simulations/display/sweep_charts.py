@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hush_common.figures import significant
+from hush_common.formatting import significant
 from hush_simulations.display.chart import Range, Ranges
 from hush_simulations.display.sweep_layout import laid_out, said, telling
 from hush_simulations.sweeps.result import SweepResult

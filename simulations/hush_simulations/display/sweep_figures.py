@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
-from hush_common.figures import exact, whole
+from hush_common.formatting import exact, whole
 from hush_simulations.display.marks import Mark, beside, marks, points
 from hush_simulations.display.pictures import Picture
 from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled

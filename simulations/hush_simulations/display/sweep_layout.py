@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hush_aggregator.estimate import REPORTERS
-from hush_common.figures import exact, whole
+from hush_common.formatting import exact, whole
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.row import LAST, TOGETHER, Parameter, SweepRow
 

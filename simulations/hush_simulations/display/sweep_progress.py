@@ -9,7 +9,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hush_common.figures import duration, fixed, significant, whole
+from hush_common.formatting import duration, fixed, significant, whole
 from hush_simulations.display.ticking import EVERY_S
 
 __all__ = ["pace", "sweeping"]

@@ -5,10 +5,8 @@ from itertools import groupby
 
 from hush_aggregator.estimate import POPULATION
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
-from hush_common.figures import exact, fixed, significant, whole
-from hush_common.terminal.screen import Block
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.formatting import exact, fixed, significant, whole
+from hush_common.terminal import Block, Column, Row, Sentence, Table
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.sweep_layout import said, telling
 from hush_simulations.sweeps.result import SweepResult

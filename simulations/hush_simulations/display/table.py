@@ -5,11 +5,8 @@ from collections.abc import Iterator, Mapping
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.epsilon import decimal_text
-from hush_common.figures import exact, fixed, whole
-from hush_common.terminal.facts import Fact, Facts
-from hush_common.terminal.screen import Block
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Cell, Sentence, Styled
+from hush_common.formatting import exact, fixed, whole
+from hush_common.terminal import Block, Cell, Column, Fact, Facts, Row, Sentence, Styled, Table
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts_table import judged_columns, judged_rows, parts_table, rounds_of_parts, verdicts
 from hush_simulations.display.remarks import remarks

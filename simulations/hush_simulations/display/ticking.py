@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from hush_common.figures import fixed, whole
+from hush_common.formatting import fixed, whole
 
 __all__ = ["EVERY_S", "ticking"]
 

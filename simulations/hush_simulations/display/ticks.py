@@ -7,7 +7,7 @@ from math import floor, log10
 
 from matplotlib.ticker import LogFormatter
 
-from hush_common.figures import significant, whole
+from hush_common.formatting import significant, whole
 
 __all__ = ["LogTicks", "on_log_axis"]
 

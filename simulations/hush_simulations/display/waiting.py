@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from hush_common.figures import whole
+from hush_common.formatting import whole
 from hush_simulations.display.ticking import EVERY_S
 
 __all__ = ["waiting"]

@@ -7,8 +7,8 @@ from typing import Literal
 
 from hush_aggregator.result import Result
 from hush_aggregator.tally import Tally
-from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_common.wire import Refusal
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.population import Value
 from hush_simulations.scenarios.scenario import Scenario

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hush_common.errors import OptionError
-from hush_common.figures import significant
+from hush_common.formatting import significant
 from hush_simulations.engines.experiment import Drawing, Engine
 from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES
 

@@ -19,8 +19,7 @@ from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.answer import FRAME_REPORTS
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
-from hush_common.errors import BrokerError, HushError
-from hush_common.exception_groups import leaves
+from hush_common.errors import BrokerError, HushError, leaves
 from hush_common.rng import SystemRng
 from hush_common.topics import report_topic
 from hush_simulations.engines.answering import Answering

@@ -11,7 +11,7 @@ from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.store import StoreReader
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Mechanism, Offers
-from hush_common.report import REPORT_ID_BYTES
+from hush_common.rng import REPORT_ID_BYTES
 from hush_common.task import Task
 
 __all__ = ["Received", "decoded", "in_words", "offers_of", "read_received", "said"]

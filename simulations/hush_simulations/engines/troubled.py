@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hush_client.sending.transport import Transport
-from hush_common.codec import encode_frame
 from hush_common.mechanisms import Mechanism, Offers, perturb
-from hush_common.report import Report
 from hush_common.rng import ReportRng
 from hush_common.task import Task
+from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.scenarios.population import Value

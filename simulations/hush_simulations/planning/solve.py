@@ -6,8 +6,7 @@ from fractions import Fraction
 from operator import itemgetter
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
-from hush_common.mechanisms.build import choose
-from hush_common.mechanisms.registry import fitting
+from hush_common.mechanisms.registry import choose, fitting
 from hush_simulations.planning.costs import (
     Family,
     Known,

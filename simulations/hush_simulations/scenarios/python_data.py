@@ -13,9 +13,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import NarwhalsError
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, VectorDomain, is_real, is_table, plain
 from hush_common.errors import OptionError
-from hush_common.reading import is_real, is_table, plain
 from hush_simulations.scenarios.columns import choose_column
 from hush_simulations.scenarios.data_file import observed_by_program
 from hush_simulations.scenarios.parquet_file import PARQUET, parquet_table

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Observed, Population

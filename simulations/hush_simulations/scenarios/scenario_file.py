@@ -8,8 +8,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 
 from hush_common.domain import Domain, VectorDomain
 from hush_common.errors import OptionError, TaskError
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.untrusted import SCENARIO, read_file, read_toml
 from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
 from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Population

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hush_common.domain import Domain, NumberDomain, VectorDomain
-from hush_common.figures import whole
+from hush_common.formatting import whole
 from hush_simulations.scenarios.population import Observed
 
 __all__ = ["hints"]

@@ -14,9 +14,9 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 
+from hush_common.domain import plain
 from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
-from hush_common.reading import plain
 from hush_simulations.sweeps.row import Parameter
 
 __all__ = ["CLIENTS", "MOST_CELLS", "SCENARIO", "Axis", "Grid", "canonical", "placed", "read_grid"]

@@ -5,9 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hush_common.terminal.screen import Block
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence
+from hush_common.terminal import Block, Column, Row, Sentence, Table
 from hush_simulations.tour.contents import Chapter
 from hush_simulations.tour.prose import Picture, Prose
 

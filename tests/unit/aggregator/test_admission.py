@@ -11,11 +11,8 @@ from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import decode
 from hush_aggregator.receive import receive
 from hush_aggregator.store.base import UNKNOWN
-from hush_common.codec import encode_frame, encode_json
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task import CLOCK_SKEW, Task
-from hush_common.task_file import make_task
+from hush_common.task import CLOCK_SKEW, Task, make_task
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

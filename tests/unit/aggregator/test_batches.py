@@ -17,7 +17,7 @@ from hush_aggregator.estimate.intervals.chernoff import _GRID, bands, chernoffs
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 from hush_aggregator.tally import Tally
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 Array = NDArray[np.float64]
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}

@@ -11,9 +11,8 @@ import pytest
 from hush_aggregator.store import Accepted, BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State
 from hush_common.errors import StoreError, TaskError
 from hush_common.recall import Recall
-from hush_common.refusal import Refusal
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 DAILY = make_task(

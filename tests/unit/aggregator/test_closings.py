@@ -10,11 +10,9 @@ from broker_world import CLOSING, DRAFT, HOUR, World, frame, living
 from hush_aggregator.lasting import LASTING_S
 from hush_aggregator.progress import Progress
 from hush_aggregator.store import CommitOutcome, SqliteEditor, State
-from hush_common.codec import encode_frame
 from hush_common.errors import TaskError
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal, Report, encode_frame
 
 SKEW_S = 300.0
 DAILY = make_task(DRAFT | {"rounds": 9, "round_every": "1d", "opens": "2027-02-25T00:00:00Z", "epsilon": "9"})

@@ -1,4 +1,4 @@
-"""The vectorised path and `hush_common.codec.decode` read the same reports and refuse the same payloads."""
+"""The vectorised path and `hush_common.wire.decode` read the same reports and refuse the same payloads."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,11 +10,9 @@ from hush_aggregator.bus import Delivery
 from hush_aggregator.decode import Decoded
 from hush_aggregator.decode import decode as decode_messages
 from hush_aggregator.receive import receive
-from hush_common import codec
-from hush_common.codec import HEADER, encode_frame, encode_json
-from hush_common.refusal import Refusal
-from hush_common.report import Report
+from hush_common import wire
 from hush_common.topics import is_sender
+from hush_common.wire import HEADER, Refusal, Report, encode_frame, encode_json
 
 
 def decode(deliveries: Iterable[Delivery]) -> Decoded:
@@ -76,7 +74,7 @@ def slowly(batch: list[tuple[str, bytes]]) -> tuple[Counter[Row], Counter[tuple[
     refused: Counter[tuple[str | None, Refusal]] = Counter()
     for topic, payload in batch:
         allowed = task_in(topic) is None or is_sender(topic.rpartition("/")[2])
-        read = codec.decode(payload) if allowed else Refusal.BAD_SENDER
+        read = wire.decode(payload) if allowed else Refusal.BAD_SENDER
         if isinstance(read, Refusal):
             refused[task_in(topic), read] += 1
         else:
@@ -152,8 +150,8 @@ def test_a_frame_above_the_limit_is_malformed() -> None:
 
 
 def test_the_widest_body_is_read_and_a_wider_one_refused() -> None:
-    frame = encode_frame([Report(b"sixteen bytes...", 0, bytes(16), (7,) * codec.BODY_LIMIT)])
+    frame = encode_frame([Report(b"sixteen bytes...", 0, bytes(16), (7,) * wire.BODY_LIMIT)])
     assert decode([Delivery(TOPIC, frame)]).refused == {}
     wider = bytearray(frame + bytes(8))
-    wider[2:4] = (8 * (codec.BODY_LIMIT + 1)).to_bytes(2, "big")
+    wider[2:4] = (8 * (wire.BODY_LIMIT + 1)).to_bytes(2, "big")
     assert sum(decode([Delivery(TOPIC, bytes(wider))]).refused.values()) == 1

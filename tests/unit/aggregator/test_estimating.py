@@ -29,8 +29,7 @@ from hush_aggregator.fold import fold
 from hush_aggregator.processes import InProcesses
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import perturb
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_simulations.engines.seeded_rng import SeededRng
 
 NAN = math.nan

@@ -17,7 +17,7 @@ from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.server import serve_http
 from hush_aggregator.http.service import Service
 from hush_aggregator.store import SqliteStore
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "3", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 

@@ -18,13 +18,10 @@ from hush_aggregator.fold import fold
 from hush_aggregator.receive import receive
 from hush_aggregator.result import Result, encode
 from hush_aggregator.store import SqliteStore
-from hush_common.codec import encode_frame, encode_json
 from hush_common.mechanisms import perturb
-from hush_common.refusal import Refusal
-from hush_common.report import Report
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NUMBER = {"kind": "number", "lower": -2.0, "upper": 3.0}

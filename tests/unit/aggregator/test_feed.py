@@ -15,8 +15,7 @@ from hush_aggregator.http import reading
 from hush_aggregator.http.feed import Change, Feed
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.store import Accepted, SqliteEditor, SqliteStore
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 CLOSES = datetime(2040, 1, 1, tzinfo=UTC)
 BIT = {"epsilon": "1", "domain": {"kind": "bit"}}

@@ -19,10 +19,9 @@ from hush_aggregator.home_assistant.device import MOST_PARTS, announcement
 from hush_aggregator.result import encode
 from hush_aggregator.store import SqliteEditor, State
 from hush_common.errors import OptionError
-from hush_common.refusal import Refusal
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import estimate_topic, status_topic
+from hush_common.wire import Refusal
 
 STATUS = status_topic("aggregator")
 CONFIG = "homeassistant/device/hush_heights/config"

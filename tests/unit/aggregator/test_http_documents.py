@@ -21,10 +21,9 @@ from hush_aggregator.result import Counted
 from hush_aggregator.result import result_of as result_of_counted
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import perturb
-from hush_common.refusal import Refusal
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 RESULT: TypeAdapter[ResultDocument] = TypeAdapter(ResultDocument)
 TASK: TypeAdapter[TaskDocument] = TypeAdapter(TaskDocument)

@@ -10,8 +10,7 @@ from hush_aggregator.learned_limits import COLUMNS, COLUMNS_OF_ONE, PAYLOAD_BYTE
 from hush_aggregator.logs import LogFormat, logging_to
 from hush_aggregator.store import Origin, SqliteStore
 from hush_common.errors import TaskError
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 
 def bit(number: int) -> Task:

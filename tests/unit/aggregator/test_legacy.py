@@ -15,11 +15,9 @@ from typer.testing import CliRunner
 from hush_aggregator.commands.task import app
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
-from hush_common.codec import encode_frame
 from hush_common.errors import TaskError
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import decode_task, make_task, read_task
+from hush_common.task import Task, decode_task, make_task, read_task
+from hush_common.wire import Report, encode_frame
 
 DOCUMENT = {"id": "old", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0, "outside": "refuse"}}
 OLD = make_task(DOCUMENT, legacy=True)

@@ -18,7 +18,7 @@ from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.store import Owner, SqliteStore
 from hush_common.errors import BrokerError
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import estimate_topic, task_topic
 
 MANY = 300

@@ -11,7 +11,7 @@ from hush_aggregator.intake import Backlog, Intake
 from hush_aggregator.metrics.exposition import EVERY_S, Exposition
 from hush_aggregator.metrics.figures import Figures, Histogram, IntakeFigures, StoreFigures
 from hush_aggregator.store import CommitOutcome, TaskCount
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 
 NAMES = {
     "hush_reports_accepted_total",

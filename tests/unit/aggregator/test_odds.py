@@ -10,7 +10,7 @@ import pytest
 from hush_aggregator.http.page.label import promise
 from hush_aggregator.odds import EVEN, dearest, factor, from_to, losses, sure
 from hush_common.epsilon import parse_epsilon
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 EPSILONS = ["0.000001", "0.1", "1", "4", "17", "50"]
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}

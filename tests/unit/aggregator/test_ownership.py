@@ -18,10 +18,8 @@ from hush_aggregator.claims import TAKE_OVER, Claim
 from hush_aggregator.ownership import Ownership
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import Owner, SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.memory import MemoryBroker
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}

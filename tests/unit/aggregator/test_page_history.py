@@ -9,7 +9,7 @@ from hush_aggregator.estimate import Estimate
 from hush_aggregator.http.page.history import History
 from hush_aggregator.http.page.view import Point
 from hush_aggregator.result import Result
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 TASK = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 OTHER = make_task({"id": "o", "epsilon": "1", "domain": {"kind": "bit"}})

@@ -21,8 +21,7 @@ from hush_aggregator.http.page.view import Standing
 from hush_aggregator.http.reading import Reading
 from hush_aggregator.store import SqliteReader, SqliteStore
 from hush_aggregator.tally import Tally
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 ROUNDS = {"rounds": 40, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}

@@ -16,8 +16,8 @@ from hush_aggregator.http.page.frame import Around
 from hush_aggregator.http.page.index import index
 from hush_aggregator.http.page.view import Standing, View
 from hush_aggregator.store.base import Origin, State
-from hush_common.refusal import Refusal
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 AROUND = Around({"hush.css": "/a.css", "hush.js": "/a.js", "hush.svg": "/a.svg"}, "/", NOW, "1")

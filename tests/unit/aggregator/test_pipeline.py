@@ -14,12 +14,9 @@ from fake_bus import FakeBus
 
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import UNKNOWN, Accepted, CommitOutcome, SqliteStore
-from hush_common.codec import encode_frame, encode_json
 from hush_common.errors import StoreError, TaskError
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": NUMBER})

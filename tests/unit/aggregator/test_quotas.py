@@ -11,8 +11,8 @@ import pytest
 from hush_aggregator.store import Accepted, Limits, SqliteStore, quota_file
 from hush_aggregator.store import quotas as module
 from hush_common.errors import StoreError
-from hush_common.refusal import Refusal
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 SENDERS = ("kitchen", "meter-3", "house-4")

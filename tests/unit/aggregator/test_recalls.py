@@ -18,9 +18,9 @@ from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.recall_terms import drawn_up, is_recallable
 from hush_aggregator.store import BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State, TaskRow
 from hush_common.recall import Recall, encode_recall
-from hush_common.refusal import Refusal
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME, estimate_topic, recall_topic, task_topic
+from hush_common.wire import Refusal
 
 
 @pytest.fixture

@@ -23,8 +23,7 @@ from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted
 from hush_aggregator.tally import Tally
 from hush_common.errors import BrokerError
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 FRESH_S = 5.0
 FAILS = Failure("failed", "planted")

@@ -9,8 +9,8 @@ import hush_aggregator
 from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.fold import fold
 from hush_aggregator.result import Result, encode
-from hush_common.refusal import Refusal
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal
 
 HEIGHTS = make_task(
     {"id": "heights", "epsilon": "0.5", "domain": {"kind": "number", "lower": 0, "upper": 2, "unit": "m"}}

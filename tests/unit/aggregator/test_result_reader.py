@@ -15,8 +15,8 @@ from hush_aggregator.result_reader import ResultReader
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore
 from hush_aggregator.store import reading as reading_module
 from hush_common.errors import HushError, StoreError, TaskError
-from hush_common.refusal import Refusal
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 ROUNDS = {"rounds": 2, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}

@@ -15,11 +15,9 @@ from hush_aggregator.estimating import Failure, InThread
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_aggregator.tally import Tally
-from hush_common.codec import encode_frame
-from hush_common.report import Report
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 from hush_common.topics import estimate_topic, report_topic, task_of_estimate_topic
+from hush_common.wire import Report, encode_frame
 
 TASKS = [make_task({"id": f"task-{k:03}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(120)]
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore, reading
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
-from hush_common.refusal import Refusal
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": NUMBER})

@@ -20,9 +20,8 @@ from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.known_tasks import KnownTasks, check_files
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore, State
 from hush_common.errors import HushError, OptionError, StoreError, TaskError
-from hush_common.refusal import Refusal
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
 DRAFT = {"id": "heights", "epsilon": "3", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}, **DAILY}

@@ -8,8 +8,8 @@ import pytest
 
 from hush_aggregator.store import UNKNOWN, Accepted, SqliteEditor, SqliteReader, SqliteStore, State
 from hush_aggregator.store.copying import back_up, put_back
-from hush_common.refusal import Refusal
-from hush_common.task_file import make_task
+from hush_common.task import make_task
+from hush_common.wire import Refusal
 
 DAILY = make_task(
     {"id": "daily", "epsilon": "1", "domain": {"kind": "bit"}, "rounds": 5, "round_every": "1d"}

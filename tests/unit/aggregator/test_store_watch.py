@@ -9,7 +9,7 @@ from fake_bus import FakeBus
 from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import Origin, SqliteEditor, SqliteStore
 from hush_aggregator.store_watch import StoreWatch
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 

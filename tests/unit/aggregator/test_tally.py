@@ -17,8 +17,7 @@ from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, SubsetSelection, perturb
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 INT64 = st.integers(-(2**62), 2**62) | st.sampled_from([-(2**63), 2**63 - 1, -(2**31), 2**31, 0, -1])
 REPORTED = st.lists(INT64, max_size=30)

@@ -14,8 +14,7 @@ from hush_aggregator.commands.task import app
 from hush_aggregator.explain_task import alternatives, blocks, expected_error, meaning, warnings
 from hush_common.epsilon import posterior
 from hush_common.errors import EpsilonError, TaskError
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

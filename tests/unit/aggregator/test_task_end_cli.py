@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from hush_aggregator.commands.task import app
 from hush_aggregator.store import Owner, SqliteStore, State
 from hush_common.errors import HushError, StoreError, TaskError
-from hush_common.task import Task
-from hush_common.task_file import make_task
+from hush_common.task import Task, make_task
 
 DRAFT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}}
 HEIGHTS = make_task(DRAFT)

@@ -16,10 +16,9 @@ from hush_aggregator.watch.bars import bar
 from hush_aggregator.watch.picture import Past, picture
 from hush_aggregator.watch.view import View, figures_of, view_of
 from hush_aggregator.watch.watched import Heard, News, Watched
-from hush_common.refusal import Refusal
-from hush_common.task import Task
-from hush_common.task_file import make_task
-from hush_common.terminal.screen import Screen
+from hush_common.task import Task, make_task
+from hush_common.terminal import Screen
+from hush_common.wire import Refusal
 
 NUMBER = make_task(
     {

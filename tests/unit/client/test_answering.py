@@ -20,11 +20,10 @@ from hush_client.shelving import Shelving
 from hush_client.source import Answering
 from hush_client.state.shelf import Shelf
 from hush_client.terms import Terms
-from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError, TaskError
-from hush_common.task import Task
-from hush_common.task_file import decode_task, make_task
+from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import ALL_TASKS, task_topic
+from hush_common.wire import Frame, decode
 
 SOON, LATER = 0.1, 0.7  # seconds that a source has
 START = datetime(2026, 1, 1, tzinfo=UTC)

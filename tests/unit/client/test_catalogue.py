@@ -9,7 +9,7 @@ from fake_transport import FakeTransport, make_heights
 from hush_client import Client
 from hush_client.catalogue import Catalogue
 from hush_common.errors import TaskError
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_common.topics import task_topic
 
 

@@ -28,8 +28,7 @@ from hush_client.receipt import Receipt
 from hush_client.source import Answering
 from hush_client.state import ledger, outbox, sticky
 from hush_client.state.database import FILE_NAME
-from hush_common.task import Task
-from hush_common.task_file import decode_task
+from hush_common.task import Task, decode_task
 from hush_common.topics import task_topic
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from fake_transport import FakeTransport, Fate, RecordingRng
 from hush_client import Gateway, Policy, Reason, Receipt
 from hush_client.answer import FRAME_REPORTS
 from hush_client.state.database import FILE_NAME
-from hush_common.codec import Frame, decode
+from hush_common.wire import Frame, decode
 
 MANY = {f"d{number}": 120.0 + number / 10 for number in range(2 * FRAME_REPORTS + 1)}
 

@@ -14,9 +14,9 @@ from fake_transport import FakeTransport, RecordingRng, make_heights
 from hush_client import Client, Gateway, Policy, Reason
 from hush_client.state import ledger, outbox
 from hush_client.state.database import State
-from hush_common.codec import Frame, decode
 from hush_common.errors import BrokerError, OptionError, StateError, TaskError
 from hush_common.topics import task_topic
+from hush_common.wire import Frame, decode
 
 
 def open_gateway(

@@ -21,7 +21,7 @@ from hush_client.state import ledger, outbox
 from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import OptionError
 from hush_common.recall import KEPT_FOR, LAST_COUNTED
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 from hush_common.topics import task_topic
 
 DAY = 24 * 3600

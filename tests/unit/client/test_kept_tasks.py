@@ -20,7 +20,7 @@ from hush_client.shelving import open_shelf
 from hush_client.state.database import FILE_NAME
 from hush_client.state.shelf import MOST_BYTES, SHELF_NAME, KeptTask, Shelf
 from hush_common.errors import BrokerError
-from hush_common.task_file import decode_task, make_task
+from hush_common.task import decode_task, make_task
 from hush_common.topics import ALL_TASKS, task_topic
 
 TOPIC = task_topic("heights")

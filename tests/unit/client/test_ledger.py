@@ -16,9 +16,9 @@ from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_client.state import ledger, outbox
 from hush_client.state.ledger import Account
-from hush_common.codec import Frame, decode
 from hush_common.errors import EpsilonError, StateError
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
+from hush_common.wire import Frame, decode
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from hush_client.state import ledger
 from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import StateError
 from hush_common.rng import SystemRng
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}

@@ -15,10 +15,10 @@ from hush_client import Gateway, Policy, Reason
 from hush_client.answer import Question, answer
 from hush_client.receipt import Receipt
 from hush_client.state import ledger, outbox
-from hush_common.codec import Frame, decode
 from hush_common.errors import EpsilonError
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
 from hush_common.topics import task_topic
+from hush_common.wire import Frame, decode
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OFFERED: dict[str, object] = {"epsilon": "2", "offers": ["0.5", "1", "2"]}

@@ -15,10 +15,9 @@ from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish,
 from hush_client.sending.recalls import Recalls
 from hush_client.state import ledger
 from hush_client.state.database import State
-from hush_common.delivery import Acknowledgement
 from hush_common.recall import encode_recall
 from hush_common.task import digest_of
-from hush_common.topics import recall_topic, task_topic
+from hush_common.topics import Acknowledgement, recall_topic, task_topic
 
 DONE = "SELECT hex(id) FROM recall WHERE NOT open ORDER BY began"
 FOREIGN = encode_recall(make_recall(1, task="weights"))

@@ -14,9 +14,8 @@ from hush_client.receipt import Undelivered
 from hush_client.state import ledger, outbox
 from hush_client.state.database import State
 from hush_client.state.lock import Lock
-from hush_common.delivery import Acknowledgement
 from hush_common.errors import OptionError
-from hush_common.topics import task_topic
+from hush_common.topics import Acknowledgement, task_topic
 
 
 async def charges_and_waiting(directory: Path) -> tuple[int, int]:

@@ -15,10 +15,10 @@ from hush_client.sending.schedule import Schedule, draw_delay
 from hush_client.shelving import Shelving
 from hush_client.state.shelf import Shelf
 from hush_client.terms import Terms
-from hush_common.codec import Frame, decode
 from hush_common.errors import OptionError
 from hush_common.rng import SystemRng
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
+from hush_common.wire import Frame, decode
 
 if TYPE_CHECKING:
     from hush_client.sending.sender import Sender

@@ -122,7 +122,7 @@ def test_pauses_double_up_to_half_a_minute_and_stay_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: int, factor: float
 ) -> None:
     way, jitter = Way([]), Jitter(drawn)
-    monkeypatch.setattr("hush_common.backoff.SystemRng", lambda: jitter)
+    monkeypatch.setattr("hush_common.aio.SystemRng", lambda: jitter)
     send(way, tmp_path)
     pauses = [*FIRST_PAUSES, 15, 15, 15]
     assert way.pauses()[: len(pauses)] == pytest.approx([factor * pause for pause in pauses], abs=2e-3)
@@ -142,7 +142,7 @@ def test_pauses_double_up_to_half_a_minute_and_stay_there(
 def test_pauses_begin_anew_after_a_connection_that_was_good_for_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, *, again: bool
 ) -> None:
-    monkeypatch.setattr("hush_common.backoff.SystemRng", lambda: Jitter(0))
+    monkeypatch.setattr("hush_common.aio.SystemRng", lambda: Jitter(0))
     send(way, tmp_path, b"report")
     after = FIRST_PAUSES[:4] if again else FIRST_PAUSES[5:9]
     assert way.pauses()[5:9] == pytest.approx(after, abs=2e-3)

@@ -19,11 +19,11 @@ from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_client.state import ledger, outbox, sticky
 from hush_client.state.database import State
-from hush_common.codec import Frame, decode
 from hush_common.errors import StateError
 from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import SystemRng
-from hush_common.task_file import decode_task
+from hush_common.task import decode_task
+from hush_common.wire import Frame, decode
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POLICY = Policy(sticky=True)

@@ -187,7 +187,7 @@ class Even:
 def test_a_new_report_asks_at_once_where_the_last_answer_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_common.backoff.SystemRng", Even)
+    monkeypatch.setattr("hush_common.aio.SystemRng", Even)
     said: list[Acknowledgement | None] = []
 
     async def report(sender: Sender, state: State) -> None:

@@ -1,7 +1,7 @@
 from unittest.mock import patch
 
-from hush_common.backoff import Backoff
-from hush_common.exception_groups import leaves
+from hush_common.aio import Backoff
+from hush_common.errors import leaves
 
 
 def test_delays_double_up_to_half_a_minute_and_are_cut_by_half_at_most() -> None:

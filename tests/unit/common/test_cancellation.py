@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hush_common.cancellation import cancellable
+from hush_common.aio import cancellable
 from hush_common.errors import BrokerError
 
 

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_common.codec import FRAME_LIMIT, Frame, decode, encode_frame, encode_json
-from hush_common.refusal import Refusal
-from hush_common.report import Report
+from hush_common.wire import FRAME_LIMIT, Frame, Refusal, Report, decode, encode_frame, encode_json
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 DIGESTS = st.binary(min_size=16, max_size=16)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_common import reading
+from hush_common import domain as reading
 from hush_common.domain import (
     GRID_STEPS,
     BitDomain,

@@ -19,7 +19,7 @@ from hush_common.epsilon import (
     weight_of_lie,
 )
 from hush_common.errors import EpsilonError
-from hush_common.figures import percent_at_most
+from hush_common.formatting import percent_at_most
 
 EPSILONS = st.decimals("0.000001", "50", places=6).map(Fraction)
 

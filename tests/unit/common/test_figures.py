@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from hush_common.figures import Figure, at_least, at_most, exact, fixed, percent_at_most, ratio, significant, whole
+from hush_common.formatting import Figure, at_least, at_most, exact, fixed, percent_at_most, ratio, significant, whole
 
 NUMBERS = 100_000
 SIGNIFICANT = ((1, 1), (2, 1), (2, 100), (3, 1), (3, 100), (6, 1), (6, 100), (12, 1))

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hush_common.domain import GRID_STEPS, NumberDomain
-from hush_common.grid import Grid
+from hush_common.domain import GRID_STEPS, Grid, NumberDomain
 
 _LARGEST = sys.float_info.max
 _SMALLEST = 5e-324

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_common.delivery import Delivery
-from hush_common.mqtt.inbox import Inbox, Received
+from hush_common.mqtt.client import Inbox, Received
+from hush_common.topics import Delivery
 
 
 def test_an_inbox_is_full_by_number_or_by_bytes_and_keeps_what_comes_all_the_same() -> None:

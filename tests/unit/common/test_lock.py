@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hush_common.lock import FileLock
+from hush_common.files import FileLock
 
 TAKE = """
 import sys
 from pathlib import Path
-from hush_common.lock import FileLock
+from hush_common.files import FileLock
 print(sum(FileLock.take(Path(name)) is not None for name in sys.argv[1:]))
 """
 
@@ -103,7 +103,7 @@ def test_it_follows_no_link(tmp_path: Path, *, there: bool) -> None:
 UNWRITABLE = """
 import os, sys
 from pathlib import Path
-from hush_common.lock import FileLock
+from hush_common.files import FileLock
 path = Path(sys.argv[1])
 path.parent.chmod(0o755)
 path.touch(0o444)

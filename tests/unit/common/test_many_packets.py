@@ -12,10 +12,8 @@ from paho.mqtt.client import Client, MQTTv5, MQTTv311, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 from scripted_broker import header, message
 
-from hush_common.mqtt.aside import Aside
-from hush_common.mqtt.incoming import Incoming, Message
-from hush_common.mqtt.outgoing import Outgoing
-from hush_common.mqtt.packets import limit_packets, longest_packet
+from hush_common.mqtt.client import Aside
+from hush_common.mqtt.packets import Incoming, Message, Outgoing, limit_packets, longest_packet
 
 MOST = 70_000
 
@@ -186,7 +184,7 @@ def test_no_filter_is_matched_against_the_topic_of_a_report(monkeypatch: pytest.
         matched.append(topic)
         return topic_matches_sub(wanted, topic)
 
-    monkeypatch.setattr("hush_common.mqtt.aside.topic_matches_sub", match)
+    monkeypatch.setattr("hush_common.mqtt.client.topic_matches_sub", match)
     aside, got = Aside(), list[str]()
     for wanted in ("hush/v1/estimates/+", "+/status", "$SYS/broker/uptime", "hush/v1/recalls/+"):
         aside.set(wanted, lambda topic, _: got.append(topic), copy=False)
@@ -353,7 +351,7 @@ async def test_an_answer_is_late_once_the_broker_has_answered_what_came_after_it
 
 
 async def test_a_broker_that_takes_no_acknowledgement_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_common.mqtt.outgoing._MOST_UNSENT", 25)
+    monkeypatch.setattr("hush_common.mqtt.packets._MOST_UNSENT", 25)
     way = Way(room=0)
     for number in range(1, 27):
         way.outgoing.check()

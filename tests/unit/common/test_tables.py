@@ -17,12 +17,11 @@ from hush_common.domain import GRID_STEPS, BitDomain, CategoryDomain, NumberDoma
 from hush_common.epsilon import certified_exp, decimal_text
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Channel, Laplace, Multilevel
-from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.parameters import Table
+from hush_common.mechanisms.parameters import Table, _decoded, grid, grid_point, shipped, shipped_at
+from hush_common.mechanisms.registry import choose
 from hush_common.mechanisms.subset_selection import SubsetSelection, best_size
-from hush_common.mechanisms.tables import _decoded, grid, grid_point, shipped, shipped_at
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 
 NUMBER = NumberDomain(0.0, 1.0)
 OPTIMA = {Fraction(epsilon): variance for epsilon, variance in json.loads(OPTIMA_FILE.read_text("utf-8")).items()}

@@ -10,8 +10,7 @@ import pytest
 
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.errors import TaskError
-from hush_common.task import Task
-from hush_common.task_file import PAYLOAD_LIMIT, decode_task, make_task, read_task
+from hush_common.task import PAYLOAD_LIMIT, Task, decode_task, make_task, read_task
 
 NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
 BIT = {"kind": "bit"}

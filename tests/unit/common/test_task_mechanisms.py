@@ -18,8 +18,7 @@ from hush_common.mechanisms import (
     perturb,
 )
 from hush_common.rng import SystemRng
-from hush_common.task import Task
-from hush_common.task_file import decode_task, make_task, settled
+from hush_common.task import Task, decode_task, make_task, settled
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 10.0}
 BIT = {"kind": "bit"}

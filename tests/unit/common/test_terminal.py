@@ -6,10 +6,7 @@ import random
 import pytest
 from rendered import rendered
 
-from hush_common.terminal.facts import Fact, Facts
-from hush_common.terminal.screen import Screen, show
-from hush_common.terminal.table import Column, Row, Table
-from hush_common.terminal.words import Sentence, Styled, wrapped
+from hush_common.terminal import Column, Fact, Facts, Row, Screen, Sentence, Styled, Table, show, wrapped
 
 WIDTHS = (20, 33, 40, 60, 61, 79, 80, 100, 120, 200)
 WORDS = ("a", "bus", "12", "1 234 567", "12.5 %", "± 0.599 cm", "underground", "randomized_response", "日本語", "")

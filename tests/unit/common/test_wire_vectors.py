@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from hush_common.codec import Frame, decode, encode_frame, encode_json
 from hush_common.errors import TaskError
-from hush_common.refusal import Refusal
-from hush_common.report import Report
-from hush_common.task_file import decode_task, make_task
+from hush_common.task import decode_task, make_task
+from hush_common.wire import Frame, Refusal, Report, decode, encode_frame, encode_json
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "v1"
 GOOD = json.loads((VECTORS / "good.json").read_text(encoding="utf-8"))

@@ -9,9 +9,9 @@ import pytest
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Channel, Multilevel
-from hush_common.mechanisms.build import choose
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.tables import shipped_at
+from hush_common.mechanisms.parameters import shipped_at
+from hush_common.mechanisms.registry import choose
 from hush_simulations.planning.costs import MechanismCost, central, offered, references
 from hush_simulations.planning.plan import PlanQuestion
 from hush_simulations.planning.precision import (

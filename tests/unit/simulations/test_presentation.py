@@ -14,7 +14,7 @@ from made_results import result_of
 from rendered import rendered
 
 from hush_aggregator.estimate import Estimate
-from hush_common.refusal import Refusal
+from hush_common.wire import Refusal
 from hush_simulations.display.files import to_json, write_files
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.table import blocks

@@ -9,7 +9,7 @@ from screens import document, screen
 
 from hush_aggregator.explain_task import blocks as task_blocks
 from hush_common.domain import NumberDomain
-from hush_common.task_file import make_task
+from hush_common.task import make_task
 from hush_simulations.api.simulate import simulate
 from hush_simulations.display.remarks import remarks
 from hush_simulations.planning.plan import PlanQuestion

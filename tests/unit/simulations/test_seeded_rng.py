@@ -2,7 +2,8 @@
 
 import random
 
-from hush_common.report import REPORT_ID_BYTES, Report
+from hush_common.rng import REPORT_ID_BYTES
+from hush_common.wire import Report
 from hush_simulations.engines.seeded_rng import SeededRng
 
 

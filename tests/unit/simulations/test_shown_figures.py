@@ -20,7 +20,7 @@ from hush.cli import main
 from hush_aggregator import explain_task
 from hush_aggregator.explain_task import meaning
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
-from hush_common.task_file import read_task
+from hush_common.task import read_task
 from hush_simulations.display import plan_table, table
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate

@@ -9,7 +9,7 @@ from hush_aggregator.http.page.markup import Html, element, fragment, tabular
 from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
 from hush_aggregator.http.page.view import Point, View, primary
 from hush_aggregator.result import Result
-from hush_common.figures import whole
+from hush_common.formatting import whole
 
 __all__ = ["course", "series"]
 

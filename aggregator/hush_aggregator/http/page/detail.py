@@ -13,8 +13,8 @@ from hush_aggregator.http.page.words import moment, people
 from hush_aggregator.report_problems import MONITOR, Verdict, report_problems
 from hush_aggregator.result import WHOLE, Result
 from hush_common.epsilon import decimal_text
-from hush_common.figures import exact, significant, whole
-from hush_common.refusal import Refusal
+from hush_common.formatting import exact, significant, whole
+from hush_common.wire import Refusal
 
 __all__ = ["detail", "standing"]
 

@@ -12,7 +12,7 @@ from hush_aggregator.http.page.words import FAILURES, about, meaning, quantity
 from hush_aggregator.report_problems import Verdict, report_problems
 from hush_aggregator.result import Result
 from hush_common.domain import VectorDomain
-from hush_common.figures import exact
+from hush_common.formatting import exact
 
 __all__ = ["alarm", "alone", "failures", "headline", "intervals", "parts", "reason", "strip"]
 

@@ -11,7 +11,7 @@ from hush_aggregator.http.page.markup import Html, element, foreign, fragment, t
 from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
 from hush_aggregator.http.page.view import View, primary
 from hush_aggregator.odds import dearest
-from hush_common.figures import whole
+from hush_common.formatting import whole
 
 __all__ = ["index"]
 

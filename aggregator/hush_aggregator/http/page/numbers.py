@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment
-from hush_common.figures import fixed, significant, whole
+from hush_common.formatting import fixed, significant, whole
 
 __all__ = ["UNKNOWN", "Scale", "count"]
 

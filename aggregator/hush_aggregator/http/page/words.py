@@ -9,7 +9,7 @@ from hush_aggregator.estimating import CRASHED, TOO_SLOW
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, joined
 from hush_aggregator.store.base import Origin
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
-from hush_common.figures import duration, exact, whole
+from hush_common.formatting import duration, exact, whole
 from hush_common.task import Task
 
 __all__ = [

@@ -21,8 +21,8 @@ from hush_aggregator.result import Counted, result_of
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.errors import OptionError
-from hush_common.refusal import Refusal
 from hush_common.task import Task
+from hush_common.wire import Refusal
 from hush_simulations.engines.bulk.cells import Cells
 from hush_simulations.engines.bulk.composed import Kind, composed, duplicates_of
 from hush_simulations.engines.bulk.drawn import Drawn

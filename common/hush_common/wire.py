@@ -1,4 +1,6 @@
-"""The wire, version 2: a binary frame of one or more reports, and a JSON report that a person can write.
+"""Reports, why one is refused, and their wire format, version 2.
+
+A binary frame of one or more reports, and a JSON report that a person can write.
 
     frame   u8 version = 2 | u8 reserved = 0 | u16 body bytes | 16 bytes task digest | u32 round
             then 1 to 4096 times:  16 bytes report id | body       (big-endian; a body is i64 after i64)
@@ -13,27 +15,84 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from hush_common.refusal import Refusal
-from hush_common.report import REPORT_DIGEST_BYTES, REPORT_ID_BYTES, Report
+from hush_common.rng import REPORT_ID_BYTES, ReportRng
 from hush_common.untrusted import REPORT, read_json
 
-__all__ = [
-    "BODY_LIMIT",
-    "DIGEST",
-    "FRAME_LIMIT",
-    "HEADER",
-    "Frame",
-    "count_of",
-    "decode",
-    "decode_json",
-    "encode_frame",
-    "encode_json",
-    "is_hex",
-    "is_int",
-    "width_of",
-]
+DIGEST_BYTES = 32
+"""Bytes of the digest of a task: a whole SHA-256."""
+REPORT_DIGEST_BYTES = 16
+"""How many of them a report carries, the first ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One perturbed answer to one round of one task.
+
+    Args:
+        digest: the first 16 bytes of the digest of the task that was answered.
+        round: which round of it, 0 to 2^32 - 1.
+        id: 16 random bytes, the key under which a redelivery is recognised. They say nothing about the device.
+        body: the output of the mechanism, one or more signed 64-bit integers.
+    """
+
+    digest: bytes
+    round: int
+    id: bytes
+    body: tuple[int, ...]
+
+    @classmethod
+    def new(cls, digest: bytes, round_: int, body: tuple[int, ...], rng: ReportRng) -> "Report":
+        """A report with a fresh random id: 2^128 ids, so that a billion reports collide with probability 2e-21."""
+        return cls(digest, round_, rng.report_id(), body)
+
+
+def report_digest_of(digest: bytes) -> bytes:
+    """Return the 16 bytes that a report carries of the 32-byte digest of its task."""
+    return digest[:REPORT_DIGEST_BYTES]
+
+
+class Refusal(StrEnum):
+    """Reasons for which an aggregator refuses a report. The report is acknowledged, counted here, and not stored."""
+
+    MALFORMED = "malformed"
+    UNKNOWN_VERSION = "unknown_version"
+    UNKNOWN_TASK = "unknown_task"
+    TASK_LIMIT = "task_limit"
+    BAD_SENDER = "bad_sender"
+    WRONG_TOPIC = "wrong_topic"
+    WRONG_DIGEST = "wrong_digest"
+    UNKNOWN_ROUND = "unknown_round"
+    NOT_OPEN = "not_open"
+    CLOSED = "closed"
+    OUT_OF_RANGE = "out_of_range"
+    DUPLICATE = "duplicate"
+    QUOTA = "quota"
+
+    @property
+    def meaning(self) -> str:
+        """One line for a person."""
+        return _MEANING[self]
+
+
+_MEANING = {
+    Refusal.MALFORMED: "the payload is not a frame or a JSON report of this protocol",
+    Refusal.UNKNOWN_VERSION: "the payload declares a version of the protocol that this aggregator does not speak",
+    Refusal.UNKNOWN_TASK: "no task of that name was published",
+    Refusal.TASK_LIMIT: "its task is published, and there was no room for one more task found at the broker",
+    Refusal.BAD_SENDER: "the sender in its topic is not 1 to 128 of A-Z a-z 0-9 . _ @ : -, a letter or digit first",
+    Refusal.WRONG_TOPIC: "the report names another task than the topic it came on",
+    Refusal.WRONG_DIGEST: "the report answers another version of the task (other bounds, another epsilon)",
+    Refusal.UNKNOWN_ROUND: "the task has no such round",
+    Refusal.NOT_OPEN: "the task, or the round, has not opened yet",
+    Refusal.CLOSED: "the task is closed",
+    Refusal.OUT_OF_RANGE: "no device that follows the mechanism can produce this body",
+    Refusal.DUPLICATE: "a report of this id is counted already",
+    Refusal.QUOTA: "its sender has had as many reports counted in this round as one sender may",
+}
+
 
 HEADER = struct.Struct(f">BBH{REPORT_DIGEST_BYTES}sI")
 DIGEST = slice(4, 4 + REPORT_DIGEST_BYTES)

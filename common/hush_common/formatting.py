@@ -12,20 +12,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
-__all__ = [
-    "Figure",
-    "at_least",
-    "at_most",
-    "duration",
-    "exact",
-    "fixed",
-    "percent_at_most",
-    "ratio",
-    "significant",
-    "typed",
-    "whole",
-]
-
 Figure: TypeAlias = int | float | Fraction | Decimal
 _Quotient: TypeAlias = tuple[int, int]
 

@@ -1,12 +1,11 @@
-"""Cancellation that always gets through, and waits where it has to."""
+"""Helpers for asyncio: cancellation that always arrives, and delays between attempts."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from hush_common.errors import HushError
-
-__all__ = ["cancellable", "to_the_end"]
+from hush_common.rng import SystemRng
 
 _T = TypeVar("_T")
 
@@ -45,3 +44,36 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait({task})
         task.result()  # a failure of the work is worth more than a cancellation
         raise
+
+
+_FIRST_SECONDS = 0.1
+_LONGEST_SECONDS = 30.0
+_STEPS = 1000
+
+
+class Backoff:
+    """The first delay doubles up to the longest; each is cut short by up to half, so that not all come back at once.
+
+    Args:
+        first: seconds.
+        longest: seconds.
+    """
+
+    def __init__(self, first: float = _FIRST_SECONDS, longest: float = _LONGEST_SECONDS) -> None:
+        self._first, self._longest = first, longest
+        self._delay = first
+
+    @property
+    def longest(self) -> bool:
+        """Whether attempts have become as rare as they get."""
+        return self._delay >= self._longest
+
+    def reset(self) -> None:
+        """Begin anew: the last attempt was none that failed."""
+        self._delay = self._first
+
+    def next(self) -> float:
+        """Seconds to wait before the next attempt."""
+        delay = self._delay * (1 + SystemRng().randbelow(_STEPS) / _STEPS) / 2
+        self._delay = min(2 * self._delay, self._longest)
+        return delay

@@ -1,0 +1,411 @@
+"""What commands print for people: tables, lists of facts and sentences, as wide as the terminal. Standard library."""
+
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TextIO, TypeAlias
+
+from hush_common.errors import printable
+
+_NOBODY_SAYS = 100
+"""Columns of a table in a pipe, where nobody says how wide it may be."""
+_NARROWEST = 20
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where something is printed.
+
+    Args:
+        width: columns of a line; no block is wider where its words allow.
+        painted: whether it shows colours.
+        wraps: whether sentences are broken into lines; in a pipe they stay whole, so that a program finds them.
+    """
+
+    width: int
+    painted: bool = False
+    wraps: bool = True
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Self:
+        """That of a stream: as wide as `COLUMNS` says, or else as the terminal is."""
+        is_terminal = stream.isatty()
+        painted = is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        width = _asked() or (_measured(stream) if is_terminal else 0)
+        return cls(max(width or _NOBODY_SAYS, _NARROWEST), painted, wraps=width > 0)
+
+    def paint(self, text: str, style: str) -> str:
+        """The text in a style, `"bold"`, `"dim"`, `"red"` or `"green"`, where the screen has it."""
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.painted and style and text else text
+
+
+class Block(Protocol):
+    """Something to print: a table, a list of facts, a sentence."""
+
+    def lines(self, screen: Screen, /) -> list[str]:
+        """Its lines on such a screen, without blanks at their ends."""
+        ...
+
+
+def show(blocks: Iterable[Block], stream: TextIO | None = None) -> None:
+    """Print blocks, one below the other; on standard output if no stream is given."""
+    out = stream or sys.stdout
+    screen = Screen.of(out)
+    for block in blocks:
+        for line in block.lines(screen):
+            out.write(f"{line}\n")
+    out.flush()
+
+
+def _asked() -> int:
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < len("100000") else 0
+
+
+def _measured(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # no file, or a terminal that does not say
+        return 0
+
+
+TIE = "\N{NO-BREAK SPACE}"
+_TIED = re.compile(r"(?<=\d) (?=\d{3}\b)|(?<=\d) (?=%)|(?<=[±≤≥<>×]) (?=[-\w])|(?<=epsilon) (?=[\d≥])")  # noqa: RUF001
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """A text in a style of the screen."""
+
+    text: str
+    style: str
+
+
+Cell: TypeAlias = str | Styled
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence, indented; where it is broken, the next line too.
+
+    Args:
+        text: the words; none make an empty line.
+        style: of all of them.
+        indent: blanks before each line.
+        hanging: further ones, from the second line on.
+    """
+
+    text: str
+    style: str = ""
+    indent: int = 2
+    hanging: int = 0
+
+    def lines(self, screen: Screen) -> list[str]:
+        """Whole where the screen does not say how wide it is."""
+        width = screen.width - self.indent - self.hanging if screen.wraps else 1 << 30
+        margins = [" " * self.indent, " " * (self.indent + self.hanging)]
+        broken = enumerate(wrapped(self.text, width))
+        return [(margins[number > 0] + screen.paint(line, self.style)).rstrip() for number, line in broken]
+
+
+def plain(cell: Cell) -> str:
+    """The text of a cell as it is printed: it cannot write to the terminal, and has no ties left."""
+    return _safe(cell).replace(TIE, " ")
+
+
+def style_of(cell: Cell) -> str:
+    return cell.style if isinstance(cell, Styled) else ""
+
+
+def width_of(text: str) -> int:
+    """How many columns a text takes: wide characters two, those that join the one before them none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
+    )
+
+
+def wrapped(cell: Cell, width: int) -> list[str]:
+    """The lines of a text, each no wider than `width` unless a word is; at least one."""
+    lines = [""]
+    for word in _words(cell):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if not lines[-1] or width_of(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    return [line.replace(TIE, " ") for line in lines]
+
+
+def longest_word(cell: Cell) -> int:
+    """The width below which a text cannot be broken."""
+    return max(map(width_of, _words(cell)), default=0)
+
+
+def _words(cell: Cell) -> list[str]:
+    return [word for word in _TIED.sub(TIE, _safe(cell)).split(" ") if word]
+
+
+def _safe(cell: Cell) -> str:
+    text = cell.text if isinstance(cell, Styled) else cell
+    return TIE.join(map(printable, text.split(TIE)))
+
+
+_GAP = 3
+_SLIM_GAP = 2
+_STEP = 4
+_ROOM = 24
+"""Columns that a value should have beside its label; with fewer it stands below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of a list.
+
+    Args:
+        label: of what; empty where it is that of the fact above.
+        value: what is true of it.
+        remark: what to think of it.
+    """
+
+    label: str
+    value: Cell
+    remark: Cell = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts, one below the other.
+
+    Args:
+        facts: in their order.
+        indent: blanks before each line.
+        least: columns that the labels take at least, so that several lists stand in line.
+    """
+
+    facts: Sequence[Fact]
+    indent: int = 2
+    least: int = 0
+
+    def lines(self, screen: Screen) -> list[str]:
+        """Three columns; or two, the remarks below; or one. Of no known width: always three."""
+        label = max((width_of(plain(fact.label)) for fact in self.facts), default=0)
+        value = max((width_of(plain(fact.value)) for fact in self.facts), default=0)
+        remark = max((width_of(plain(fact.remark)) for fact in self.facts), default=0)
+        label = max(label, self.least)
+        room = screen.width - self.indent if screen.wraps else 1 << 30
+        for gap in (_GAP, _SLIM_GAP):
+            if remark and label + gap + value + gap + remark <= room:
+                return [line for fact in self.facts for line in self._beside(screen, fact, label, value, gap)]
+        gap = _GAP if label + _GAP + value <= room else _SLIM_GAP
+        needed = max((longest_word(cell) for fact in self.facts for cell in (fact.value, fact.remark)), default=0)
+        if label + gap + max(needed, min(_ROOM, value)) <= room:
+            return [line for fact in self.facts for line in self._below(screen, fact, label + gap, room)]
+        return [line for fact in self.facts for line in self._stacked(screen, fact)]
+
+    def _beside(self, screen: Screen, fact: Fact, label: int, value: int, gap: int) -> Iterator[str]:
+        texts = (_padded(screen, fact.label, label), _padded(screen, fact.value, value), _painted(screen, fact.remark))
+        yield (" " * self.indent + (" " * gap).join(texts)).rstrip()
+
+    def _below(self, screen: Screen, fact: Fact, left: int, room: int) -> Iterator[str]:
+        start = " " * self.indent + _padded(screen, fact.label, left)
+        for cell in (fact.value, fact.remark):
+            if not plain(cell):
+                continue
+            for line in wrapped(cell, room - left):
+                yield start + screen.paint(line, style_of(cell))
+                start = " " * (self.indent + left)
+
+    def _stacked(self, screen: Screen, fact: Fact) -> Iterator[str]:
+        """The label alone, and below it the rest; or both in a line, where that is all and they fit."""
+        margin = " " * self.indent
+        line = f"{plain(fact.label)}{' ' * _SLIM_GAP}{plain(fact.value)}"
+        if not plain(fact.remark) and self.indent + width_of(line) <= screen.width:
+            yield (margin + line).rstrip()
+            return
+        if fact.label:
+            yield from (margin + line for line in wrapped(fact.label, screen.width - self.indent))
+        for cell in (fact.value, fact.remark):
+            if plain(cell):
+                inner = wrapped(cell, screen.width - self.indent - _STEP)
+                yield from (margin + " " * _STEP + screen.paint(line, style_of(cell)) for line in inner)
+
+
+def _painted(screen: Screen, cell: Cell) -> str:
+    return screen.paint(plain(cell), style_of(cell))
+
+
+def _padded(screen: Screen, cell: Cell, width: int) -> str:
+    return _painted(screen, cell) + " " * (width - width_of(plain(cell)))
+
+
+_FEWEST = 12
+"""Columns that a text is not made narrower than, so that it reads as one."""
+"""By how much more what belongs to a name is indented than the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column.
+
+    Args:
+        title: in the head of the table.
+        right: numbers stand right, and are never broken; texts stand left.
+        named: of the first column: where its cells stand on lines of their own, its title stands before a number.
+    """
+
+    title: str
+    right: bool = False
+    named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: a cell for each column, empty ones included.
+
+    Args:
+        cells: as many as there are columns; no cells make an empty line.
+        style: of the cells that have none of their own.
+    """
+
+    cells: Sequence[Cell] = ()
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns and rows.
+
+    Args:
+        columns: one at least.
+        rows: in their order.
+        grouped: the first so many columns belong to a group of rows, and are empty in all but its first row.
+        indent: blanks before each line.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    grouped: int = 0
+    indent: int = 2
+
+    def lines(self, screen: Screen) -> list[str]:
+        """The first layout that fits, or the last one."""
+        for gap in (_GAP, _SLIM_GAP):
+            if widths := self._widths(screen.width, gap, titles_whole=True):
+                return [*self._across(screen, widths, gap)]
+        if widths := self._widths(screen.width, _SLIM_GAP, titles_whole=False):
+            return [*self._across(screen, widths, _SLIM_GAP)]
+        if self.grouped and (lines := self._by_group(screen)):
+            return lines
+        return [*self._stacked(screen)]
+
+    def _widths(self, width: int, gap: int, *, titles_whole: bool) -> list[int]:
+        """The width of each column; none if they do not fit, or only with titles or texts that are broken."""
+        wanted = [self._wanted(place) for place in range(len(self.columns))]
+        room = width - self.indent - gap * (len(wanted) - 1)
+        least = wanted if titles_whole else [self._least(place, wide) for place, wide in enumerate(wanted)]
+        spare = room - sum(least)
+        if spare < 0:
+            return []
+        found = list(least)
+        for place in sorted(range(len(wanted)), key=lambda place: self.columns[place].right):  # texts first
+            more = min(spare, wanted[place] - found[place])
+            found[place] += more
+            spare -= more
+        return found
+
+    def _wanted(self, place: int) -> int:
+        return max(width_of(plain(cell)) for cell in (self.columns[place].title, *self._cells(place)))
+
+    def _least(self, place: int, wanted: int) -> int:
+        """The narrowest that a column gets: its title may be broken, and its cells if they are texts."""
+        column, cells = self.columns[place], self._cells(place)
+        if column.right:
+            return max(longest_word(column.title), *(width_of(plain(cell)) for cell in cells), 0)
+        return max(min(wanted, _FEWEST), *map(longest_word, (column.title, *cells)))
+
+    def _cells(self, place: int) -> list[Cell]:
+        return [row.cells[place] for row in self.rows if row.cells]
+
+    def _across(self, screen: Screen, widths: Sequence[int], gap: int) -> Iterator[str]:
+        margin = " " * self.indent
+        titles = Row([column.title for column in self.columns], "bold")
+        yield from self._row(screen, titles, widths, gap)
+        yield margin + "─" * (sum(widths) + gap * (len(widths) - 1))
+        for row in self.rows:
+            yield from self._row(screen, row, widths, gap)
+
+    def _row(self, screen: Screen, row: Row, widths: Sequence[int], gap: int) -> Iterator[str]:
+        """A row in as many lines as its longest cell; titles of several lines stand at the bottom."""
+        broken = [wrapped(cell, wide) for cell, wide in zip(row.cells, widths, strict=True)] if row.cells else []
+        tall = max(map(len, broken), default=1)
+        for number in range(tall):
+            parts = []
+            for cell, lines, column, wide in zip(row.cells, broken, self.columns, widths, strict=False):
+                text = lines[number] if number < len(lines) else ""
+                blanks = " " * (wide - width_of(text))
+                shown = screen.paint(text, style_of(cell) or row.style)
+                parts.append(blanks + shown if column.right else shown + blanks)
+            yield (" " * self.indent + (" " * gap).join(parts)).rstrip()
+
+    def _by_group(self, screen: Screen) -> list[str]:
+        """Without the columns of the groups; their cells stand on a line above the rows of each."""
+        rows = [replace(row, cells=row.cells[self.grouped :]) for row in self.rows]
+        inner = Table(self.columns[self.grouped :], rows, indent=self.indent + _STEP)
+        widths = inner._widths(screen.width, _SLIM_GAP, titles_whole=False)
+        if not widths:
+            return []
+        lines = [" " * self.indent + screen.paint(plain(self.columns[0].title), "bold")]
+        lines += replace(inner, rows=())._across(screen, widths, _SLIM_GAP)  # noqa: SLF001
+        for row, rest in zip(self.rows, rows, strict=True):
+            if row.cells and any(plain(cell) for cell in row.cells[: self.grouped]):
+                lines += self._name(screen, row)
+            lines += inner._row(screen, rest, widths, _SLIM_GAP)
+        return lines
+
+    def _name(self, screen: Screen, row: Row) -> list[str]:
+        """The first cell of a row, and those others that belong to its group, in a sentence."""
+        first, *others = list(zip(self.columns, row.cells, strict=True))[: max(self.grouped, 1)]
+        column, cell = first
+        said = [f"{column.title} {plain(cell)}" if column.named and _is_figure(plain(cell)) else plain(cell)]
+        said += [f"{column.title} {plain(cell)}" for column, cell in others if plain(cell)]
+        margin = " " * self.indent
+        style = style_of(cell) or row.style or "bold"
+        broken = wrapped(", ".join(said), screen.width - self.indent)
+        return [margin + screen.paint(line, style) for line in broken]
+
+    def _stacked(self, screen: Screen) -> Iterator[str]:
+        first = max(self.grouped, 1)
+        title = max((width_of(column.title) for column in self.columns[first:]), default=0) + _SLIM_GAP
+        for row in self.rows:
+            if not row.cells:
+                yield ""
+            elif any(plain(cell) for cell in row.cells[:first]):
+                yield from self._name(screen, row)
+            for column, cell in list(zip(self.columns, row.cells, strict=False))[first:]:
+                if plain(cell):
+                    yield from self._titled(screen, column.title, title, cell, style_of(cell) or row.style)
+
+    def _titled(self, screen: Screen, title: str, left: int, cell: Cell, style: str) -> Iterator[str]:
+        """A cell beside the title of its column, or below it where there is no room."""
+        start = " " * (self.indent + _STEP) + title
+        room = screen.width - self.indent - _STEP
+        if left + longest_word(cell) <= room:
+            start += " " * (left - width_of(title))
+        else:
+            yield start
+            left = _STEP
+            start = " " * (self.indent + 2 * _STEP)
+        for line in wrapped(cell, room - left):
+            yield start + screen.paint(line, style)
+            start = " " * (self.indent + _STEP + left)
+
+
+def _is_figure(text: str) -> bool:
+    """Whether it is a number from 0 up, as people write it."""
+    return text.replace(" ", "").replace(".", "", 1).isdecimal()
