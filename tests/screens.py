@@ -28,10 +28,12 @@ from hush_common.topics import task_topic
 from hush_simulations.engines.seeded_rng import SeededRng
 from hush_simulations.results.run import Run
 
-__all__ = ["GOLDEN", "SCREENS", "WIDTHS", "document", "screen"]
+__all__ = ["GOLDEN", "GOLDEN_WIDTH", "SCREENS", "WIDTHS", "document", "screen"]
 
 GOLDEN = Path(__file__).parent / "golden" / "screens"
 WIDTHS = (60, 80, 120)
+GOLDEN_WIDTH = 80
+"""The width whose screens are stored; the other widths show the same figures."""
 
 _REPEATABLE = ("--engine", "memory", "--connections", "2", "--deterministic-noise", "--seed", "7")
 _NUMBER = '[domain]\nkind = "number"\nlower = -50\nupper = 12_000\nunit = "g"\n'

@@ -5,18 +5,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from screens import GOLDEN, SCREENS, WIDTHS, screen
+from screens import GOLDEN, GOLDEN_WIDTH, SCREENS, screen
 
 
 def main() -> None:
-    """One file for each command and width."""
+    """One file for each command."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for path in GOLDEN.iterdir():
         path.unlink()
     for name in SCREENS:
-        for width in WIDTHS:
-            (GOLDEN / f"{name}.{width}.txt").write_text(screen(name, width), encoding="utf-8")
-    print(f"{len(SCREENS) * len(WIDTHS)} screens in {GOLDEN}")
+        (GOLDEN / f"{name}.txt").write_text(screen(name, GOLDEN_WIDTH), encoding="utf-8")
+    print(f"{len(SCREENS)} screens in {GOLDEN}")
 
 
 if __name__ == "__main__":
