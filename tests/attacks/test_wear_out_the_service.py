@@ -275,6 +275,13 @@ async def test_connections_reopened_without_pause_keep_nobody_out(
     assert found == [b"200"] * HONEST
 
 
+async def test_refused_requests_use_no_share_of_their_address(app: FastAPI) -> None:
+    """They are refused without a hand-over to a thread, so that however many come at once, each is done at once."""
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        found = await asyncio.gather(*(client.post("/v1/tasks", content=b"{}") for _ in range(2 * guard.REQUESTS)))
+    assert {answer.status_code for answer in found} == {401}
+
+
 @pytest.mark.slow
 def test_nor_do_they_with_the_limits_of_the_service(tmp_path: Path) -> None:
     make_store(tmp_path / "store")

@@ -66,11 +66,13 @@ class Service:
     trusted_proxies: tuple[Network, ...] = ()
 
 
-def _service(request: Request) -> Service:
+# Without `async`, FastAPI would call these in a thread for each request, which keeps its place meanwhile: requests
+# that are refused without a token would then use up the share of their address.
+async def _service(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
 
-def _reading(request: Request) -> Reading:
+async def _reading(request: Request) -> Reading:
     return cast("Reading", request.app.state.reading)
 
 

@@ -26,7 +26,7 @@ _VERSION = version("hush-ldp")
 router: APIRouter = APIRouter(include_in_schema=False)
 
 
-def _views(request: Request) -> Views:
+async def _views(request: Request) -> Views:
     return cast("Views", request.app.state.views)
 
 
