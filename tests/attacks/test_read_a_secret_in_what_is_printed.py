@@ -8,7 +8,9 @@ import logging
 import sqlite3
 import struct
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import NoReturn
 
 import pytest
@@ -104,10 +106,12 @@ def takers(flag: str) -> list[str]:
 
 
 def assert_hidden(one: Call, directory: Path, *secrets: str, stored: bool = False) -> Shown:
-    shown = call(one, directory, stored=stored)
-    assert shown.trouble == ""
-    assert shown.code in EXIT_CODES
-    assert leaks(shown, directory, one.files, *secrets) == []
+    """Call in a new directory below `directory`."""
+    place = Path(mkdtemp(dir=directory))
+    shown = call(one, place, stored=stored)
+    assert shown.trouble == "", one
+    assert shown.code in EXIT_CODES, one
+    assert leaks(shown, place, one.files, *secrets) == [], one
     return shown
 
 
@@ -123,12 +127,13 @@ def test_in_no_legal_call(one: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unrendered")
-@pytest.mark.parametrize(
-    ("command", "option"),
-    [(name, option) for name, options in COMMANDS.items() for option in options],
-    ids=lambda part: part.flag if isinstance(part, Option) else part,
-)
-def test_in_no_option_and_no_variable(command: str, option: Option, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_in_no_option_and_no_variable(command: str, memory_path: Path) -> None:
+    for option in COMMANDS[command]:
+        hide_in_option(command, option, memory_path)
+
+
+def hide_in_option(command: str, option: Option, tmp_path: Path) -> None:
     for told in (SECRET, NUMBER, f"-{NUMBER}", f"{NUMBER}x"):
         secrets = () if option.flag in PUBLIC else (told.strip("-x"),)
         bare = example(command).without(option.flag)
@@ -141,12 +146,12 @@ def test_in_no_option_and_no_variable(command: str, option: Option, tmp_path: Pa
             assert_hidden(one, tmp_path, *secrets, stored=command == "report")
 
 
-@pytest.mark.parametrize("extra", [(SECRET,), ("--pasword", SECRET), (f"--pasword={SECRET}",), ("-p", SECRET)])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_in_no_argument_too_many(command: str, extra: tuple[str, ...], tmp_path: Path) -> None:
+def test_in_no_argument_too_many(command: str, memory_path: Path) -> None:
     arguments = {option.flag: "x" for option in COMMANDS[command] if option.is_argument}
-    one = replace(example(command), given={**arguments, **example(command).given, "EXTRA": extra})
-    assert assert_hidden(one, tmp_path, SECRET).code == 2
+    for extra in ((SECRET,), ("--pasword", SECRET), (f"--pasword={SECRET}",), ("-p", SECRET)):
+        one = replace(example(command), given={**arguments, **example(command).given, "EXTRA": extra})
+        assert assert_hidden(one, memory_path, SECRET).code == 2, extra
 
 
 @pytest.mark.slow
@@ -162,17 +167,16 @@ def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp
                 assert_hidden(example(command).having(option.flag, address), tmp_path, SECRET)
 
 
-@pytest.mark.parametrize("form", HIDDEN_ADDRESSES.values(), ids=list(HIDDEN_ADDRESSES))
 @pytest.mark.parametrize("command", takers("--broker"))
-def test_in_no_part_of_an_address(command: str, form: str, tmp_path: Path) -> None:
-    for secret in (SECRET, NUMBER):
+def test_in_no_part_of_an_address(command: str, memory_path: Path) -> None:
+    for form, secret in product(HIDDEN_ADDRESSES.values(), (SECRET, NUMBER)):
         told = example(command).having("--broker", form.format(secret))
-        assert_hidden(told, tmp_path, secret)
+        assert_hidden(told, memory_path, secret)
         if command == "simulate":
-            assert_hidden(told.having("--engine", "mqtt"), tmp_path, secret)
+            assert_hidden(told.having("--engine", "mqtt"), memory_path, secret)
         else:
             variable = {"HUSH_BROKER": form.format(secret)}
-            assert_hidden(replace(told.without("--broker"), environment=variable), tmp_path, secret)
+            assert_hidden(replace(told.without("--broker"), environment=variable), memory_path, secret)
 
 
 @pytest.mark.parametrize("form", SHOWN_ADDRESSES.values(), ids=list(SHOWN_ADDRESSES))
@@ -196,14 +200,13 @@ PASSWORDS = {
 }
 
 
-@pytest.mark.parametrize("content", PASSWORDS.values(), ids=list(PASSWORDS))
-@pytest.mark.parametrize("user", ["", "alice", "al ice"])
 @pytest.mark.parametrize("command", takers("--password-file"))
-def test_in_no_file_of_a_password(command: str, user: str, content: bytes, tmp_path: Path) -> None:
-    text = content.replace(b"%b", SECRET.encode())
-    one = example(command).having("--broker", f"mqtt://{CLOSED}").having("--password-file", "password")
-    one = one.having("--user", user) if user else one.without("--user")
-    assert_hidden(replace(one, files={**FILES, "password": text}), tmp_path, SECRET)
+def test_in_no_file_of_a_password(command: str, memory_path: Path) -> None:
+    for user, content in product(("", "alice", "al ice"), PASSWORDS.values()):
+        text = content.replace(b"%b", SECRET.encode())
+        one = example(command).having("--broker", f"mqtt://{CLOSED}").having("--password-file", "password")
+        one = one.having("--user", user) if user else one.without("--user")
+        assert_hidden(replace(one, files={**FILES, "password": text}), memory_path, SECRET)
 
 
 TYPED = {
@@ -222,12 +225,11 @@ TYPED = {
 
 
 @pytest.mark.parametrize("task", ["sum", "vote", "way", "pair", "unheard-of", "no id"])
-@pytest.mark.parametrize("typed", TYPED.values(), ids=list(TYPED))
-def test_in_no_standard_input(task: str, typed: bytes, tmp_path: Path) -> None:
-    one = example("report").having("TASK", task).having("VALUE", "-").having("--timeout", "0.02")
-    one = replace(one, typed=typed.replace(b"%b", NUMBER.encode()))
-    for stored in (False, True):
-        assert_hidden(one, tmp_path, NUMBER, stored=stored)
+def test_in_no_standard_input(task: str, memory_path: Path) -> None:
+    for typed, stored in product(TYPED.values(), (False, True)):
+        one = example("report").having("TASK", task).having("VALUE", "-").having("--timeout", "0.02")
+        one = replace(one, typed=typed.replace(b"%b", NUMBER.encode()))
+        assert_hidden(one, memory_path, NUMBER, stored=stored)
 
 
 CELL_TABLES = {
@@ -248,18 +250,18 @@ CELL_TABLES = {
 }
 
 
-@pytest.mark.parametrize("columns", [{}, {"--column": "income"}, {"--column": "wage"}], ids=str)
-@pytest.mark.parametrize("table", CELL_TABLES.values(), ids=list(CELL_TABLES))
 @pytest.mark.parametrize(
     "kind", [{"--lower": "0", "--upper": "10"}, {"--labels": "a,b"}, {"--yes": "x"}, {"SCENARIO": "survey"}, {}]
 )
-def test_in_no_cell(kind: dict[str, str], table: str, columns: dict[str, str], tmp_path: Path) -> None:
-    files = {**FILES, "people.csv": table.encode("utf-8", "surrogateescape")}
-    given = {**kind, "--csv": "people.csv", **columns, "--engine": "memory", "--seed": "7", "--json": ""}
-    assert_hidden(Call("simulate", given, files=files), tmp_path, NUMBER, SECRET)
-    if not columns:
-        given = {"SCENARIO": "own.toml", "--engine": "memory"}
-        assert_hidden(Call("simulate", given, files=files), tmp_path, NUMBER, SECRET)
+def test_in_no_cell(kind: dict[str, str], memory_path: Path) -> None:
+    columns: tuple[dict[str, str], ...] = ({}, {"--column": "income"}, {"--column": "wage"})
+    for table, column in product(CELL_TABLES.values(), columns):
+        files = {**FILES, "people.csv": table.encode("utf-8", "surrogateescape")}
+        given = {**kind, "--csv": "people.csv", **column, "--engine": "memory", "--seed": "7", "--json": ""}
+        assert_hidden(Call("simulate", given, files=files), memory_path, NUMBER, SECRET)
+        if not column:
+            given = {"SCENARIO": "own.toml", "--engine": "memory"}
+            assert_hidden(Call("simulate", given, files=files), memory_path, NUMBER, SECRET)
 
 
 @pytest.mark.parametrize(
@@ -269,14 +271,14 @@ def test_in_no_cell(kind: dict[str, str], table: str, columns: dict[str, str], t
         *(("simulate", "SCENARIO"), ("simulate", "--csv"), ("serve", "--store"), ("report", "--ca")),
     ],
 )
-@pytest.mark.parametrize("content", ["{}\n", "{}", "x {}", "{}: y", '"{}', "\x1b{}", "\\{}", "'{}' = 1 1"])
-def test_in_no_file_that_was_named_by_mistake(command: str, flag: str, content: str, tmp_path: Path) -> None:
+def test_in_no_file_that_was_named_by_mistake(command: str, flag: str, memory_path: Path) -> None:
     one = example(command).without("MECHANISM").without("--epsilon").having(flag, "./task.toml")
     one = one.having("--broker", f"mqtts://{CLOSED}") if flag == "--ca" else one
     if flag == "--csv":
         one = one.having("--lower", "0").having("--upper", "1").having("--column", "income")
-    text = content.replace("{}", SECRET).encode()
-    assert_hidden(Call(command, one.given, files={**FILES, "task.toml": text}), tmp_path, SECRET)
+    for content in ("{}\n", "{}", "x {}", "{}: y", '"{}', "\x1b{}", "\\{}", "'{}' = 1 1"):
+        text = content.replace("{}", SECRET).encode()
+        assert_hidden(Call(command, one.given, files={**FILES, "task.toml": text}), memory_path, SECRET)
 
 
 @pytest.mark.parametrize(
