@@ -19,8 +19,8 @@ import numpy as np
 
 import hush
 from hush_common.mechanisms import Laplace
+from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.engine import simulate_now
-from hush_simulations.engines.bulk.one_by_one import draw_devices
 from hush_simulations.engines.experiment import bulk_experiment
 
 SCENARIO = hush.SCENARIOS["heights"]

@@ -10,9 +10,9 @@ import hush
 from hush_common.errors import OptionError
 from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import cells_of
-from hush_simulations.engines.bulk.drawn import Drawn
-from hush_simulations.engines.bulk.groups import groups_of
-from hush_simulations.engines.bulk.one_by_one import draw_devices
+from hush_simulations.engines.bulk.devices import draw_devices
+from hush_simulations.engines.bulk.draws import SimulatedRounds
+from hush_simulations.engines.bulk.tallies import draw_population
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import Scenario, scenario_of_column
@@ -28,7 +28,7 @@ def shares_of(task: Task) -> tuple[float, ...]:
     return (1 / len(task.offers),) * len(task.offers) if task.offers else ()
 
 
-def devices(scenario: Scenario, clients: int) -> Drawn:
+def devices(scenario: Scenario, clients: int) -> SimulatedRounds:
     task = scenario.task()
     return draw_devices(task, scenario.population, clients, shares_of(task), 7)
 
@@ -135,7 +135,7 @@ def test_choices_of_an_epsilon_follow_their_shares() -> None:
 def test_all_trials_of_a_sweep_are_drawn_at_once(name: str) -> None:
     scenario = SCENARIOS[name]
     task, rng = scenario.task(), np.random.default_rng(1)
-    groups = groups_of(task, scenario.population, 400, shares_of(task), rng, trials=50)
+    groups = draw_population(task, scenario.population, 400, shares_of(task), rng, trials=50)
     tallies = groups.tallies(rng)
     truths = groups.truths()
     assert [tally.n for tally in tallies] == [400] * 50
@@ -157,7 +157,7 @@ def test_rows_in_any_order_give_the_same_tally_however_many_devices_are_drawn_fr
     scenario = scenario_of_column(Observed(rows), 0, 100, "").asking(mechanism="multilevel", epsilon="8")
     task, rng = scenario.task(), np.random.default_rng(1)
     people = scenario.of_size(10**7).population
-    (tally,) = groups_of(task, people, 10**7, (), rng).tallies(rng)
+    (tally,) = draw_population(task, people, 10**7, (), rng).tallies(rng)
     between = np.array(tally.moments[1:-1])  # nobody has these levels: each is reported as often as any other
     assert abs(between - between.mean()).max() < 7 * between.mean() ** 0.5
     assert abs(np.diff(cells_of(task.domain, people).coarse(64).values)).max() > 90

@@ -14,7 +14,7 @@ import hush
 from hush_common.errors import OptionError
 from hush_simulations.commands.simulate import app
 from hush_simulations.engines import cluster as cluster_module
-from hush_simulations.engines.bulk import one_by_one
+from hush_simulations.engines.bulk import devices
 from hush_simulations.engines.cluster import Cluster
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def test_a_sweep_is_the_same_on_a_cluster_of_which_a_worker_is_killed_at_work(sc
 def test_devices_in_bulk_are_the_same_on_a_cluster(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one_by_one, "CHUNK", 1 << 20)
+    monkeypatch.setattr(devices, "CHUNK", 1 << 20)
     options = ["heights", "--engine", "bulk", "--draw", "devices", "--clients", "2500000", "--json"]
     out = tmp_path / "run"
     there = CliRunner().invoke(app, [*options, "--seed", "3", "--dask", scheduler, "--out", str(out)])

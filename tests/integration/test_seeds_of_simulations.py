@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import hush
-from hush_simulations.engines.bulk import one_by_one
-from hush_simulations.engines.bulk.drawn import Drawn
+from hush_simulations.engines.bulk import devices
+from hush_simulations.engines.bulk.draws import SimulatedRounds
 from hush_simulations.engines.bulk.engine import draw_rounds
 from hush_simulations.engines.experiment import Drawing, bulk_experiment
 from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
@@ -39,12 +39,12 @@ def scenario_of(name: str) -> Scenario:
 NAMES = [*SCENARIOS, "a panel"]
 
 
-def drawn(name: str, drawing: Drawing, workers: int = 1) -> Drawn:
+def drawn(name: str, drawing: Drawing, workers: int = 1) -> SimulatedRounds:
     scenario = replace(scenario_of(name), clients=5_500)
     return draw_rounds(bulk_experiment(scenario, (), 7, confidence=0.95, drawing=drawing, workers=workers))
 
 
-def digest(found: Drawn) -> str:
+def digest(found: SimulatedRounds) -> str:
     """Of the integers alone."""
     integers = [[tally.n, *tally.moments] for tally in found.tallies]
     people = [[truth.people, truth.moved, *truth.known] for truth in found.truths]
@@ -54,7 +54,7 @@ def digest(found: Drawn) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_any_number_of_workers_draws_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_by_one, "CHUNK", 1000)
+    monkeypatch.setattr(devices, "CHUNK", 1000)
     alone = drawn(name, "devices")
     assert drawn(name, "devices", 2) == alone
     assert drawn(name, "devices", 3) == alone

@@ -43,7 +43,7 @@ phase = sys.argv.pop(1)
 arrived = threading.Event()
 from hush_simulations.commands import interrupt, simulate
 from hush_simulations.display import at_once, files
-from hush_simulations.engines.bulk import engine, one_by_one
+from hush_simulations.engines.bulk import devices, engine
 from hush_simulations.scenarios import library
 from pathlib import Path
 
@@ -58,9 +58,9 @@ if phase in ("drawing", "estimating", "a tally"):
 if phase == "reading":
     once(simulate, "experiment_of", True)
 if phase == "drawing":
-    once(one_by_one._Work, "_block", False)
+    once(devices._Work, "_block", False)
 if phase == "a tally":
-    once(engine, "at_once", True)
+    once(engine, "draw_tallies", True)
 if phase == "estimating":
     once(engine, "estimate", True)
 if phase == "writing":

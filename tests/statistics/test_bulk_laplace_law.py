@@ -20,7 +20,8 @@ from tally_laws import of_devices
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
 from hush_common.rng import Rng
-from hush_simulations.engines.bulk.laws import laplace
+from hush_simulations.engines.bulk import laws
+from hush_simulations.engines.bulk.laws import law_of
 
 Fits = Callable[[ArrayLike, ArrayLike], bool]
 Seeded = Callable[[int], Rng]
@@ -33,7 +34,7 @@ INDICES = [0, 100_000, 100_000, 1_000_000]
 
 def sums(mechanism: Laplace, indices: list[int], trials: int) -> NDArray[np.int64]:
     counts = np.ones((trials, len(indices)), dtype=np.int64)
-    return laplace.sums(mechanism, np.array(indices), counts, np.random.default_rng(1))[:, 0]
+    return law_of(mechanism).sums(mechanism, np.array(indices), counts, np.random.default_rng(1))[:, 0]
 
 
 def on_a_small_grid(fits: Fits, mechanism: Laplace) -> bool:
@@ -77,21 +78,23 @@ def test_sums_on_the_grid_of_a_task_follow_the_law_of_laplace_variables(n: int) 
 
 @pytest.mark.parametrize("n", [1, 7, 60])
 def test_so_they_do_where_a_normal_number_stands_for_a_poisson_one(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laplace, "_LARGE", 0.0)
+    monkeypatch.setattr(laws, "_LARGE_MEAN", 0.0)
     assert on_the_grid_of_a_task(ON_A_TASKS_GRID, n)
 
 
 def test_a_sum_of_a_billion_noises_has_their_deviation() -> None:
     """Mean 0, variance 2n·b² to one part in 1000 of 10^6 draws; four times its deviation is 0.6 %."""
     counts = np.full((1_000_000, 1), 10**9)
-    noise = laplace.sums(ON_A_TASKS_GRID, np.zeros(1, dtype=np.int64), counts, np.random.default_rng(2))[:, 0]
+    noise = law_of(ON_A_TASKS_GRID).sums(
+        ON_A_TASKS_GRID, np.zeros(1, dtype=np.int64), counts, np.random.default_rng(2)
+    )[:, 0]
     expected = 1e9 * ON_A_TASKS_GRID.variance
     assert float(noise.var()) == pytest.approx(expected, rel=0.006)
     assert abs(float(noise.mean())) < 6 * (expected / len(noise)) ** 0.5
 
 
 def of_arrays(mechanism: Laplace, trials: int) -> Floats:
-    bodies = laplace.bodies(mechanism, np.tile(INDICES, trials), np.random.default_rng(3))
+    bodies = law_of(mechanism).bodies(mechanism, np.tile(INDICES, trials), np.random.default_rng(3))
     return np.array(of_devices(ON_A_TASKS_GRID, bodies.reshape(trials, len(INDICES), 1)), dtype=float)
 
 

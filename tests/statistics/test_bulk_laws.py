@@ -27,11 +27,9 @@ from hush_common.mechanisms import (
 )
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.rng import Rng
-from hush_simulations.engines.bulk import subsets
+from hush_simulations.engines.bulk import laws
+from hush_simulations.engines.bulk.draws import Counts
 from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.bulk.laws import subset_selection as subset_law
-from hush_simulations.engines.bulk.laws import vector as vector_law
-from hush_simulations.engines.bulk.scatter import Counts
 
 Fits = Callable[[ArrayLike, ArrayLike], bool]
 Seeded = Callable[[int], Rng]
@@ -137,10 +135,10 @@ def test_sets_that_are_no_uniform_ones_are_seen_though_each_category_is_named_as
         things = bound.shape[1]
         starts = rng.multinomial(free, np.full(things, 1 / things))
         circle = sum(np.roll(starts, step, axis=1) for step in range(size))
-        return cast("Counts", circle) + named(np.zeros_like(free), bound, size, rng)
+        return cast("Counts", circle) + count(np.zeros_like(free), bound, size, rng)
 
-    named = subsets.named
-    monkeypatch.setattr(subset_law, "named", neighbours)
+    count = laws.count_members
+    monkeypatch.setattr(laws, "count_members", neighbours)
     name = "subset selection, w = 2"
     means = np.mean(at_once(name, OF_BULK), axis=0)
     exact = law_of_tally(*MECHANISMS[name])
@@ -157,5 +155,5 @@ def test_coordinates_that_are_drawn_without_regard_to_each_other_are_seen(
     def alone(free: Counts, bound: Counts, size: int, rng: np.random.Generator) -> Counts:
         return rng.binomial(free[:, None], size / bound.shape[1], size=bound.shape)
 
-    monkeypatch.setattr(vector_law, "named", alone)
+    monkeypatch.setattr(laws, "count_members", alone)
     assert not follows(fits, name, at_once(name, OF_DEVICES))

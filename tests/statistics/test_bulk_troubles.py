@@ -82,7 +82,7 @@ def expected(scenario: Scenario, case: Case, n: int) -> tuple[Floats, Floats]:
     mechanism = task.randomizer
     assert isinstance(mechanism, Mechanism)
     true, false = (moments(mechanism, task.domain.index(value).index) for value in (case.true, case.false))
-    edge = np.array(fold(mechanism, np.array([law_of(mechanism).edge(mechanism)])).moments, dtype=float)
+    edge = np.array(fold(mechanism, np.array([law_of(mechanism).extreme_body(mechanism)])).moments, dtype=float)
     lying = [(some, some.among(CLIENTS)) for some in scenario.liars]
     honest = n - sum(count * (1 if some.lie == "replay" else some.reports) for some, count in lying)
     honest += sum(count for some, count in lying if some.lie == "replay")

@@ -20,9 +20,8 @@ from hush_common.domain import NumberDomain
 from hush_common.task import Task
 from hush_simulations.engines.attendance import Attendance
 from hush_simulations.engines.bulk.cells import cells_of
-from hush_simulations.engines.bulk.groups import Together, groups_of
-from hush_simulations.engines.bulk.members import MemberSource
-from hush_simulations.engines.bulk.one_by_one import draw_devices
+from hush_simulations.engines.bulk.devices import PopulationSampler, draw_devices
+from hush_simulations.engines.bulk.tallies import CellCounts, draw_population
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.scenarios.grouped import Group, Grouped
 from hush_simulations.scenarios.panel import STEADY, Dropout, Nonresponse, Panel
@@ -134,10 +133,10 @@ def by_devices(scenario: Scenario) -> Table:
 
 def by_counts(scenario: Scenario) -> Table:
     task, rng = scenario.task(), np.random.default_rng(6)
-    drawn, rows = groups_of(task, scenario.population, PEOPLE, (), rng, panel=scenario.panel), []
+    drawn, rows = draw_population(task, scenario.population, PEOPLE, (), rng, panel=scenario.panel), []
     for round_ in range(task.rounds):
-        drawn.gather(rng, round_)
-        assert isinstance(drawn, Together)
+        drawn.select_answering(rng, round_)
+        assert isinstance(drawn, CellCounts)
         cells, counts = drawn.cells, drawn.counts[0, 0]
         of = np.zeros(len(counts), dtype=np.int64) if cells.groups is None else cells.groups
         rows.append((cells.indices.astype(np.int64), of, counts))
@@ -146,11 +145,11 @@ def by_counts(scenario: Scenario) -> Table:
 
 def by_arrays(scenario: Scenario) -> Table:
     task, rng, panel = scenario.task(), np.random.default_rng(7), scenario.panel
-    members, answering = MemberSource(task.domain, scenario.population, panel).draw(0, PEOPLE, rng)
+    members, answering = PopulationSampler(task.domain, scenario.population, panel).draw(0, PEOPLE, rng)
     present, rows = panel.dropout.present(task.rounds, 1, max(len(scenario.groups), 1), rng), []
     for round_ in range(task.rounds):
         here = answering & (rng.random(PEOPLE) < present[round_, 0][members.groups])
-        some = members[here].at(panel.moved(task.domain, round_))
+        some = members[here].shifted(panel.moved(task.domain, round_))
         rows.append((some.indices[:, 0], some.groups, np.ones(len(some.indices), dtype=np.int64)))
     return tabled(task, max(len(scenario.groups), 1), rows)
 
@@ -198,11 +197,11 @@ def absences(way: str, dropout: Dropout) -> NDArray[np.int64]:
     rng = np.random.default_rng(8)
     present = dropout.present(task.rounds, 1, 2, rng)
     cells = replace(cells_of(task.domain, people), groups=groups)
-    drawn = groups_of(task, people, 2 * DEVICES, (), rng, cells=cells, panel=scenario.panel, present=present)
+    drawn = draw_population(task, people, 2 * DEVICES, (), rng, cells=cells, panel=scenario.panel, present=present)
     found = []
     for round_ in range(task.rounds):
-        drawn.gather(rng, round_)
-        assert isinstance(drawn, Together)
+        drawn.select_answering(rng, round_)
+        assert isinstance(drawn, CellCounts)
         found.append([int((1 - drawn.counts[0, 0])[groups == group].sum()) for group in (0, 1)])
     return np.array(found)
 

@@ -28,7 +28,7 @@ from hush_simulations.display.progress import following
 from hush_simulations.display.run_charts import charts_of
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.bulk import engine as bulk
-from hush_simulations.engines.bulk.drawn import StoppedError
+from hush_simulations.engines.bulk.draws import StoppedError
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.differences import differences, is_repeatable

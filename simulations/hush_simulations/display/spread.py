@@ -1,7 +1,7 @@
 """Spread: what a picture shows of many values or reports, of devices that were there as of those in bulk.
 
 In bulk no value and no report is kept. What devices report is then taken from the tally, where it tells how many said
-what; of values, and of noise without number, a glimpse is drawn once more and scaled to all of them.
+what; of values, and of noise without number, a sample is drawn once more and scaled to all of them.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from hush_aggregator.estimate.tallies import parts_of
 from hush_aggregator.fold import fold
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.epsilon import decimal_text
-from hush_simulations.engines.bulk import glimpse
+from hush_simulations.engines.bulk import plot_sample
 from hush_simulations.engines.reports import offers_of
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Value
@@ -46,7 +46,7 @@ class Spread:
 
 def kept(run: Run) -> Spread:
     """The true numbers of the devices that reported in the last round."""
-    values = np.array(_values(run), dtype=np.float64) if run.drawing is None else glimpse.numbers(run.experiment)
+    values = np.array(_values(run), dtype=np.float64) if run.drawing is None else plot_sample.numbers(run.experiment)
     return Spread.of(values, run.result.n if run.drawing else len(run.last.reporters))
 
 
@@ -58,7 +58,7 @@ def vectors(run: Run) -> NDArray[np.float64]:
 
 def _values(run: Run) -> Sequence[Value]:
     if run.drawing is not None:
-        return glimpse.people(run.experiment)
+        return plot_sample.people(run.experiment)
     last = len(run.rounds) - 1
     return [run.experiment.value(device, last) for device in run.last.reporters]
 
@@ -83,7 +83,7 @@ def received(run: Run) -> list[Spread]:
             _, offers, rest = offers_of(task, bodies)
             rest = rest[offers == offer]
         else:
-            rest = glimpse.reports(run.experiment, part, domain)
+            rest = plot_sample.reports(run.experiment, part, domain)
         found.append(Spread.of(analysis.said(part, domain, rest, 0), some.n, name))
     return found
 

@@ -127,7 +127,7 @@ def _body(task: Task, some: Liars, told: object, rng: ReportRng) -> tuple[int, .
     randomizer = task.randomizer
     if some.lie == "edge":
         dearest: Mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer
-        body = law_of(dearest).edge(dearest)
+        body = law_of(dearest).extreme_body(dearest)
         return (len(randomizer.parts) - 1, *body) if isinstance(randomizer, Offers) else body
     index = task.domain.complete(task.domain.read(told), rng)
     return perturb(randomizer, index, rng, max(len(task.offers) - 1, 0))

@@ -25,8 +25,8 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.task import Task
 from hush_simulations.engines.bulk.engine import shares_of
-from hush_simulations.engines.bulk.groups import parts_of_offers
 from hush_simulations.engines.bulk.laws import law_of
+from hush_simulations.engines.bulk.tallies import parts_of_offers
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.results.combined import combine
 from hush_simulations.results.rounds import mean_of_rounds
@@ -98,7 +98,7 @@ class _Estimated:
         return self._what_is_known(estimate(self._task, tally, self._confidence))
 
     def _what_is_known(self, made: Estimate) -> Estimate:
-        return made if self._whole else law_of(parts_of_offers(self._task.randomizer)[0]).known(made)
+        return made if self._whole else law_of(parts_of_offers(self._task.randomizer)[0]).without_filled(made)
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomai
 from hush_common.mechanisms import Mechanism
 from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import MISSING, Cells
-from hush_simulations.engines.bulk.composed import is_plain
-from hush_simulations.engines.bulk.groups import parts_of_offers
+from hush_simulations.engines.bulk.engine import is_plain
+from hush_simulations.engines.bulk.tallies import parts_of_offers
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.sweeps.crowds import crowd_of
 

@@ -1,8 +1,7 @@
 """Trials: the tallies of a cell, as many as it has trials, with the truth of each.
 
-Where nobody lies and no broker forgets, the people and the reports of all trials are drawn at once, as counts. Else
-each trial is drawn by itself, as the bulk engine does it (`composed`). A chunk of trials has a seed of its own, whoever
-draws it.
+Without liars and a broker that forgets, the people and the reports of all trials are drawn at once, as counts. Else
+each trial is drawn separately, as the bulk engine does (`draw_subpopulations`). A chunk of trials has its own seed.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +12,17 @@ import numpy as np
 
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain, VectorDomain
-from hush_simulations.engines.bulk.composed import Kind, composed, is_plain
-from hush_simulations.engines.bulk.drawn import Drawn
-from hush_simulations.engines.bulk.engine import at_once, drawing_of, shares_of
-from hush_simulations.engines.bulk.groups import groups_of
-from hush_simulations.engines.bulk.one_by_one import draw_devices
-from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.engines.bulk.devices import draw_devices
+from hush_simulations.engines.bulk.draws import SimulatedRounds, noise_of, people_of
+from hush_simulations.engines.bulk.engine import (
+    Subpopulation,
+    draw_subpopulations,
+    draw_tallies,
+    drawing_of,
+    is_plain,
+    shares_of,
+)
+from hush_simulations.engines.bulk.tallies import draw_population
 from hush_simulations.engines.experiment import Experiment, bulk_experiment
 from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.population import Independent
@@ -84,7 +88,7 @@ def _together(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     for number, first in enumerate(range(0, work.trials, together)):
         trials = min(together, work.trials - first)
         people = people_of(work.seed, work.place, number)
-        groups = groups_of(task, scenario.population, clients, shares, people, trials=trials, cells=cells)
+        groups = draw_population(task, scenario.population, clients, shares, people, trials=trials, cells=cells)
         rounds = 1 if task.repeat == "sticky" else task.rounds
         drawn = [groups.tallies(noise_of(work.seed, work.place, number, round_)) for round_ in range(rounds)]
         truths = groups.truths()
@@ -98,19 +102,19 @@ def _one_by_one(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     draw = _drawer(experiment)
     for number in range(work.trials):
         entropy = int(people_of(work.seed, work.place, number).integers(1 << 62))
-        drawn = composed(work.scenario, experiment.task, entropy, partial(draw, entropy))
+        drawn = draw_subpopulations(work.scenario, experiment.task, entropy, partial(draw, entropy))
         yield Trial(drawn.tallies, drawn.truth, drawn.together)
 
 
-def _drawer(experiment: Experiment) -> Callable[[int, Kind], Drawn]:
+def _drawer(experiment: Experiment) -> Callable[[int, Subpopulation], SimulatedRounds]:
     """What draws the people of a kind."""
     task = experiment.task
 
-    def draw(entropy: int, kind: Kind) -> Drawn:
+    def draw(entropy: int, kind: Subpopulation) -> SimulatedRounds:
         shares, seed = shares_of(experiment, honest=kind.honest), kind.seed(entropy)
         if experiment.drawing == "devices":
             people, panel, present = kind.population, kind.panel, kind.present
             return draw_devices(task, people, kind.clients, shares, seed, panel=panel, present=present)
-        return at_once(task, kind, shares, seed, crowd_of(task.domain, kind.population, kind.panel, task.rounds))
+        return draw_tallies(task, kind, shares, seed, crowd_of(task.domain, kind.population, kind.panel, task.rounds))
 
     return draw

@@ -1,54 +1,96 @@
-"""The bulk engine: an experiment becomes an outcome without devices, broker or store, by the same law.
+"""The bulk engine: draw the outcome of an experiment without devices, broker or store, from the same laws.
 
-Where the law of a whole tally is known (every mechanism of finitely many outputs), tallies are drawn at once. Of
-numbers with Laplace noise so is the sum of the reports, with the mean, the intervals that need no sample variance, and
-the band; for the rest every device is drawn, which is what happens up to `MOST_ONE_BY_ONE` answers. The outcome says
-which it was. The estimate is the aggregator's own.
+If the law of a whole tally is known (every mechanism of finitely many outputs), tallies are drawn at once. Of numbers
+with Laplace noise so is the sum of the reports, which gives the mean, the intervals without a sample variance, and the
+anytime interval; for the others each device is drawn, which is the choice up to `MOST_DEVICES_DRAWN` answers. The
+outcome says which it was. The estimate is the aggregator's own.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Event
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.estimate.tallies import parts_of
+from hush_aggregator.fold import fold
 from hush_aggregator.result import Counted, result_of
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.errors import OptionError
+from hush_common.mechanisms import Offers
 from hush_common.task import Task
 from hush_common.wire import Refusal
 from hush_simulations.engines.bulk.cells import Cells
-from hush_simulations.engines.bulk.composed import Kind, composed, duplicates_of
-from hush_simulations.engines.bulk.drawn import Drawn
-from hush_simulations.engines.bulk.groups import groups_of, parts_of_offers
+from hush_simulations.engines.bulk.devices import draw_devices
+from hush_simulations.engines.bulk.draws import SimulatedRounds, StoppedError, merged, noise_of, people_of
 from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.bulk.one_by_one import draw_devices
-from hush_simulations.engines.bulk.streams import noise_of, people_of
+from hush_simulations.engines.bulk.tallies import draw_population, parts_of_offers
 from hush_simulations.engines.cluster import Cluster
 from hush_simulations.engines.experiment import ABSENT, Drawing, Experiment, Outcome, RoundOutcome
 from hush_simulations.engines.reports import Received
 from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.population import Independent
+from hush_simulations.scenarios.panel import STEADY, Panel
+from hush_simulations.scenarios.population import Independent, Observed, Population
+from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.scenarios.troubles import Liars, told_by, truthful_count
 
-__all__ = ["MOST_ONE_BY_ONE", "at_once", "draw_rounds", "drawing_of", "shares_of", "simulate", "simulate_now"]
+MOST_DEVICES_DRAWN = 100_000_000
+"""Answers up to which devices are drawn one by one, if the law of the tally does not give everything."""
 
-MOST_ONE_BY_ONE = 100_000_000
-"""Answers up to which devices are drawn one by one where the law of the tally does not say everything."""
+_SEEDS = 1 << 20  # a cell that no sweep has: the seeds of subpopulations are drawn from it
+
+
+@dataclass(frozen=True, slots=True)
+class Subpopulation:
+    """People who behave alike: honest ones, honest ones whose reports the broker loses, or one part of liars.
+
+    Each is drawn separately, from its own seed, and their tallies add up. Publications that are lost, cut off, late,
+    duplicated or out of order change nothing: a device sends the same bytes until they are acknowledged, and an
+    aggregator counts them once. What the broker forgets is lost, whatever it contains: a binomial number of reports.
+    Liars have reliable connections.
+
+    Args:
+        population: where their values come from, or the false value that they report.
+        clients: people.
+        number: of the subpopulation, for its seed.
+        honest: whether they choose among several epsilons as asked; else they take the largest.
+        counted: whether the aggregator gets their reports.
+        true: whether these values are the truth.
+        panel: how they behave from round to round.
+        present: probability that a device of each group answers, shape (rounds, 1, groups), the same for all
+            subpopulations; None if all do.
+    """
+
+    population: Population
+    clients: int
+    number: int
+    honest: bool = True
+    counted: bool = True
+    true: bool = True
+    panel: Panel = STEADY
+    present: NDArray[np.float64] | None = None
+
+    def seed(self, entropy: int) -> int:
+        """Return its seed; the first one has that of the run."""
+        if not self.number:
+            return entropy
+        return int(people_of(entropy, _SEEDS, self.number).integers(1 << 62))
 
 
 async def simulate(
     experiment: Experiment, on_progress: Callable[[int], None] | None = None, stop: asyncio.Event | None = None
 ) -> Outcome:
-    """Run an experiment to its end, or until `stop` is set: then no further device is drawn, and what is there counts.
+    """Run an experiment to its end, or until `stop` is set: the result is then about the devices drawn so far.
 
     Raises:
-        OptionError: the law of its mechanism is not known, or tallies are asked for that cannot be drawn.
+        OptionError: the law of its mechanism is unknown, or its tallies cannot be drawn.
         StoppedError: `stop` was set before anything was drawn.
     """
     stopped = Event()
@@ -69,7 +111,7 @@ async def simulate(
 def simulate_now(
     experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
 ) -> Outcome:
-    """The same for programs without an event loop; whoever sets `stopped` wants no more than what is drawn."""
+    """As `simulate`, without an event loop."""
     task, drawing, began = experiment.task, drawing_of(experiment), time.perf_counter()
     drawn = draw_rounds(experiment, on_progress, stopped)
     estimates = [_estimate(task, tally, experiment.confidence, drawing) for tally in drawn.tallies]
@@ -106,8 +148,8 @@ def simulate_now(
 
 def draw_rounds(
     experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
-) -> Drawn:
-    """The tallies of all rounds and the truth, without an estimate.
+) -> SimulatedRounds:
+    """Draw the tallies and the truth of all rounds, without an estimate.
 
     Raises:
         OptionError: as `simulate`.
@@ -116,20 +158,20 @@ def draw_rounds(
     entropy, done = experiment.seed or 0, 0
     cluster = _cluster(experiment, drawing)
 
-    def draw(kind: Kind) -> Drawn:
+    def draw(part: Subpopulation) -> SimulatedRounds:
         nonlocal done
-        shares, seed, before = shares_of(experiment, honest=kind.honest), kind.seed(entropy), done
-        done += kind.clients * task.rounds
+        shares, seed, before = shares_of(experiment, honest=part.honest), part.seed(entropy), done
+        done += part.clients * task.rounds
         if drawing == "tally":
-            return at_once(task, kind, shares, seed)
+            return draw_tallies(task, part, shares, seed)
         return draw_devices(
             task,
-            kind.population,
-            kind.clients,
+            part.population,
+            part.clients,
             shares,
             seed,
-            panel=kind.panel,
-            present=kind.present,
+            panel=part.panel,
+            present=part.present,
             workers=experiment.workers,
             cluster=cluster,
             on_progress=lambda answers: on_progress(before + answers),
@@ -137,7 +179,7 @@ def draw_rounds(
         )
 
     with cluster or nullcontext():
-        return composed(experiment.scenario, task, entropy, draw)
+        return draw_subpopulations(experiment.scenario, task, entropy, draw)
 
 
 def _cluster(experiment: Experiment, drawing: Drawing) -> Cluster | None:
@@ -149,7 +191,7 @@ def _cluster(experiment: Experiment, drawing: Drawing) -> Cluster | None:
 
 
 def drawing_of(experiment: Experiment) -> Drawing:
-    """What is drawn.
+    """Return whether tallies or devices are drawn.
 
     Raises:
         OptionError: as `simulate`.
@@ -165,12 +207,12 @@ def drawing_of(experiment: Experiment) -> Drawing:
         raise OptionError("draw", "vectors in several rounds, or of groups, have no law of their tallies; draw devices")
     if experiment.drawing != "auto":
         return experiment.drawing
-    few = experiment.clients * task.rounds <= MOST_ONE_BY_ONE
-    return "devices" if again or (few and not all(law.WHOLE for law in laws)) else "tally"
+    few = experiment.clients * task.rounds <= MOST_DEVICES_DRAWN
+    return "devices" if again or (few and not all(law.is_complete for law in laws)) else "tally"
 
 
 def shares_of(experiment: Experiment, *, honest: bool) -> tuple[float, ...]:
-    """Of the devices that take each epsilon offered; liars take the dearest."""
+    """Return the shares of the devices that take each epsilon offered; liars take the largest."""
     offers = len(experiment.task.offers)
     shares = experiment.scenario.shares or (1.0,) * offers
     if not honest:
@@ -178,31 +220,146 @@ def shares_of(experiment: Experiment, *, honest: bool) -> tuple[float, ...]:
     return tuple(share / sum(shares) for share in shares)
 
 
-def at_once(
+def draw_tallies(
     task: Task,
-    kind: Kind,
+    part: Subpopulation,
     shares: tuple[float, ...],
     entropy: int,
     cells: Cells | tuple[Cells, ...] | None = None,
-) -> Drawn:
-    """The rounds of people of one kind as tallies; `cells` of their population where they were made before."""
-    people, panel = people_of(entropy, 0, 0), kind.panel
-    groups = groups_of(
-        task, kind.population, kind.clients, shares, people, cells=cells, panel=panel, present=kind.present
+) -> SimulatedRounds:
+    """Draw the rounds of a subpopulation as tallies, from `cells` of its population if they are known."""
+    people, panel = people_of(entropy, 0, 0), part.panel
+    groups = draw_population(
+        task, part.population, part.clients, shares, people, cells=cells, panel=panel, present=part.present
     )
     rounds = 1 if task.repeat == "sticky" else task.rounds
     tallies, truths = [], []
     for round_ in range(rounds):
         tallies += groups.tallies(noise_of(entropy, 0, 0, round_), round_)
         truths.append(groups.truths().of(0))
-    again = task.rounds // rounds  # values stay as they are: a memory gives the same report again
-    return Drawn(tuple(tallies) * again, tuple(truths) * again)
+    again = task.rounds // rounds  # sticky answers: a memory gives the same report again
+    return SimulatedRounds(tuple(tallies) * again, tuple(truths) * again)
 
 
 def _estimate(task: Task, tally: Tally, confidence: float, drawing: Drawing) -> Estimate:
     made = estimate(task, tally, confidence)
-    return made if drawing == "devices" else law_of(parts_of_offers(task.randomizer)[0]).known(made)
+    return made if drawing == "devices" else law_of(parts_of_offers(task.randomizer)[0]).without_filled(made)
 
 
 def _ignore(_: int) -> None:
     """Show no progress."""
+
+
+def draw_subpopulations(
+    scenario: Scenario, task: Task, entropy: int, draw: Callable[[Subpopulation], SimulatedRounds]
+) -> SimulatedRounds:
+    """Draw all rounds of all subpopulations with `draw`, and add them up.
+
+    Raises:
+        OptionError: a broker that forgets, in several rounds.
+        StoppedError: `draw` was stopped before anything was drawn.
+    """
+    parts: list[SimulatedRounds] = []
+    stopped = False
+    for part in _subpopulations(scenario, task, entropy):
+        if not part.clients:
+            continue
+        try:
+            drawn = draw(part)
+        except StoppedError:
+            stopped = True
+            break
+        if not part.counted:
+            drawn = replace(drawn, tallies=(Tally(),) * task.rounds)
+        if not part.true:
+            drawn = replace(drawn, truths=tuple(truth.emptied() for truth in drawn.truths))
+        if not part.honest:
+            drawn = replace(drawn, truths=tuple(replace(truth, moved=0) for truth in drawn.truths))
+        parts.append(drawn)
+    if not parts:
+        raise StoppedError
+    every = merged(parts)
+    if stopped:  # before all liars were drawn
+        return every
+    extremes = [
+        _extreme_reports(task, some.among(scenario.clients) * some.reports)
+        for some in scenario.liars
+        if some.lie == "edge"
+    ]
+    for tally in extremes:
+        every = replace(every, tallies=tuple(one.merge(tally) for one in every.tallies))
+    return every
+
+
+def is_plain(scenario: Scenario) -> bool:
+    """Return whether all people are honest, counted, and the same in every round: one subpopulation."""
+    lying = any(some.among(scenario.clients) for some in scenario.liars)
+    return not lying and not scenario.faults.forgotten and not scenario.panel
+
+
+def duplicates_of(scenario: Scenario, rounds: int) -> int:
+    """Return how many repeated reports of liars are refused."""
+    return sum(some.among(scenario.clients) * some.reports * rounds for some in scenario.liars if some.lie == "replay")
+
+
+def _subpopulations(scenario: Scenario, task: Task, entropy: int) -> Iterator[Subpopulation]:
+    truthful = truthful_count(scenario.clients, scenario.liars)
+    people, kept = scenario.population, truthful
+    if scenario.faults.forgotten:
+        if task.rounds > 1:
+            raise OptionError("network.forgotten", "in several rounds is for real devices; choose mqtt or memory")
+        rng = people_of(entropy, _SEEDS, 0)
+        kept = int(rng.binomial(truthful, 1 - scenario.faults.forgotten))
+        people = _shuffled(people, truthful, rng)
+    panel, present = scenario.panel, _present(scenario, task, entropy)
+    yield Subpopulation(_select(people, 0, kept), kept, 0, panel=panel, present=present)
+    yield Subpopulation(
+        _select(people, kept, truthful), truthful - kept, 1, counted=False, panel=panel, present=present
+    )
+    first, moving = truthful, Panel(drift=panel.drift)
+    for place, some in enumerate(scenario.liars):
+        liars = some.among(scenario.clients)
+        who = _select(people, first, first + liars)
+        first += liars
+        yield Subpopulation(who, liars, 2 + 2 * place, honest=False, counted=some.lie == "replay", panel=moving)
+        yield from _false_values(task, some, liars, 3 + 2 * place)
+
+
+def _present(scenario: Scenario, task: Task, entropy: int) -> NDArray[np.float64] | None:
+    """Who is absent is drawn once for all subpopulations."""
+    people, dropout = scenario.population, scenario.panel.dropout
+    if not dropout.share:
+        return None
+    groups = len(people.names) if isinstance(people, Grouped) else 1
+    return dropout.present(task.rounds, 1, groups, noise_of(entropy, _SEEDS, 0, 0))
+
+
+def _false_values(task: Task, some: Liars, liars: int, number: int) -> Iterator[Subpopulation]:
+    if some.lie == "value":
+        told = told_by(task.domain, some.value)
+        yield Subpopulation(told, liars * some.reports, number, honest=False, true=False)
+
+
+def _select(people: Population, start: int, stop: int) -> Population:
+    """Select people by number, if the population lists them."""
+    if not isinstance(people, Observed) or people.resampled:
+        return people
+    return replace(people, values=people.values[start:stop])
+
+
+def _shuffled(people: Population, count: int, rng: np.random.Generator) -> Population:
+    """Shuffle the first `count` people, so that which reports are lost does not depend on their order."""
+    if not isinstance(people, Observed) or people.resampled:
+        return people
+    some = [people.values[place] for place in rng.permutation(count).tolist()]
+    return replace(people, values=(*some, *people.values[count:]))
+
+
+def _extreme_reports(task: Task, reports: int) -> Tally:
+    """Reports that move the estimate up most, under the largest epsilon."""
+    parts = parts_of_offers(task.randomizer)
+    body = law_of(parts[-1]).extreme_body(parts[-1])
+    if isinstance(task.randomizer, Offers):
+        body = (len(parts) - 1, *body)
+    one = fold(task.randomizer, np.array([body], dtype=np.int64))
+    return Tally(reports, tuple(reports * number for number in one.moments)) if reports else Tally()

@@ -1,13 +1,11 @@
-"""Groups: the people of many trials at once, as counts; the truth of each trial, and what its reports add up to.
+"""Tallies drawn at once: the people of many trials as counts, the truth of each trial, and the sums of its reports.
 
-They stay the same in every round, as their choice of an epsilon does; who is away in a round, and by how much values
-have moved, is applied to their counts. Vectors of independent coordinates have too many
-cells: there each coordinate has counts of those who drew it and of those who did not. Given who drew what, coordinates
-know nothing of each other, so that this is exact; but a second round would draw among the same people again.
+People stay the same in every round, as their choice of an epsilon does; who is away in a round, and by how much values
+have moved, is applied to their counts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +14,12 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
-from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, coordinates_of
-from hush_simulations.engines.bulk.drawn import Truth
-from hush_simulations.engines.bulk.filling import filled
-from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.bulk.scatter import Counts, scatter
+from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of, coordinates_of
+from hush_simulations.engines.bulk.draws import Counts, Truth, scatter
+from hush_simulations.engines.bulk.laws import CoordinateTruth, law_of
 from hush_simulations.scenarios.grouped import Grouped
 from hush_simulations.scenarios.panel import STEADY, Panel
 from hush_simulations.scenarios.population import Independent, Population
-
-if TYPE_CHECKING:
-    from hush_simulations.engines.bulk.laws.law import Held
-
-__all__ = ["Groups", "Sums", "Together", "Truths", "groups_of", "parts_of_offers"]
 
 Floats = NDArray[np.float64]
 
@@ -37,35 +28,35 @@ Sums = tuple[Counts, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Truths:
-    """What is true of the people of each trial.
+class TrialTruths:
+    """The true values of the people of each trial.
 
     Args:
         sums: of the values, one column for each coordinate, or how many have each label; shape (trials, parts).
         known: how many values are in each sum.
         moved: how many devices move a value into the domain; shape (trials,).
         people: how many answer; shape (trials,).
-        groups: the same of each group; empty where there are none.
+        groups: the truth of each group; empty if there are none.
     """
 
     sums: NDArray[np.float64]
     known: Counts
     moved: Counts
     people: Counts
-    groups: "tuple[Truths, ...]" = ()
+    groups: "tuple[TrialTruths, ...]" = ()
 
     def of(self, trial: int) -> Truth:
-        """Those of one trial."""
+        """The truth of one trial."""
         sums, known = tuple(self.sums[trial].tolist()), tuple(self.known[trial].tolist())
         groups = tuple(group.of(trial) for group in self.groups)
         return Truth(sums, known, int(self.people[trial]), int(self.moved[trial]), groups)
 
 
-class Groups:
-    """People, as counts. One round after the other is drawn from `reports`.
+class PopulationCounts:
+    """The people of many trials as counts. Draw one round after the other.
 
     Args:
-        task: what is asked.
+        task: the question.
         takers: how many people take each epsilon offered, shape (offers, trials).
     """
 
@@ -74,33 +65,33 @@ class Groups:
         self.takers: Counts = takers
 
     def reports(self, rng: np.random.Generator, round_: int = 0) -> Sums:
-        """The sums of one round; `takers` are then those who answer in it."""
-        self.gather(rng, round_)
+        """Draw the sums of one round; `takers` then counts those who answer in it."""
+        self.select_answering(rng, round_)
         parts = enumerate(parts_of_offers(self.task.randomizer))
         return tuple(self._sums(part, offer, rng) for offer, part in parts)
 
     def tallies(self, rng: np.random.Generator, round_: int = 0) -> list[Tally]:
-        """One round as a tally for each trial; sums that no law gives are possible ones (`Law.completed`)."""
+        """Draw one round as a tally for each trial; sums without a law are filled (`Law.filled_sums`)."""
         parts = parts_of_offers(self.task.randomizer)
         columns = [sums.tolist() for sums in self.reports(rng, round_)]
         found = []
         for trial, takers in enumerate(self.takers.T.tolist()):
             moments: list[int] = []
             for part, n, sums in zip(parts, takers, columns, strict=True):
-                whole = law_of(part).completed(part, n, tuple(sums[trial]))
+                whole = law_of(part).filled_sums(n, tuple(sums[trial]))
                 moments += (n, *whole) if self.task.offers else whole
             found.append(Tally(sum(takers), tuple(moments)))
         return found
 
-    def gather(self, rng: np.random.Generator, round_: int) -> None:
-        """Let those come who answer in a round, with the values that they have then."""
+    def select_answering(self, rng: np.random.Generator, round_: int) -> None:
+        """Select the people who answer in a round, with their values in it."""
         raise NotImplementedError
 
     def _sums(self, part: Mechanism, offer: int, rng: np.random.Generator) -> Counts:
         raise NotImplementedError
 
-    def truths(self) -> Truths:
-        """What is true of those who answered in the last round drawn."""
+    def truths(self) -> TrialTruths:
+        """The truth of the people who answered in the last round drawn."""
         raise NotImplementedError
 
 
@@ -109,7 +100,7 @@ def parts_of_offers(randomizer: Mechanism | Offers) -> tuple[Mechanism, ...]:
     return randomizer.parts if isinstance(randomizer, Offers) else (randomizer,)
 
 
-def groups_of(
+def draw_population(
     task: Task,
     population: Population,
     clients: int,
@@ -120,20 +111,20 @@ def groups_of(
     cells: Cells | tuple[Cells, ...] | None = None,
     panel: Panel = STEADY,
     present: Floats | None = None,
-) -> Groups:
-    """Draw the people of some trials.
+) -> PopulationCounts:
+    """Draw the people of `trials` trials.
 
     Args:
-        task: what is asked.
+        task: the question.
         population: where their values come from.
-        clients: how many, in each trial.
-        shares: of them that take each epsilon offered, adding up to 1; empty where there is one.
+        clients: people in each trial.
+        shares: of the people that take each epsilon offered, adding up to 1; empty if there is one.
         rng: the randomness.
-        trials: how many times.
-        cells: what `cells_of` made of this population before, or `coordinates_of`. A sweep makes them once, and
-            `coarse` ones, for trials times cells have to be held in memory.
+        trials: independent repetitions.
+        cells: of this population from `cells_of` or `coordinates_of`. A sweep makes them once, and coarse ones, since
+            trials times cells must fit in memory.
         panel: how they behave from round to round.
-        present: how likely a device of each group answers, shape (rounds, trials, groups); None draws it.
+        present: probability that a device of each group answers, shape (rounds, trials, groups); None draws it.
     """
     weights = np.array(shares or (1.0,))
     groups = len(population.names) if isinstance(population, Grouped) else 1
@@ -143,7 +134,7 @@ def groups_of(
         takers = scatter(np.full(trials, clients), weights, rng).T
         if not isinstance(cells, tuple):
             cells = tuple(_merged(task, one, clients) for one in coordinates_of(task.domain, population))
-        return _Separate(task, takers, cells, present)
+        return _CoordinateCounts(task, takers, cells, present)
     if not isinstance(cells, Cells):
         cells = cells_of(task.domain, population, panel, task.rounds)
         cells = cells if any(panel.drift) else _merged(task, cells, clients)
@@ -151,18 +142,18 @@ def groups_of(
     if cells.refusing is not None:
         people = rng.binomial(people, 1 - cells.refusing)
     by_offer = scatter(people.reshape(-1), weights, rng).T.reshape(len(weights), *people.shape)
-    return Together(task, by_offer, cells, panel=panel, present=present, groups=groups)
+    return CellCounts(task, by_offer, cells, panel=panel, present=present, groups=groups)
 
 
 def _merged(task: Task, cells: Cells, clients: int) -> Cells:
-    """As few cells as the mechanisms of a task need."""
-    found = [law_of(part).levels(part) for part in parts_of_offers(task.randomizer)]
+    """Merge cells as far as the mechanisms of the task allow."""
+    found = [law_of(part).linear_levels(part) for part in parts_of_offers(task.randomizer)]
     levels = [some for some in found if some is not None]
     return cells.merged(task.domain.sizes[0] - 1, levels, clients) if len(levels) == len(found) else cells
 
 
-class Together(Groups):
-    """All that is known of a value is known of its cell.
+class CellCounts(PopulationCounts):
+    """People counted by cell.
 
     Attributes:
         cells: with the values of the last round drawn.
@@ -179,7 +170,7 @@ class Together(Groups):
         self.cells: Cells = cells
         self._panel, self._present = panel, present
 
-    def gather(self, rng: np.random.Generator, round_: int) -> None:
+    def select_answering(self, rng: np.random.Generator, round_: int) -> None:
         self.cells = self._first.at(self.task.domain, self._panel.moved(self.task.domain, round_))
         if self._present is not None:
             groups = np.zeros(len(self.cells.shares), np.int64) if self.cells.groups is None else self.cells.groups
@@ -187,16 +178,18 @@ class Together(Groups):
             self.takers: Counts = self.counts.sum(axis=2)
 
     def _sums(self, part: Mechanism, offer: int, rng: np.random.Generator) -> Counts:
-        return law_of(part).sums(part, *filled(self.cells, self.counts[offer], self.task.domain.sizes, rng), rng)
+        return law_of(part).sums(
+            part, *_impute_missing(self.cells, self.counts[offer], self.task.domain.sizes, rng), rng
+        )
 
-    def truths(self) -> Truths:
+    def truths(self) -> TrialTruths:
         counts, groups = self.counts.sum(axis=0), self.cells.groups
         every = self._truths(counts)
         if groups is None:
             return every
         return replace(every, groups=tuple(self._truths(counts * (groups == one)) for one in range(self._groups)))
 
-    def _truths(self, counts: Counts) -> Truths:
+    def _truths(self, counts: Counts) -> TrialTruths:
         cells, people = self.cells, counts.sum(axis=1)
         lacking = cells.indices == MISSING
         none = lacking if lacking.ndim == 1 else lacking.any(axis=1)
@@ -205,33 +198,77 @@ class Together(Groups):
             labels = len(self.task.domain.labels)
             held = np.array([np.bincount(cells.indices[~none], row[~none], minlength=labels) for row in counts])
             known = np.repeat(held.sum(axis=1, keepdims=True), labels, axis=1).astype(np.int64)
-            return Truths(held, known, moved, people)
+            return TrialTruths(held, known, moved, people)
         values, there = cells.values.reshape(len(none), -1), ~lacking.reshape(len(none), -1)
         sums = [(counts * np.where(there[:, c], values[:, c], 0.0)).sum(axis=1) for c in range(values.shape[1])]
-        return Truths(np.stack(sums, axis=1), counts @ there, moved, people)
+        return TrialTruths(np.stack(sums, axis=1), counts @ there, moved, people)
 
 
-class _Separate(Groups):
-    """Vectors whose coordinates know nothing of each other: their values are drawn with the reports."""
+class _CoordinateCounts(PopulationCounts):
+    """Vectors with independent coordinates: their values are drawn with the reports.
+
+    Vectors have too many cells, so each coordinate has counts of those who draw it and of those who do not. Given who
+    draws what, coordinates are independent, so that this is exact; but a second round would draw the same people again.
+    """
 
     def __init__(self, task: Task, takers: Counts, coordinates: tuple[Cells, ...], present: Floats | None) -> None:
         super().__init__(task, takers)
         self._everybody, self._present = takers, present
         self._coordinates = coordinates
-        self._found: list[Held] = []
+        self._drawn: list[CoordinateTruth] = []
 
-    def gather(self, rng: np.random.Generator, round_: int) -> None:
-        self._found = []
+    def select_answering(self, rng: np.random.Generator, round_: int) -> None:
+        self._drawn = []
         if self._present is not None:
             self.takers = rng.binomial(self._everybody, self._present[round_][:, 0])
 
     def _sums(self, part: Mechanism, offer: int, rng: np.random.Generator) -> Counts:
-        sums, held = law_of(part).of_coordinates(part, self._coordinates, self.takers[offer], rng)
-        self._found.append(held)
+        sums, held = law_of(part).independent_sums(part, self._coordinates, self.takers[offer], rng)
+        self._drawn.append(held)
         return sums
 
-    def truths(self) -> Truths:
+    def truths(self) -> TrialTruths:
         everybody = self.takers.sum(axis=0)
-        sums = np.sum([held.sums for held in self._found], axis=0)
-        moved = np.sum([held.moved for held in self._found], axis=0)
-        return Truths(sums, np.repeat(everybody[:, None], sums.shape[1], axis=1), moved, everybody)
+        sums = np.sum([held.sums for held in self._drawn], axis=0)
+        moved = np.sum([held.moved for held in self._drawn], axis=0)
+        return TrialTruths(sums, np.repeat(everybody[:, None], sums.shape[1], axis=1), moved, everybody)
+
+
+def _impute_missing(
+    cells: Cells, counts: Counts, sizes: Sequence[int], rng: np.random.Generator
+) -> tuple[Places, Counts]:
+    """Return indices and counts in which each person without a value has one drawn uniformly.
+
+    Args:
+        cells: of the people.
+        counts: shape (trials, cells).
+        sizes: the number of indices of each coordinate.
+        rng: the randomness of the devices.
+    """
+    missing = cells.indices == MISSING
+    if not missing.any():
+        return cells.indices, counts
+    if cells.indices.ndim > 1:  # vectors from a file: each is a person, or as many as were drawn of the row
+        return _impute_vectors(cells.indices, missing, counts, sizes, rng)
+    lost = counts[:, missing].sum(axis=1)
+    drawn = scatter(lost, np.ones(sizes[0]), rng)
+    kept = ~missing
+    indices = np.concatenate((cells.indices[kept], np.arange(sizes[0])))
+    return indices, np.concatenate((counts[:, kept], drawn), axis=1)
+
+
+def _impute_vectors(
+    indices: Places,
+    missing: NDArray[np.bool_],
+    counts: Counts,
+    sizes: Sequence[int],
+    rng: np.random.Generator,
+) -> tuple[Places, Counts]:
+    partial = missing.any(axis=1)
+    copies = counts[:, partial].max(axis=0)
+    rows = np.repeat(indices[partial], copies, axis=0)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+    drawn = rng.integers(0, np.array(sizes), size=rows.shape)
+    there = (number < np.repeat(counts[:, partial], copies, axis=1)).astype(np.int64)
+    every = np.concatenate((indices[~partial], np.where(rows == MISSING, drawn, rows)))
+    return every, np.concatenate((counts[:, ~partial], there), axis=1)

@@ -1,7 +1,7 @@
-"""Glimpse: some people of an experiment in bulk and their reports, for a picture; the experiment itself keeps none.
+"""A sample of the people of an experiment in bulk and of their reports, for a picture; the experiment stores neither.
 
-Numbers are taken from the cells of the population, evenly, so that a picture is as smooth as the law. Reports are drawn
-from the laws of the engine with a seed of their own: no figure of a result depends on whether somebody looks.
+Numbers are taken evenly from the cells of the population, so that a picture is as smooth as the law. Reports are drawn
+from the laws of the engine with a separate seed: no result depends on whether somebody draws a picture.
 """
 
 import numpy as np
@@ -10,42 +10,40 @@ from numpy.typing import NDArray
 from hush_common.domain import Domain, NumberDomain
 from hush_common.mechanisms import Mechanism
 from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of
+from hush_simulations.engines.bulk.draws import people_of
 from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.bulk.streams import people_of
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.scenarios.population import Value
 
-__all__ = ["MOST", "numbers", "people", "reports"]
-
 MOST = 1 << 17
-_CELL = (1 << 20) + 1  # that no sweep and no kind of people has
+_CELL = (1 << 20) + 1  # which no sweep and no subpopulation has
 
 
 def people(experiment: Experiment) -> list[Value]:
-    """True values of at most `MOST` devices, as they are at first."""
+    """Return true values of at most `MOST` devices in the first round."""
     rng = people_of(experiment.seed or 0, _CELL, 0)
     return list(experiment.scenario.population.draw(min(experiment.clients, MOST), rng))
 
 
 def numbers(experiment: Experiment) -> NDArray[np.float64]:
-    """True numbers of at most `MOST` of the devices that answer in the last round; NaN where there is none."""
+    """Return true numbers of at most `MOST` of the devices that answer in the last round; NaN where there is none."""
     cells, places = _answering(experiment)
     return cells.values[places]
 
 
 def reports(experiment: Experiment, mechanism: Mechanism, domain: Domain) -> NDArray[np.int64]:
-    """Reports of such people about a number, shape (reports, width); of liars who tell a value, that."""
+    """Return reports of such people about a number, shape (reports, width); liars report their false value."""
     if not isinstance(domain, NumberDomain):
-        raise TypeError("there is no noise without number but about a number")
+        raise TypeError("only reports about a number have unlimited noise")
     rng = people_of(experiment.seed or 0, _CELL, 1)
     cells, places = _answering(experiment)
-    indices = _told(experiment, domain, rng.permutation(cells.indices[places]))
+    indices = _with_liars(experiment, domain, rng.permutation(cells.indices[places]))
     indices = np.where(indices == MISSING, rng.integers(domain.sizes[0], size=len(indices)), indices)
     return law_of(mechanism).bodies(mechanism, indices.astype(np.int64), rng)
 
 
 def _answering(experiment: Experiment) -> tuple[Cells, NDArray[np.int64]]:
-    """The cells of a number in the last round, and in which of them people are who answer."""
+    """The cells of a number in the last round, and the cells of the people who answer."""
     task, scenario = experiment.task, experiment.scenario
     cells = cells_of(task.domain, scenario.population, scenario.panel, task.rounds)
     cells = cells.at(task.domain, scenario.panel.moved(task.domain, task.rounds - 1))
@@ -55,8 +53,8 @@ def _answering(experiment: Experiment) -> tuple[Cells, NDArray[np.int64]]:
     return cells, np.minimum(np.searchsorted(below, evenly, side="right"), len(below) - 1)
 
 
-def _told(experiment: Experiment, domain: NumberDomain, indices: Places) -> Places:
-    """With those of liars who tell a value in the place of some."""
+def _with_liars(experiment: Experiment, domain: NumberDomain, indices: Places) -> Places:
+    """Replace some by the false values of liars."""
     for some in experiment.scenario.liars:
         reading = domain.read(some.value, strict=False).parts[0] if some.lie == "value" else None
         if reading is not None:
