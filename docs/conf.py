@@ -8,9 +8,9 @@ from pathlib import Path
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
-from hush_simulations.tour.contents import CHAPTERS
-from hush_simulations.tour.export import write_notebook, write_page
-from hush_simulations.tour.reading import run
+from hush_tour.contents import CHAPTERS
+from hush_tour.export import write_notebook, write_page
+from hush_tour.reading import run
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent

@@ -43,10 +43,8 @@ _COMMANDS = {
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
-    "attack": _Command(
-        "hush_simulations.commands.attack", "Watch an attack on a naive system, and what is left of it here."
-    ),
-    "tour": _Command("hush_simulations.commands.tour", "See the ideas behind hush at work, a chapter for each source."),
+    "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and what is left of it here."),
+    "tour": _Command("hush_tour.command", "See the ideas behind hush at work, a chapter for each source."),
     "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),
 }
 

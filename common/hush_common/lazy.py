@@ -35,7 +35,13 @@ def lazy_names(
     return getter, lambda: sorted({*names, *homes})
 
 
-_EXTRAS = {"hush": "command", "hush_aggregator": "aggregator", "hush_simulations": "simulations"}
+_EXTRAS = {
+    "hush": "command",
+    "hush_aggregator": "aggregator",
+    "hush_simulations": "simulations",
+    "hush_tour": "simulations",
+    "hush_attacks": "simulations",
+}
 
 
 def load(module: str, what: str) -> ModuleType:

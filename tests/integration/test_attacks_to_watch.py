@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hush_simulations.attacks.catalogue import ATTACKS, play
-from hush_simulations.attacks.demonstration import Demonstration
-from hush_simulations.attacks.linking import matched
+from hush_attacks.catalogue import ATTACKS, play
+from hush_attacks.demonstration import Demonstration
+from hush_attacks.linking import matched
 from hush_simulations.display.style import DARK, LIGHT
 
 pytestmark = pytest.mark.slow

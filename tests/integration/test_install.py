@@ -24,7 +24,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This tree as a clone of it: without caches, environments and what a build leaves behind."""
     directory = tmp_path_factory.mktemp("clone") / "source"
     shutil.copytree(
-        ROOT, directory, ignore=shutil.ignore_patterns(".*", "__marimo__", "__pycache__", "tests", "out", "docs")
+        ROOT, directory, ignore=shutil.ignore_patterns(".*", "__marimo__", "__pycache__", "tests", "out", "images")
     )
     return directory
 
@@ -155,6 +155,29 @@ def test_the_scenarios_of_the_source_are_in_the_installed_wheel(device: Path) ->
     )
     assert "heights.toml" in source
     assert installed == source
+
+
+@pytest.mark.timeout(300)
+def test_the_tour_and_the_attacks_of_the_source_run_from_the_installed_wheel(device: Path, tmp_path: Path) -> None:
+    top = site_packages(device)
+    for package, folder in (("hush_tour", "tour"), ("hush_attacks", "attacks")):
+        there, here = (
+            {file.relative_to(place): file.read_bytes() for file in (place / package).rglob("*.py")}
+            for place in (top, ROOT / "docs" / folder)
+        )
+        assert there == here != {}
+    environment = {**os.environ, "PYTHONPATH": str(top)}  # what the extras bring is that of this environment
+    probe = "import hush_attacks, hush_tour; print(hush_attacks.__file__, hush_tour.__file__)"
+    for command, said in (
+        (["-c", probe], str(top)),
+        (["-m", "hush", "tour", "notes"], "Location, scale, and the proof step by step"),
+        (["-m", "hush", "attack", "silence"], "Find a height by the tasks"),
+    ):
+        run = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path
+        )
+        assert run.returncode == 0, run.stderr
+        assert said in run.stdout
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -27,7 +27,7 @@ def completeness(package: str, place: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [one for one in PACKAGES if not one.startswith("docs/")])  # those are programs
 def test_every_public_name_has_a_type(package: str) -> None:
     found = completeness(Path(package).name, ROOT / Path(package).parent)
     guessed = [

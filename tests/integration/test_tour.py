@@ -25,12 +25,12 @@ from typer.testing import CliRunner, Result
 
 from hush_common.errors import OptionError
 from hush_common.terminal import Screen, width_of
-from hush_simulations.commands.tour import app
 from hush_simulations.display.style import DARK
-from hush_simulations.tour.contents import CHAPTERS, Chapter, chapter
-from hush_simulations.tour.export import write_notebook, write_page
-from hush_simulations.tour.prose import Picture, Prose
-from hush_simulations.tour.reading import blocks, run
+from hush_tour.command import app
+from hush_tour.contents import CHAPTERS, Chapter, chapter
+from hush_tour.export import write_notebook, write_page
+from hush_tour.prose import Picture, Prose
+from hush_tour.reading import blocks, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
@@ -339,7 +339,7 @@ def test_a_copy_can_be_written_whatever_the_mode_of_the_installed_file(
     installed = tmp_path / "installed"
     shutil.copytree(chapter("notes").path.parent, installed)
     (installed / "notes.py").chmod(0o444)
-    monkeypatch.setattr("hush_simulations.tour.contents._FOLDER", installed)
+    monkeypatch.setattr("hush_tour.contents._FOLDER", installed)
     run_cli("notes", "--open")
     assert opened.paths == [tmp_path / "tour-notes.py"]
     assert (tmp_path / "tour-notes.py").stat().st_mode & 0o200

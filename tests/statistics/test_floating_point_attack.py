@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from hush_attacks.floating_point import VALUES, possible_for_numpy, verdicts
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import certified_exp
 from hush_common.mechanisms import Laplace
 from hush_common.rng import Rng
-from hush_simulations.attacks.floating_point import VALUES, possible_for_numpy, verdicts
 
 Seeded = Callable[[int], Rng]
 

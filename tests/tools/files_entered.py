@@ -70,7 +70,7 @@ def value(profiler: Profiler) -> None:
 async def _two_reports(profiler: Profiler, folder: Path) -> None:
     from hush_aggregator import Aggregator, SqliteStore  # noqa: PLC0415 - as the simulation
     from hush_client import Gateway  # noqa: PLC0415
-    from hush_common.task_file import make_task  # noqa: PLC0415
+    from hush_common.task import make_task  # noqa: PLC0415
     from hush_common.topics import estimate_topic  # noqa: PLC0415
     from hush_simulations.brokers.memory import MemoryBroker  # noqa: PLC0415
 

@@ -63,8 +63,7 @@ def mentions() -> dict[str, set[str]]:
     found = {str(path.relative_to(ROOT)): re.findall(r'"[^"\n]*"', text) for path, text in sources.items()}
     for room in ("common", "client", "aggregator", "simulations"):
         for path in (ROOT / room).rglob("*.py"):
-            if not {"tour", "attacks"} & set(path.parts):  # they teach and attack single mechanisms, by their names
-                found[str(path.relative_to(ROOT))] = list(names(path.read_text(encoding="utf-8")))
+            found[str(path.relative_to(ROOT))] = list(names(path.read_text(encoding="utf-8")))
     return {
         row_of(kind): {path for path, some in found.items() if any(is_of(kind, one) for one in some)}
         for kind in known()

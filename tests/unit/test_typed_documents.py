@@ -17,7 +17,7 @@ EDGES = {
     "hush_simulations/results/rounds.py": "the rounds in the document of a run",
     "hush_simulations/results/run.py": "the document of a run: `hush simulate --json` and result.json",
     "hush_simulations/planning/plan.py": "the JSON of `hush plan`",
-    "hush_simulations/attacks/demonstration.py": "the JSON of `hush attack`",
+    "hush_attacks/demonstration.py": "the JSON of `hush attack`",
     "hush_simulations/auditing/finding.py": "the JSON of `hush audit`",
 }
 

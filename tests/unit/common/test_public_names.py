@@ -20,7 +20,7 @@ def modules() -> list[str]:
     for package in PACKAGES:
         path = importlib.import_module(package).__path__
         found += [module.name for module in pkgutil.walk_packages(path, f"{package}.")]
-    return [name for name in found if "._chapters." not in name]  # notebooks offer no names
+    return found
 
 
 def test_the_client_offers_few_names_sorted_and_typed() -> None:

@@ -9,10 +9,10 @@ from matplotlib.patches import Polygon, Rectangle
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_simulations.attacks import averaging, floating_point, linking, poisoning, silence
+from hush_attacks import averaging, floating_point, linking, poisoning, silence
 from hush_simulations.display.style import DARK
-from hush_simulations.tour.drawing import heights, lecture, mechanism, slides
-from hush_simulations.tour.laplace_law import LaplaceLaw
+from hush_tour.drawing import heights, lecture, mechanism, slides
+from hush_tour.laplace_law import LaplaceLaw
 
 RNG = np.random.default_rng(11)
 

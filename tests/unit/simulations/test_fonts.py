@@ -13,7 +13,7 @@ from matplotlib.font_manager import FontManager, fontManager, json_dump
 DRAW = """
 import sys
 import numpy as np
-from hush_simulations.tour.drawing.heights import of_errors
+from hush_tour.drawing.heights import of_errors
 epsilons = np.array([0.1, 1.0, 10.0])
 figure = of_errors([("one", 20.0)] * 4, epsilons, [20 / epsilons] * 4)
 for kind in ("png", "svg"):

@@ -10,8 +10,8 @@ import mpmath
 import pytest
 
 from hush_simulations.engines.seeded_rng import SeededRng
-from hush_simulations.trusted_collector import gaussian, sensitivity
-from hush_simulations.trusted_collector.laplace import CentralLaplace, expected_largest, largest_with_probability
+from hush_tour.trusted_collector import gaussian, sensitivity
+from hush_tour.trusted_collector.laplace import CentralLaplace, expected_largest, largest_with_probability
 
 THIRD = Fraction(1, 3)
 

@@ -1,0 +1,80 @@
+"""`hush attack`: an attack that one can watch, against a naive system and against hush."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_attacks.catalogue import ATTACKS, play
+from hush_attacks.demonstration import Demonstration
+from hush_common.errors import OptionError
+from hush_common.terminal import Block, Column, Row, Sentence, Table, show
+from hush_simulations.commands.options import parse_seed
+from hush_simulations.commands.pictures import ThemeOption, check_theme
+from hush_simulations.display.pictures import Picture, Theme, write
+from hush_simulations.display.waiting import waiting
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def attack(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ATTACK]", help="One of the attacks; without one they are listed.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the picture, as PNG and SVG, into this directory.")
+    ] = None,
+    theme: ThemeOption = None,
+    seed: Annotated[
+        int | None, typer.Option(parser=parse_seed, help="Repeat what the naive side draws; real devices have no seed.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Play an attack against a naive system and against hush: a table, a picture, and what it means."""
+    check_theme(theme, out)
+    if name is None:
+        _list(as_json=as_json)
+        return
+    if name not in ATTACKS:
+        raise OptionError("ATTACK", f"there is no such attack; choose {', '.join(ATTACKS)}")
+    if out is not None:
+        _writable(out)
+    with waiting(f"playing the attack {name}, which takes up to a minute"):
+        played = play(name, seed)
+    if as_json:
+        print(json.dumps(played.to_document(), indent=2, ensure_ascii=False))
+    else:
+        show(_blocks(played))
+    if out is not None:
+        _draw(played, out, theme or "light")
+
+
+def _list(*, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"attacks": {name: what for name, (_, what) in ATTACKS.items()}}, indent=2))
+        return
+    rows = [Row([name, what]) for name, (_, what) in ATTACKS.items()]
+    show([Table([Column("attack"), Column("what the attacker does")], rows)])
+
+
+def _blocks(played: Demonstration) -> list[Block]:
+    first, *others = played.columns
+    table = Table([Column(first), *(Column(title) for title in others)], [Row(row) for row in played.rows])
+    return [Sentence(played.title, "bold"), Sentence(""), table, Sentence(""), Sentence(played.meaning)]
+
+
+def _writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError("--out", f"the directory cannot be made ({error.strerror}); name another") from error
+
+
+def _draw(played: Demonstration, folder: Path, theme: Theme) -> None:
+    picture = Picture(played.title, played.meaning, lambda palette: played.draw(palette=palette))
+    try:
+        write(picture, folder, f"attack-{played.name}", theme)
+    except OSError as error:
+        raise OptionError("--out", f"the picture cannot be written ({error.strerror}); name another") from error

@@ -1,0 +1,132 @@
+"""`float`: reading a value out of the last bits of floating-point noise (Mironov 2012).
+
+numpy draws U = k·2^-53 and returns loc + b·log(2U) below one half, loc - b·log(2 - 2U) above. So a report y is
+possible under the value x only if one of these few numbers, added to x, *is* y, bit for bit. Who knows b tries both
+values; where only one can have led to y, the report has told it, whatever epsilon promised.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hush_attacks.demonstration import Demonstration
+from hush_common.domain import NumberDomain
+from hush_common.epsilon import at_most_sure, posterior
+from hush_common.formatting import fixed, percent_at_most
+from hush_common.mechanisms import Laplace
+from hush_common.rng import Rng, SystemRng
+from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+EPSILONS = tuple(Fraction(one) for one in ("0.1", "0.5", "1", "2", "4"))
+VALUES = (0, 1)
+_UNIT = 2.0**-53
+_NEAR = 4  # y - x is rounded, so U is known up to a few units
+
+Report = tuple[int, float]
+"""A value, and what was reported of it."""
+
+
+def possible_for_numpy(y: float, x: int, scale: float) -> bool:
+    """Whether some U makes x + numpy's Laplace(0, scale) equal to y in every bit."""
+    noise = y - x
+    guess = round(math.exp(-abs(noise) / scale) / 2 / _UNIT)
+    tails = [k * _UNIT for k in range(max(guess - _NEAR, 1), guess + _NEAR + 1)]
+    if noise < 0:
+        return any(x + scale * math.log(u + u) == y for u in tails)
+    return any(x - scale * math.log(2.0 - (1 - u) - (1 - u)) == y for u in tails)
+
+
+def verdicts(reports: Sequence[Report], possible: Callable[[float, int], bool]) -> tuple[int, int]:
+    """How many reports leave one possible value only, and it is the true one; and how many, and it is not."""
+    right = wrong = 0
+    for value, y in reports:
+        left = [x for x in VALUES if possible(y, x)]
+        right += left == [value]
+        wrong += left == [1 - value]
+    return right, wrong
+
+
+def naive_reports(epsilon: Fraction, count: int, rng: np.random.Generator) -> list[Report]:
+    """As a device would make them that adds numpy's noise, `count` for each value."""
+    scale = 1 / float(epsilon)
+    return [(x, x + float(rng.laplace(0, scale))) for x in VALUES for _ in range(count)]
+
+
+def our_reports(epsilon: Fraction, count: int, rng: Rng) -> list[Report]:
+    """As hush's devices make them, decoded to numbers."""
+    domain = NumberDomain(0.0, 1.0)
+    mechanism = Laplace(epsilon, domain.steps)
+    ends = {x: domain.index(x).scalar for x in VALUES}
+    return [(x, domain.number_at(mechanism.perturb(ends[x], rng)[0])) for x in VALUES for _ in range(count)]
+
+
+def run(seed: int | None = None, count: int = 1000) -> Demonstration:
+    """Attack `count` reports of each of two values at each epsilon."""
+    generator, rng = np.random.default_rng(seed), SystemRng()
+    rows: list[tuple[str, ...]] = []
+    figures: dict[str, float] = {}
+    for epsilon in EPSILONS:
+        possible = partial(possible_for_numpy, scale=1 / float(epsilon))
+        right, wrong = verdicts(naive_reports(epsilon, count, generator), possible)
+        ours = verdicts(our_reports(epsilon, count, rng), possible)
+        label = f"{float(epsilon):g}"
+        certain, guessed = right / (2 * count), ours[0] / max(sum(ours), 1)
+        figures |= {
+            f"naive identified, epsilon {label}": certain,
+            f"naive wrong, epsilon {label}": wrong / (2 * count),
+            f"hush verdicts, epsilon {label}": float(sum(ours)),
+            f"hush right among verdicts, epsilon {label}": guessed,
+            f"allowed, epsilon {label}": posterior(epsilon),
+        }
+        shares = (certain, wrong / (2 * count), guessed)
+        allowed = percent_at_most(at_most_sure(epsilon))
+        rows.append((label, *(f"{fixed(share, 1, scale=100)} %" for share in shares), allowed))
+    return Demonstration(
+        "float",
+        "Read a yes or no from the last bits of one report",
+        (
+            "epsilon",
+            "numpy: named with certainty",
+            "numpy: named wrongly",
+            "hush: verdicts that are right",
+            "a guess may be right, at most",
+        ),
+        tuple(rows),
+        "Noise that is drawn in floating point hides nothing from who looks at its last bits; on hush's integers the "
+        "same attack is a guess, and no better one than epsilon allows.",
+        figures,
+        partial(_draw, figures),
+    )
+
+
+def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
+    with styled(palette):
+        figure = canvas(3.7)
+        axes = figure.subplots()
+        x = np.arange(len(EPSILONS))
+        for shift, key, name, color in (
+            (-0.2, "naive identified", "numpy's noise: value named, with certainty", palette.noisy),
+            (0.2, "hush right among verdicts", "hush: the same verdicts, share that is right", palette.true),
+        ):
+            heights = [100 * figures[f"{key}, epsilon {float(one):g}"] for one in EPSILONS]
+            axes.bar(x + shift, heights, 0.38, color=color, label=name)
+        for place, one in enumerate(EPSILONS):
+            most = 100 * figures[f"allowed, epsilon {float(one):g}"]
+            label = "what a guess may reach at this ε" if place == 0 else None
+            axes.plot([place - 0.42, place + 0.42], [most, most], color=palette.ink, lw=2.2, label=label)
+        axes.set_xticks(x, [f"ε = {float(one):g}" for one in EPSILONS])
+        axes.set_ylim(0, 130)
+        axes.set_yticks([0, 25, 50, 75, 100])
+        axes.set_ylabel("% of reports")
+        axes.set_title("One report, two possible values")
+        axes.legend(loc="upper left", ncols=1, fontsize=10)
+        figure.draw_without_rendering()
+    return figure

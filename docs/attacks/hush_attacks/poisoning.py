@@ -1,0 +1,202 @@
+"""`poison`: moving a mean by false reports, and by many devices that are one.
+
+Nobody can tell a false report from an honest one: noise looks like noise. What can be bounded is how far one report
+moves the mean (`worst_case_bias`), and how many of them one credential may send (`--quota`). Here 1000 honest devices
+are joined by liars, and a real aggregator counts them all.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hush_aggregator import Aggregator, SqliteStore
+from hush_aggregator.result import Result
+from hush_aggregator.store.base import CommitOutcome
+from hush_aggregator.store.quotas import Limits
+from hush_attacks.demonstration import Demonstration
+from hush_common.mechanisms import Mechanism
+from hush_common.rng import SystemRng
+from hush_common.task import Task, make_task
+from hush_common.topics import report_topic
+from hush_common.wire import Report, encode_frame
+from hush_simulations.api.blocking import run_blocking
+from hush_simulations.brokers.memory import MemoryBroker
+from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_tour.mixtures import HEIGHTS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+HONEST = 1000
+_LIARS = (1, 10, 50)
+_SYBILS = 50
+_DOMAIN = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
+
+Bodies = list[tuple[int, ...]]
+
+
+def run(seed: int | None = None) -> Demonstration:
+    """Count honest devices, and then the same with liars among them."""
+    heights = HEIGHTS.draws(HONEST, np.random.default_rng(seed)).tolist()
+    rows: list[tuple[str, ...]] = []
+    figures: dict[str, float] = {}
+    for mechanism in ("laplace", "auto"):
+        task = make_task({"id": f"heights-{mechanism}", "epsilon": "1", "mechanism": mechanism, "domain": _DOMAIN})
+        honest = [_drawn(task, height) for height in heights]
+        alone, _ = run_blocking(_counted(task, honest, []))
+        for name, false in (
+            ("lies, follows the protocol", partial(_drawn, task, 220.0)),
+            ("reports the extreme", partial(_extreme, task)),
+        ):
+            for liars in _LIARS:
+                result, _ = run_blocking(_counted(task, honest, [false() for _ in range(liars)]))
+                shift, bound = _mean(result) - _mean(alone), liars * result.estimate.worst_case_bias["1"]
+                robust = _robust(result, alone)
+                kind = task.mechanism
+                rows.append(
+                    (
+                        f"{liars} of {HONEST + liars}",
+                        name,
+                        kind,
+                        f"{shift:+.1f} cm",
+                        "" if robust is None else f"{robust:+.1f} cm",
+                        f"{bound:.1f} cm",
+                    )
+                )
+                figures |= {
+                    f"{mechanism}, {name}, {liars}: shift": shift,
+                    f"{mechanism}, {name}, {liars}: bound": bound,
+                }
+                if robust is not None:
+                    figures[f"{mechanism}, {name}, {liars}: winsorised shift"] = robust
+        if mechanism == "auto":
+            for quota in (0, 1):
+                sybils = [_extreme(task) for _ in range(_SYBILS)]
+                result, counted = run_blocking(_counted(task, honest, sybils, one_sender=True, quota=quota))
+                shift = _mean(result) - _mean(alone)
+                said = f"{_SYBILS} devices that are one" + (f", --quota {quota}" if quota else ", no quota")
+                rows.append(
+                    (
+                        f"{counted - HONEST} counted",
+                        said,
+                        task.mechanism,
+                        f"{shift:+.1f} cm",
+                        "",
+                        f"{(counted - HONEST) * result.estimate.worst_case_bias['1']:.1f} cm",
+                    )
+                )
+                figures |= {
+                    f"sybils, quota {quota}: shift": shift,
+                    f"sybils, quota {quota}: counted": float(counted - HONEST),
+                }
+    return Demonstration(
+        "poison",
+        f"Move the mean of {HONEST} heights at ε = 1",
+        ("liars", "each of them", "mechanism", "mean moves", "winsorised", "at most"),
+        tuple(rows),
+        "Unbounded noise lets one false report move the mean as far as the window reaches; a bounded mechanism, or the "
+        "winsorised mean, takes most of that, a quota all but one of many that share a credential, and a liar who "
+        "follows the protocol cannot be told from a tall person.",
+        figures,
+        partial(_draw, figures),
+    )
+
+
+def _drawn(task: Task, height: float) -> tuple[int, ...]:
+    """A body as the protocol draws it."""
+    return _mechanism(task).perturb(task.domain.index(height).scalar, SystemRng())
+
+
+def _extreme(task: Task) -> tuple[int, ...]:
+    """The legal body that moves the mean upwards the most."""
+    mechanism = _mechanism(task)
+    return max(mechanism.outputs()) if mechanism.span is None else (mechanism.span[1],)
+
+
+def _mechanism(task: Task) -> Mechanism:
+    if not isinstance(task.randomizer, Mechanism):
+        raise TypeError(f"{task.id} offers several epsilons")
+    return task.randomizer
+
+
+async def _counted(
+    task: Task, honest: Bodies, false: Bodies, *, one_sender: bool = False, quota: int = 0
+) -> tuple[Result, int]:
+    """What a real aggregator makes of these reports, each from a sender of its own, and how many it counted."""
+    broker, settled = MemoryBroker(), asyncio.Event()
+    expected, seen = len(honest) + len(false), 0
+
+    def committed(outcome: CommitOutcome) -> None:
+        nonlocal seen
+        seen += outcome.accepted + sum(outcome.refused.values())
+        if seen >= expected:
+            settled.set()
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "store.sqlite3", limits=Limits(quota) if quota else None)
+        try:
+            aggregator = Aggregator(broker.bus(), store, tasks=[task], on_commit=committed)
+            async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+                running = group.create_task(aggregator.run())
+                while not broker.session().filters:  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(0.01)
+                _send(broker, task, honest, lambda number: f"device-{number}")
+                _send(broker, task, false, lambda number: "liar" if one_sender else f"liar-{number}")
+                await settled.wait()
+                result = await aggregator.estimate(task.id)
+                running.cancel()
+        finally:
+            store.close()
+    return result, result.n
+
+
+def _send(broker: MemoryBroker, task: Task, bodies: Sequence[tuple[int, ...]], sender: Callable[[int], str]) -> None:
+    for number, body in enumerate(bodies):
+        frame = encode_frame([Report.new(task.report_digest, 0, body, SystemRng())])
+        broker.deliver(report_topic(task.id, sender(number)), frame)
+
+
+def _mean(result: Result) -> float:
+    return nan if result.estimate.mean is None else result.estimate.mean
+
+
+def _robust(result: Result, alone: Result) -> float | None:
+    """How far the winsorised mean moved; None where the mechanism needs none."""
+    after, before = result.estimate.winsorised, alone.estimate.winsorised
+    return None if after is None or before is None else after.mean - before.mean
+
+
+def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
+    extreme = "reports the extreme"
+    bars = (
+        ("laplace: mean", f"laplace, {extreme}, {{}}: shift", palette.noisy),
+        ("laplace: winsorised mean", f"laplace, {extreme}, {{}}: winsorised shift", palette.third),
+        ("the mechanism hush picks", f"auto, {extreme}, {{}}: shift", palette.true),
+    )
+    with styled(palette):
+        figure = canvas(3.7)
+        axes = figure.subplots()
+        x = np.arange(len(_LIARS))
+        for place, (name, key, color) in enumerate(bars):
+            axes.bar(
+                x + 0.27 * (place - 1),
+                [abs(figures[key.format(many)]) for many in _LIARS],
+                0.25,
+                color=color,
+                label=name,
+            )
+        logarithmic(axes, "y")
+        axes.set_ylim(top=30 * axes.get_ylim()[1])  # the legend stands above the bars
+        axes.set_xticks(x, [f"{many} liars" if many > 1 else "1 liar" for many in _LIARS])
+        axes.set_ylabel("the mean moves by, cm")
+        axes.set_title(f"False reports among {HONEST} honest ones")
+        axes.legend()
+        figure.draw_without_rendering()
+    return figure

@@ -1,0 +1,88 @@
+"""`hush tour`: the documents that hush was created from, at work: a chapter each."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_common.errors import MissingExtraError, OptionError
+from hush_common.terminal import Column, Row, Sentence, Table, show
+from hush_tour.contents import CHAPTERS, Chapter
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def tour(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[CHAPTER]", help="A chapter; without one they are listed.")
+    ] = None,
+    open_: Annotated[
+        bool,
+        typer.Option("--open", help="Copy it here as tour-CHAPTER.py, and open that in a browser, with sliders."),
+    ] = False,
+) -> None:
+    """List the chapters of the tour, print one, or open it as a notebook."""
+    if name is None:
+        if open_:
+            raise OptionError("--open", "which chapter? Write for example: hush tour heights --open")
+        _list()
+        return
+    found = next((one for one in CHAPTERS if one.name == name), None)
+    if found is None:
+        raise OptionError("CHAPTER", f"there is no such chapter; choose {', '.join(one.name for one in CHAPTERS)}")
+    _need_marimo()
+    if open_:
+        command = [sys.executable, "-m", "marimo", "edit", str(_copied(found))]
+        raise typer.Exit(subprocess.call(command))  # noqa: S603 - our own interpreter and file
+    _print(found)
+
+
+def _copied(found: Chapter) -> Path:
+    """Copy a chapter into the working directory: a notebook saves what is changed in it, and hush stays as installed.
+
+    Raises:
+        OptionError: the copy cannot be written.
+    """
+    path = Path(f"tour-{found.name}.py")
+    try:
+        with path.open("xb") as file:
+            file.write(found.path.read_bytes())
+    except FileExistsError:
+        _say(f"opening {path} with your changes; delete it to begin anew")
+    except OSError as error:
+        here = f"{path} cannot be written in {Path.cwd()} ({error.strerror})"
+        raise OptionError("--open", f"{here}; change to a directory of your own") from None
+    else:
+        _say(f"opening {path}, a copy of the chapter; your changes are saved in it")
+    return path
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"hush: {words}\n")
+    sys.stderr.flush()
+
+
+def _list() -> None:
+    rows = [Row([one.name, one.title, one.source]) for one in CHAPTERS]
+    columns = [Column("chapter"), Column("what it is about"), Column("after")]
+    note = "hush tour heights prints a chapter; hush tour heights --open opens a copy as a notebook, with sliders."
+    show([Table(columns, rows), Sentence(""), Sentence(note)])
+
+
+def _print(found: Chapter) -> None:
+    from hush_tour.reading import blocks, run  # noqa: PLC0415 - marimo takes a second to import
+
+    _say(f"running the chapter {found.name}, which takes some seconds")
+    show(blocks(run(found)[0]))
+
+
+def _need_marimo() -> None:
+    try:
+        import marimo  # noqa: F401, PLC0415 - a second, for those who look at a chapter
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "hush tour needs marimo, which comes with hush-ldp[tour]; in a clone of hush, run: pip install '.[tour]'"
+        ) from error

@@ -1,0 +1,44 @@
+"""The chapters of the tour, in their order."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDER = Path(__file__).with_name("chapters")
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One document, at work.
+
+    Args:
+        name: for `hush tour NAME`.
+        title: what it is about.
+        source: the document that it follows.
+    """
+
+    name: str
+    title: str
+    source: str
+
+    @property
+    def path(self) -> Path:
+        """The notebook."""
+        return _FOLDER / f"{self.name}.py"
+
+
+CHAPTERS = (
+    Chapter("heights", "The mean height of people who keep their height", "the notebook on differential privacy"),
+    Chapter("mechanism", "Sensitivity, the Laplace mechanism, and the price of not trusting", "the book chapter"),
+    Chapter("slides", "A distribution from four sides, and a density ratio one can see", "the slides of CS208"),
+    Chapter("notes", "Location, scale, and the proof step by step", "the notes in Spanish"),
+    Chapter("lecture", "Coins, risks, and what a delta buys", "the lecture notes"),
+)
+
+
+def chapter(name: str) -> Chapter:
+    """The chapter of this name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {one.name: one for one in CHAPTERS}[name]

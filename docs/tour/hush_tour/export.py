@@ -1,0 +1,40 @@
+"""The chapters as pages: Markdown with pictures for a light and for a dark ground, and notebooks of Jupyter."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hush_simulations.display.style import DARK, LIGHT
+from hush_tour.contents import Chapter
+from hush_tour.prose import Picture, Prose
+
+
+def write_page(chapter: Chapter, shown: Sequence[Prose | Picture], folder: Path) -> Path:
+    """Write a chapter that was run as a page of MyST Markdown, with its pictures beside it."""
+    blocks: list[str] = []
+    for number, one in enumerate(shown):
+        if isinstance(one, Prose):
+            blocks.append(one.markdown)
+            continue
+        for name, palette in (("light", LIGHT), ("dark", DARK)):
+            picture = folder / f"{chapter.name}-{number}-{name}.png"
+            picture.write_bytes(one.png(palette))
+            blocks.append(f"```{{image}} {picture.name}\n:alt: {one.shows}\n:class: only-{name}\n```")
+    page = folder / f"{chapter.name}.md"
+    page.write_text("---\norphan: true\n---\n\n" + "\n\n".join(blocks) + "\n", encoding="utf-8")
+    return page
+
+
+def write_notebook(chapter: Chapter, folder: Path) -> Path:
+    """Write a chapter as a notebook of Jupyter, with its outputs.
+
+    Raises:
+        subprocess.CalledProcessError: a cell fails; marimo has said which.
+    """
+    path = folder / f"{chapter.name}.ipynb"
+    options = ["--include-outputs", "--force", "--output", str(path)]
+    subprocess.run(  # noqa: S603 - our own interpreter and file
+        [sys.executable, "-m", "marimo", "--quiet", "export", "ipynb", str(chapter.path), *options], check=True
+    )
+    return path

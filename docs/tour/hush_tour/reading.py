@@ -1,0 +1,56 @@
+"""Chapters that are run: what their cells show, and how a terminal shows it."""
+
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hush_common.terminal import Block, Column, Row, Sentence, Table
+from hush_tour.contents import Chapter
+from hush_tour.prose import Picture, Prose
+
+if TYPE_CHECKING:
+    from marimo import App
+
+
+_EMPHASIS = re.compile(r"(?<![*\w])\*{1,2}(?=\S)(.+?)(?<=\S)\*{1,2}(?![*\w])")
+
+
+def notebook(chapter: Chapter) -> "App":
+    """The notebook of a chapter, not run yet."""
+    spec = importlib.util.spec_from_file_location(f"hush_tour_{chapter.name}", chapter.path)
+    if spec is None or spec.loader is None:  # pragma: no cover - a path that ends in .py has both
+        raise ImportError(f"{chapter.path} is not a module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    app: App = module.app
+    return app
+
+
+def run(chapter: Chapter) -> tuple[list[Prose | Picture], dict[str, object]]:
+    """What the cells show, in their order, and every name that they define."""
+    outputs, names = notebook(chapter).run()
+    return [output for output in outputs if isinstance(output, Prose | Picture)], dict(names)
+
+
+def blocks(shown: Sequence[Prose | Picture]) -> Iterator[Block]:
+    """What is shown, for a terminal: paragraphs, tables, and what is to be seen on each picture."""
+    for one in shown:
+        if isinstance(one, Picture):
+            yield Sentence(f"[Figure: {one.shows}]", "dim", indent=0)
+            yield Sentence("")
+            continue
+        for block in one.markdown.split("\n\n"):
+            yield _block(block)
+            yield Sentence("")
+
+
+def _block(block: str) -> Block:
+    if "\n|---" in block:
+        cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.split("\n")]
+        titles, _, *rows = [[cell.strip().replace("\\|", "|") for cell in row] for row in cells]
+        return Table([Column(title) for title in titles], [Row(row) for row in rows])
+    bare = _EMPHASIS.sub(r"\1", " ".join(block.split()))
+    if bare.startswith("#"):
+        return Sentence(bare.lstrip("# "), "bold", indent=0)
+    return Sentence(bare, indent=0)
