@@ -11,6 +11,7 @@ from typing import Protocol
 
 import aiomqtt
 import pytest
+from commands import run
 from fake_transport import make_heights
 from servers import Mosquitto, need
 from terminal import at_terminal
@@ -30,8 +31,8 @@ class Hush(Protocol):
 
 
 @pytest.fixture
-async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
-    """The command, with a state of its own and a broker that serves a few tasks."""
+async def tasks(mosquitto: Mosquitto) -> None:
+    """A few tasks on the broker, and a session that waits for reports."""
     choice = {"id": "choice", "epsilon": "2", "offers": ["0.5", "2"], "purpose": "choice", "domain": {"kind": "bit"}}
     colour = {"id": "colour", "epsilon": "1", "domain": {"kind": "category", "labels": ["red", "light blue"]}}
     axes = [{"name": name, "lower": -1.0, "upper": 1.0} for name in ("x", "y")]
@@ -49,7 +50,31 @@ async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
             task = make_task(document)
             await administrator.publish(task_topic(task.id), task.payload, qos=1, retain=True)
 
-    def run(*arguments: str, typed: str | bytes = "") -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture
+def hush(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - likewise
+    """The command with a separate state, in this process: starting one takes longer than most answers."""
+
+    def call(*arguments: str, typed: str | bytes = "") -> subprocess.CompletedProcess[str]:
+        shown = run(
+            command(arguments)[1:],
+            tmp_path,
+            typed=typed if isinstance(typed, bytes) else typed.encode(),
+            environment=environment(mosquitto, tmp_path),
+            patience=60,
+        )
+        assert shown.trouble == ""
+        assert shown.code is not None
+        return subprocess.CompletedProcess(arguments, shown.code, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture
+def process(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - likewise
+    """The installed command, as a process."""
+
+    def call(*arguments: str, typed: str | bytes = "") -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             command(arguments),
             input=typed if isinstance(typed, bytes) else typed.encode(),
@@ -60,7 +85,7 @@ async def hush(mosquitto: Mosquitto, tmp_path: Path) -> Hush:
         )
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    return run
+    return call
 
 
 def command(arguments: tuple[str, ...]) -> list[str]:
@@ -73,7 +98,7 @@ def environment(mosquitto: Mosquitto, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def terminal(hush: Hush, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - it has published the tasks
+def terminal(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - tasks are on the broker
     """The same, where a person sits: all that is shown stands in `stdout`."""
 
     def run(*arguments: str, typed: str | bytes = "") -> subprocess.CompletedProcess[str]:
@@ -92,8 +117,8 @@ def assert_one_line(text: str, *words: str) -> None:
         assert word in text
 
 
-def test_an_answer_is_sent_once_and_told_in_plain_words(hush: Hush) -> None:
-    first, second = hush("report", "heights", "172.5"), hush("report", "heights", "172.5")
+def test_an_answer_is_sent_once_and_told_in_plain_words(process: Hush) -> None:
+    first, second = process("report", "heights", "172.5"), process("report", "heights", "172.5")
     assert (first.returncode, second.returncode) == (0, 0)
     assert_one_line(first.stdout, "heights, round 0: sent", "cost epsilon 1", "epsilon 1 of 4")
     assert_one_line(second.stdout, "answered before", "nothing new was drawn, spent or sent", "epsilon 1 of 4")
@@ -244,24 +269,24 @@ def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto,
 
 
 async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_still_be_read(
-    hush: Hush, tmp_path: Path
+    process: Hush, tmp_path: Path
 ) -> None:
     lock = await Lock.acquire(tmp_path / "hush")
-    done = await asyncio.to_thread(hush, "report", "heights", "172")
+    done = await asyncio.to_thread(process, "report", "heights", "172")
     assert (done.returncode, done.stdout) == (1, "")
     assert_one_line(done.stderr, f"{tmp_path / 'hush'}: another client is sending from this state; stop it")
-    assert "nothing has been spent" in (await asyncio.to_thread(hush, "ledger")).stdout
+    assert "nothing has been spent" in (await asyncio.to_thread(process, "ledger")).stdout
     lock.release()
-    assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
+    assert (await asyncio.to_thread(process, "report", "heights", "172")).returncode == 0
 
 
-async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(hush: Hush, tmp_path: Path) -> None:
+async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(process: Hush, tmp_path: Path) -> None:
     state = await State.open(tmp_path / "hush")
     soon = milliseconds(utc_now()) + 1500
     await state.run(partial(outbox.put, topic="hush/v1/reports/heights/d", payload=b"{}", not_before=soon, delay=1500))
     await state.close()
-    assert (await asyncio.to_thread(hush, "report", "heights", "172")).returncode == 0
-    assert json.loads((await asyncio.to_thread(hush, "ledger", "--json")).stdout)["waiting"] == 0
+    assert (await asyncio.to_thread(process, "report", "heights", "172")).returncode == 0
+    assert json.loads((await asyncio.to_thread(process, "ledger", "--json")).stdout)["waiting"] == 0
 
 
 def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -> None:
