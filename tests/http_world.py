@@ -11,11 +11,9 @@ import numpy as np
 from fastapi import FastAPI
 from servers import free_port
 
-from hush_aggregator.http.address import Address, bind
-from hush_aggregator.http.app import create_app
-from hush_aggregator.http.bearer import Token
-from hush_aggregator.http.server import serve_http
-from hush_aggregator.http.service import Service
+from hush_aggregator.http.app import create_app, serve_http
+from hush_aggregator.http.listen import Address, bind
+from hush_aggregator.http.service import Service, Token
 from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore
 from hush_common.task import Task, make_task
 from hush_common.wire import Refusal

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from servers import free_port
 
-from hush_aggregator.http.app import create_app
-from hush_aggregator.http.server import serve_http
+from hush_aggregator.http.app import create_app, serve_http
 from hush_aggregator.http.service import Service
 
 __all__ = ["served"]

@@ -10,8 +10,7 @@ import httpx
 import pytest
 from http_world import BEARER, DRAFT, TOKEN, asked, make_store, writable
 
-from hush_aggregator.http.bearer import Token
-from hush_aggregator.http.service import LOOPBACK, Service
+from hush_aggregator.http.service import LOOPBACK, Service, Token
 from hush_aggregator.store import SqliteReader
 
 HERE = {"Host": "localhost:8080"}

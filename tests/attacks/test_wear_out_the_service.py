@@ -19,12 +19,12 @@ from fastapi import FastAPI, Response
 from http_process import running
 from http_world import BEARER, make_store, serving, writable
 
-from hush_aggregator.http import connection, guard
+from hush_aggregator.http import connection, security
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.client_address import parse_network
 from hush_aggregator.http.connection import LONGEST, Phase
-from hush_aggregator.http.guard import BODY_LIMIT, STREAMS
-from hush_aggregator.http.problems import Kind
+from hush_aggregator.http.security import BODY_LIMIT, STREAMS
+from hush_aggregator.http.service import Kind
 
 PATIENCE_S = 30
 HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -175,7 +175,7 @@ async def test_a_body_up_to_the_limit_is_read(app: FastAPI) -> None:
 
 
 async def test_a_body_that_never_comes_ends_in_an_answer(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "REQUEST_S", 0.3)
+    monkeypatch.setattr(security, "REQUEST_S", 0.3)
 
     def ask(port: int) -> bytes:
         with connected(port, HEAD + b"Content-Length: 100\r\n\r\n{") as one:
@@ -242,7 +242,7 @@ async def test_streams_that_stay_open_take_no_place_of_a_request(app: FastAPI, m
         entered.release()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(guard, "REQUESTS", 4)
+    monkeypatch.setattr(security, "REQUESTS", 4)
     app.add_api_route("/slow", slow)
     async with serving(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as one:
         for _ in range(5):
@@ -278,7 +278,7 @@ async def test_connections_reopened_without_pause_keep_nobody_out(
 async def test_refused_requests_use_no_share_of_their_address(app: FastAPI) -> None:
     """They are refused without a hand-over to a thread, so that however many come at once, each is done at once."""
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-        found = await asyncio.gather(*(client.post("/v1/tasks", content=b"{}") for _ in range(2 * guard.REQUESTS)))
+        found = await asyncio.gather(*(client.post("/v1/tasks", content=b"{}") for _ in range(2 * security.REQUESTS)))
     assert {answer.status_code for answer in found} == {401}
 
 
@@ -326,7 +326,7 @@ async def test_one_address_has_a_share_of_the_connections(app: FastAPI, monkeypa
 async def test_behind_a_trusted_proxy_the_forwarded_address_has_the_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "STREAMS", 4)
+    monkeypatch.setattr(security, "STREAMS", 4)
     monkeypatch.setattr(connection, "_most", lambda: 12)
     monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     service = writable(make_store(tmp_path / "hush.sqlite3"))
@@ -350,7 +350,7 @@ async def test_behind_a_trusted_proxy_the_forwarded_address_has_the_share(
 async def test_who_is_no_trusted_proxy_cannot_name_another_address(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "STREAMS", 4)
+    monkeypatch.setattr(security, "STREAMS", 4)
     async with serving(app) as port:
         with ExitStack() as stack:
             found = []

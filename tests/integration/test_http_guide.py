@@ -15,7 +15,7 @@ from servers import free_port, need
 
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.connection import _FILES_FOR_OTHERS, _MOST
-from hush_aggregator.http.guard import BODY_LIMIT, HEAD_LIMIT, HEADER_LIMIT, REQUEST_S, REQUESTS, STREAMS
+from hush_aggregator.http.security import BODY_LIMIT, HEAD_LIMIT, HEADER_LIMIT, REQUEST_S, REQUESTS, STREAMS
 from hush_aggregator.http.service import Service
 
 TEXT = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")

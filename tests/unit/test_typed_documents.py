@@ -12,7 +12,7 @@ EDGES = {
     "hush_common/wire.py": "reads the JSON form of a report",
     "hush_common/task.py": "reads the document of a task",
     "hush_aggregator/explain_task.py": "the JSON of `hush task check`",
-    "hush_aggregator/http/description.py": "the OpenAPI document of HTTP",
+    "hush_aggregator/http/schemas.py": "the OpenAPI document of HTTP",
     "hush_aggregator/result.py": "the document of a result: the retained estimate, and part of `--json`",
     "hush_simulations/results/rounds.py": "the rounds in the document of a run",
     "hush_simulations/results/run.py": "the document of a run: `hush simulate --json` and result.json",

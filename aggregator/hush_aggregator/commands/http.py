@@ -57,9 +57,8 @@ def http(
     Ctrl-C or SIGTERM.
     """
     with http_extra("hush http"):
-        from hush_aggregator.http.access import Access, HttpOptions  # noqa: PLC0415 - only where it is wanted
-        from hush_aggregator.http.app import create_app  # noqa: PLC0415 - as above
-        from hush_aggregator.http.server import serve_http  # noqa: PLC0415 - as above
+        from hush_aggregator.http.app import create_app, serve_http  # noqa: PLC0415 - only where it is wanted
+        from hush_aggregator.http.listen import Access, HttpOptions  # noqa: PLC0415 - as above
     from hush_aggregator.processes import InProcesses  # noqa: PLC0415 - --help must not wait for numpy
 
     if not 0 < confidence < 1:

@@ -16,7 +16,7 @@ from hush_aggregator.store.base import CommitOutcome
 from hush_common.errors import OptionError
 
 if TYPE_CHECKING:
-    from hush_aggregator.http.access import Access
+    from hush_aggregator.http.listen import Access
     from hush_aggregator.pipeline import Aggregator
     from hush_aggregator.store import SqliteStore
 
@@ -67,10 +67,10 @@ class HttpBeside:
             )
             return
         with http_extra("hush serve --http"):
-            from hush_aggregator.http import access, app, server  # noqa: PLC0415 - only where it is wanted
-        self._create_app, self._serve_http = app.create_app, server.serve_http
-        options = access.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, trusted_proxies)
-        self._access = access.Access.open(options)
+            from hush_aggregator.http import app, listen  # noqa: PLC0415 - only where it is wanted
+        self._create_app, self._serve_http = app.create_app, app.serve_http
+        options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, trusted_proxies)
+        self._access = listen.Access.open(options)
 
     def __enter__(self) -> Self:
         if self._access is not None:

@@ -1,38 +1,41 @@
 """The application: its endpoints, in one list, and what is done around each of them."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from http import HTTPStatus
+from typing import cast
 
+import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from hush_aggregator.http import changes, events, exports, health, metrics, problem_list, results, tasks
-from hush_aggregator.http.description import Described
-from hush_aggregator.http.feed import Feed
-from hush_aggregator.http.guard import Guard
+from hush_aggregator.http import api
+from hush_aggregator.http.connection import ACCEPTED_AT_ONCE, Connection, Connections
+from hush_aggregator.http.feed import Feed, event_routes
+from hush_aggregator.http.listen import BACKLOG
 from hush_aggregator.http.page import router as page
 from hush_aggregator.http.page.reading_views import Views
-from hush_aggregator.http.problems import Kind, ProblemError, problem
-from hush_aggregator.http.reading import Reading
-from hush_aggregator.http.service import Service
+from hush_aggregator.http.schemas import Described
+from hush_aggregator.http.security import HEAD_LIMIT, Guard
+from hush_aggregator.http.service import Kind, ProblemError, Reading, Service, problem
 from hush_aggregator.task_changes import ClosedError, NoRoundError, TakenError, UnknownError
 from hush_common.errors import StoreError, TaskError
 
-__all__ = ["create_app"]
-
 ROUTERS: tuple[APIRouter, ...] = (
-    health.router,
-    tasks.router,
-    results.router,
-    changes.router,
-    exports.router,
-    events.router,
-    metrics.router,
-    problem_list.router,
+    api.health_routes,
+    api.task_routes,
+    api.result_routes,
+    api.change_routes,
+    api.export_routes,
+    event_routes,
+    api.metrics_routes,
+    api.problem_routes,
     page.router,
 )
 
@@ -70,7 +73,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.reading = reading
     app.state.feed = feed
     app.state.views = Views(reading)
-    app.state.metrics = metrics.Metrics(feed, service.live)
+    app.state.metrics = api.Metrics(feed, service.live)
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(ProblemError, _told)
@@ -130,3 +133,59 @@ async def _invalid(_: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     return problem(Kind.INVALID_PARAMETER, f"{where}: {first['msg']}; GET /v1/openapi.json says what fits there")
+
+
+_GRACE_S = 1
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to whoever runs the event loop."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept few connections at once, while as many wait as before."""
+        await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(BACKLOG)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.look(now)
+        return await super().on_tick(counter)
+
+
+async def serve_http(app: FastAPI, listener: socket.socket) -> None:
+    """Answer requests until cancelled, then finish those under way within a second. Closes the socket."""
+    for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):  # neither times of requests, nor what they break
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    trusted = app.state.service.trusted_proxies
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=cast("type[Connection]", partial(Connection, connections=Connections(trusted))),
+        h11_max_incomplete_event_size=HEAD_LIMIT,
+        ws="none",
+        lifespan="off",  # uvicorn would end the process where it fails
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=ACCEPTED_AT_ONCE,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = _Server(config)
+    with listener:
+        async with app.router.lifespan_context(app):
+            running = asyncio.create_task(server.serve(sockets=[listener]), name="hush-http")
+            try:
+                await asyncio.shield(running)
+            finally:
+                app.state.feed.end()  # a stream of events has no end of its own
+                server.should_exit = True
+                await asyncio.wait({running})

@@ -21,8 +21,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from hush_aggregator.http.client_address import Network, is_loopback, is_trusted, share_of
-from hush_aggregator.http.guard import REQUESTS, STREAMS
-from hush_aggregator.http.problems import Kind, ProblemError
+from hush_aggregator.http.security import REQUESTS, STREAMS
+from hush_aggregator.http.service import Kind, ProblemError
 
 __all__ = ["ACCEPTED_AT_ONCE", "LONGEST", "Connection", "Connections", "Phase"]
 

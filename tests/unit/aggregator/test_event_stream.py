@@ -11,10 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from servers import free_port
 
-from hush_aggregator.http.address import Address, bind
-from hush_aggregator.http.app import create_app
+from hush_aggregator.http.app import create_app, serve_http
 from hush_aggregator.http.feed import Feed
-from hush_aggregator.http.server import serve_http
+from hush_aggregator.http.listen import Address, bind
 from hush_aggregator.http.service import Service
 from hush_aggregator.store import SqliteStore
 from hush_common.task import make_task

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hush_aggregator.http import feed as module
-from hush_aggregator.http import reading
+from hush_aggregator.http import service
 from hush_aggregator.http.feed import Change, Feed
-from hush_aggregator.http.reading import Reading
+from hush_aggregator.http.service import Reading
 from hush_aggregator.store import Accepted, SqliteEditor, SqliteStore
 from hush_common.task import Task, make_task
 
@@ -219,7 +219,7 @@ async def test_a_task_that_is_forgotten_is_told_once(path: Path) -> None:
 @pytest.mark.usefixtures("store")
 async def test_a_task_that_closes_by_the_clock_alone_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(reading, "utc_now", clock)
+    monkeypatch.setattr(service, "utc_now", clock)
     async with running(path, clock) as feed:
         follower = Follower(feed)
         before = (await follower.until_place())[-1].place

@@ -255,7 +255,7 @@ async def test_an_error_of_hush_says_nothing_about_itself(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr("hush_aggregator.http.tasks.facts_of", fail)
+    monkeypatch.setattr("hush_aggregator.http.api.facts_of", fail)
     async with asked(Service(path)) as client:
         answer = await client.get("/v1/tasks")
     assert is_problem(answer, 500, "its log says where")

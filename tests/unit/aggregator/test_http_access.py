@@ -11,9 +11,8 @@ from http_world import TOKEN
 from servers import free_port
 
 from hush_aggregator.commands.http_beside import HttpBeside
-from hush_aggregator.http.access import Access, HttpOptions
-from hush_aggregator.http.address import Address
-from hush_aggregator.http.bearer import TOKEN_VARIABLE, Token, find_token
+from hush_aggregator.http.listen import Access, Address, HttpOptions
+from hush_aggregator.http.service import TOKEN_VARIABLE, Token, find_token
 from hush_common.errors import OptionError
 
 

@@ -14,9 +14,8 @@ from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.estimating import Failure
 from hush_aggregator.fold import fold
 from hush_aggregator.http.app import create_app
-from hush_aggregator.http.documents import ResultDocument
+from hush_aggregator.http.schemas import ResultDocument, TaskDocument
 from hush_aggregator.http.service import Service
-from hush_aggregator.http.task_documents import TaskDocument
 from hush_aggregator.result import Counted
 from hush_aggregator.result import result_of as result_of_counted
 from hush_aggregator.tally import Tally

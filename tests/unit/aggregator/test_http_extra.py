@@ -31,7 +31,7 @@ def bare(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_http_names_its_extra_before_anything_starts(tmp_path: Path, words: tuple[str, ...]) -> None:
     run = bare(tmp_path, *words)
     assert run.returncode == 1
-    assert "needs fastapi, which comes with hush-ldp[service]" in run.stderr
+    assert "needs uvicorn, which comes with hush-ldp[service]" in run.stderr
     assert run.stderr.count("\n") == 1
     assert not (tmp_path / "store").exists()
 

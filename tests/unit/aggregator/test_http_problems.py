@@ -9,9 +9,7 @@ import pytest
 from http_world import BEARER, DRAFT, asked, make_store, writable
 
 import hush_aggregator.http
-from hush_aggregator.http.places import Places
-from hush_aggregator.http.problems import PROBLEMS_PATH, Kind, ProblemError
-from hush_aggregator.http.service import Service
+from hush_aggregator.http.service import PROBLEMS_PATH, Kind, Places, ProblemError, Service
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
 WRONG = {"Authorization": f"Bearer {'x' * 40}"}
@@ -58,9 +56,9 @@ async def test_each_service_meets_its_kind(tmp_path: Path, monkeypatch: pytest.M
     async with asked(Service(path)) as client:
         assert kind_of(await client.get("/v1/tasks/way/reports.csv")) is Kind.NO_TOKEN_SET
         assert kind_of(await client.post("/v1/tasks", json=DRAFT)) is Kind.READ_ONLY
-        monkeypatch.setattr("hush_aggregator.http.tasks.facts_of", lambda *_: 1 // 0)
+        monkeypatch.setattr("hush_aggregator.http.api.facts_of", lambda *_: 1 // 0)
         assert kind_of(await client.get("/v1/tasks")) is Kind.INTERNAL
-        monkeypatch.setattr("hush_aggregator.http.guard.REQUEST_S", -1)
+        monkeypatch.setattr("hush_aggregator.http.security.REQUEST_S", -1)
         assert kind_of(await client.get("/v1/refusals")) is Kind.TOO_SLOW
 
 

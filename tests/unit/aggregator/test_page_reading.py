@@ -18,7 +18,7 @@ from hush_aggregator.estimating import Estimator, Failure, InThread
 from hush_aggregator.http.page.assets import addresses, assets
 from hush_aggregator.http.page.reading_views import PER_PAGE, Views
 from hush_aggregator.http.page.view import Standing
-from hush_aggregator.http.reading import Reading
+from hush_aggregator.http.service import Reading
 from hush_aggregator.store import SqliteReader, SqliteStore
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from hush_aggregator.http.page.history import History
 from hush_aggregator.http.page.view import View
-from hush_aggregator.http.reading import Reading
+from hush_aggregator.http.service import Reading
 from hush_aggregator.result import Result
 from hush_aggregator.store.base import State, StoreReader, TaskRow
 from hush_common.task import Task

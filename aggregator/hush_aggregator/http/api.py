@@ -1,0 +1,390 @@
+"""Tasks over HTTP: what is asked, and what is refused."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from typing import Annotated, TypeVar, cast
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from hush_aggregator import task_changes
+from hush_aggregator.explain_task import warnings
+from hush_aggregator.exporting import FORMATS, need_arrow, reports_of
+from hush_aggregator.http.feed import Feed
+from hush_aggregator.http.schemas import (
+    CONFLICT,
+    Change,
+    Health,
+    ProblemKinds,
+    Refusals,
+    RefusalsOfTask,
+    ResultDocument,
+    ResultDocuments,
+    TaskDocument,
+    TaskFacts,
+    TaskList,
+    form,
+)
+from hush_aggregator.http.security import may_export, may_write
+from hush_aggregator.http.service import JSON, PROBLEMS_PATH, Kind, Live, Opened, ProblemError, Reading, Served, answer
+from hush_aggregator.metrics.exposition import CONTENT_TYPE, Exposition
+from hush_aggregator.metrics.figures import StoreFigures
+from hush_aggregator.store import Origin, SqliteEditor, SqliteReader
+from hush_aggregator.store.base import UNKNOWN, StoreReader, TaskRow
+from hush_aggregator.task_changes import check_round, row_of
+from hush_aggregator.task_facts import facts_of
+from hush_common.errors import OptionError, StoreError, TaskError
+from hush_common.task import ROUND_LIMIT, Task, read_draft
+from hush_common.wire import Refusal
+
+Id = Annotated[str, Path(description="Id of the task.", pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+
+task_routes: APIRouter = APIRouter(prefix="/v1", tags=["tasks"])
+
+
+@task_routes.get("/tasks", responses={200: {"model": TaskList}})
+async def list_tasks(store: Opened) -> Response:
+    """List the tasks: who gave them, what is to become of them, and who publishes them."""
+
+    def read(opened: StoreReader) -> list[dict[str, str | int]]:
+        return [facts_of(opened, row) for row in opened.task_rows()]
+
+    return answer({"v": 1, "tasks": await store.run(read)})
+
+
+@task_routes.get("/tasks/{task_id}", responses={200: {"model": TaskFacts}})
+async def get_task(task_id: Id, store: Opened) -> Response:
+    """One task of the list."""
+
+    def read(opened: StoreReader) -> dict[str, str | int]:
+        return facts_of(opened, row_of(opened, task_id, forgotten=True))
+
+    return answer({"v": 1, **await store.run(read)})
+
+
+@task_routes.get("/tasks/{task_id}/document", responses={200: {"model": TaskDocument}})
+async def get_document(task_id: Id, store: Opened) -> Response:
+    """The task as it is published, byte for byte: its digest is that of these bytes."""
+    row = await store.run(partial(row_of, task_id=task_id))
+    return Response(row.payload, media_type=JSON)
+
+
+@task_routes.get("/tasks/{task_id}/refusals", responses={200: {"model": RefusalsOfTask}})
+async def get_refusals(task_id: Id, store: Opened) -> Response:
+    """Reports refused under the name of a task, in all rounds, by reason."""
+
+    def read(opened: StoreReader) -> dict[Refusal, int]:
+        row_of(opened, task_id, forgotten=True)
+        return opened.refusals(task_id)
+
+    return answer({"v": 1, "task": task_id, "refused": _named(await store.run(read))})
+
+
+@task_routes.get("/refusals", responses={200: {"model": Refusals}})
+async def list_refusals(store: Opened) -> Response:
+    """All refusals, by task and reason, those of tasks that nobody published together; and what each reason means."""
+
+    def read(opened: StoreReader) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+        tasks = {row.id: _named(opened.refusals(row.id)) for row in opened.task_rows()}
+        return {task_id: refused for task_id, refused in tasks.items() if refused}, _named(opened.refusals(UNKNOWN))
+
+    tasks, unknown = await store.run(read)
+    meanings = {reason.value: reason.meaning for reason in Refusal}
+    return answer({"v": 1, "tasks": tasks, "unknown_tasks": unknown, "meanings": meanings})
+
+
+def _named(refused: dict[Refusal, int]) -> dict[str, int]:
+    return {reason.value: count for reason, count in refused.items()}
+
+
+_MOST = 100  # rounds in one answer
+
+Round = Annotated[int, Path(description="The round, counted from 0.", ge=0, lt=ROUND_LIMIT)]
+
+result_routes: APIRouter = APIRouter(prefix="/v1/tasks/{task_id}/rounds", tags=["results"])
+
+
+@result_routes.get("/latest", responses={200: {"model": ResultDocument}})
+async def get_latest(task_id: Id, store: Opened) -> Response:
+    """The result of the latest round that has a report, of the first if none has."""
+    return answer((await store.result(await _task(task_id, store))).to_document())
+
+
+@result_routes.get("/all", responses={200: {"model": ResultDocuments}})
+async def get_all(
+    task_id: Id,
+    store: Opened,
+    start: Annotated[int, Query(description="The first round wanted.", ge=0, lt=ROUND_LIMIT)] = 0,
+    limit: Annotated[int, Query(description="How many rounds at most.", ge=1, le=_MOST)] = _MOST,
+) -> Response:
+    """The results of all rounds up to the latest that has a report; `next` is where to start where there are more."""
+    task = await _task(task_id, store)
+    latest = await store.run(lambda opened: opened.latest_round(task.digest))
+    end = min(latest + 1, start + limit)
+    results = [(await store.result(task, number)).to_document() for number in range(start, end)]
+    return answer({"v": 1, "results": results, **({"next": end} if start < end <= latest else {})})
+
+
+@result_routes.get("/{number}", responses={200: {"model": ResultDocument}})
+async def get_round(task_id: Id, number: Round, store: Opened) -> Response:
+    """The result of one round."""
+    task = await _task(task_id, store)
+    check_round(task, number)
+    return answer((await store.result(task, number)).to_document())
+
+
+async def _task(task_id: str, store: Reading) -> Task:
+    row = await store.run(partial(row_of, task_id=task_id))
+    return store.task(row.digest, row.payload)
+
+
+T = TypeVar("T")
+_TOML = "application/toml"
+_NAME = "task"  # of a draft, in messages
+
+change_routes: APIRouter = APIRouter(prefix="/v1/tasks", tags=["changes"], dependencies=[Depends(may_write)])
+
+_DRAFT = {
+    "requestBody": {
+        "required": True,
+        "description": "The task, as in a file of `hush task publish`: JSON, or TOML.",
+        "content": {JSON: {"schema": form("TaskDocument")}, _TOML: {"schema": {"type": "string"}}},
+    }
+}
+
+
+@change_routes.post(
+    "",
+    status_code=201,
+    openapi_extra=_DRAFT,
+    responses={
+        200: {"model": Change, "description": "The same task was there already, or is open again."},
+        201: {"model": Change, "description": "It is in the store now."},
+        409: CONFLICT,
+    },
+)
+async def give_task(request: Request, store: Opened) -> Response:
+    """Give a task to the store: its aggregator publishes it within two seconds, or once it is connected.
+
+    The same draft again changes nothing; another one under the same id is a conflict, which names both digests.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in (JSON, _TOML):
+        raise ProblemError(Kind.WRONG_MEDIA_TYPE, f"a task is sent as {JSON} or {_TOML}; say so in Content-Type")
+    body = await request.body()
+
+    def give() -> tuple[task_changes.Given, list[str]]:
+        task = _read(body, kind)
+        with SqliteEditor(store.path) as opened:
+            return task_changes.give(opened, task, _NAME, Origin.HTTP), [*warnings(task, datetime.now(UTC))]
+
+    (done, task), told = await store.aside(give)
+    document = {"v": 1, "status": done.replace(" ", "_"), "task": task.id, "digest": task.digest.hex()}
+    document |= {"mechanism": task.mechanism} | ({"warnings": told} if told else {})
+    place = f"/v1/tasks/{task.id}"
+    return answer(document, 201, {"Location": place}) if done == task_changes.GIVEN else answer(document)
+
+
+@change_routes.post("/{task_id}/withdraw", responses={200: {"model": Change}})
+async def withdraw_task(task_id: Id, store: Opened) -> Response:
+    """Ask nobody any more: the retained task is cleared. Reports that are under way still count."""
+    row = await _changed(store, lambda opened: task_changes.withdraw(opened, task_id))
+    return _said("withdrawn", row)
+
+
+@change_routes.post("/{task_id}/close", responses={200: {"model": Change}})
+async def close_task(task_id: Id, store: Opened) -> Response:
+    """Close a task for good: nothing more is counted, and its estimate is final."""
+    row = await _changed(store, lambda opened: task_changes.close(opened, task_id))
+    return _said("closed", row)
+
+
+@change_routes.post("/{task_id}/rounds/{number}/close", responses={200: {"model": Change}})
+async def close_round(task_id: Id, number: Round, store: Opened) -> Response:
+    """Close one round of a task for good."""
+    row = await _changed(store, lambda opened: task_changes.close(opened, task_id, number))
+    return _said("closed", row, {"round": number})
+
+
+def _read(body: bytes, kind: str) -> Task:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskError(_NAME, "is not UTF-8 text") from error
+    if (kind == JSON) != text.lstrip().startswith("{"):
+        raise TaskError(_NAME, f"is not {'a JSON object' if kind == JSON else 'TOML'}; write the fields of a task")
+    return read_draft(text, _NAME)
+
+
+async def _changed(store: Reading, change: Callable[[SqliteEditor], T]) -> T:
+    def run() -> T:
+        with SqliteEditor(store.path) as opened:
+            return change(opened)
+
+    return await store.aside(run)
+
+
+def _said(status: str, row: TaskRow, facts: dict[str, int] | None = None) -> Response:
+    return answer({"v": 1, "status": status, "task": row.id, "digest": row.digest.hex(), **(facts or {})})
+
+
+_TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
+
+export_routes: APIRouter = APIRouter(prefix="/v1/tasks/{task_id}", tags=["reports"], dependencies=[Depends(may_export)])
+
+RoundFilter = Annotated[
+    int | None, Query(alias="round", description="Only this round, from 0; left out: all.", ge=0, lt=ROUND_LIMIT)
+]
+
+
+@export_routes.get("/reports.csv", response_class=StreamingResponse, responses={200: {"content": {"text/csv": {}}}})
+async def get_csv(task_id: Id, store: Opened, number: RoundFilter = None) -> Response:
+    """The counted reports as CSV: round, random id, the integers of the body. There is neither sender nor time."""
+    return await _export(task_id, store, number, ".csv")
+
+
+@export_routes.get(
+    "/reports.parquet",
+    response_class=StreamingResponse,
+    responses={200: {"content": {_TYPES[".parquet"]: {}}}},
+)
+async def get_parquet(task_id: Id, store: Opened, number: RoundFilter = None) -> Response:
+    """The same as Parquet, where pyarrow is installed."""
+    try:
+        need_arrow("reports.parquet")
+    except OptionError as error:
+        raise ProblemError(Kind.NO_PARQUET, str(error)) from error
+    return await _export(task_id, store, number, ".parquet")
+
+
+async def _export(task_id: str, store: Reading, number: int | None, suffix: str) -> Response:
+    store.exports.take()
+    try:
+        export = await store.aside(_Export, store, task_id, number, suffix)
+    except BaseException:
+        store.exports.leave()
+        raise
+    return _Stream(export, suffix, f"{task_id}{suffix}")
+
+
+class _Export:
+    """Reports on their way out, from a connection to the store of their own. What blocks is called in a thread.
+
+    Raises:
+        StoreError: the store cannot be read.
+        TaskError: no such task or round.
+    """
+
+    def __init__(self, store: Reading, task_id: str, number: int | None, suffix: str) -> None:
+        self._store = store
+        self._opened = SqliteReader(store.path)
+        try:
+            self._portions: Iterator[bytes] = FORMATS[suffix](*reports_of(self._opened, task_id, number))
+        except BaseException:
+            self._opened.close()
+            raise
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (portion := await self._store.aside(next, self._portions, None)) is not None:
+            yield portion
+
+    async def close(self) -> None:
+        """Give back what it has taken."""
+        self._store.exports.leave()
+        await self._store.aside(self._opened.close)
+
+
+class _Stream(StreamingResponse):
+    """The answer, which closes the export however it ends. One that breaks off is not complete, and says so."""
+
+    def __init__(self, export: _Export, suffix: str, name: str) -> None:
+        super().__init__(
+            export, media_type=_TYPES[suffix], headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        )
+        self._export = export
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._export.close()
+
+
+health_routes: APIRouter = APIRouter(tags=["health"])
+
+
+@health_routes.get("/healthz", responses={200: {"model": Health}})
+async def healthz() -> Response:
+    """The process lives."""
+    return answer({"status": "ok"})
+
+
+@health_routes.get("/readyz", responses={200: {"model": Health}})
+async def readyz(service: Served, store: Opened) -> Response:
+    """The store can be read, and an aggregator in the same process is connected to its broker.
+
+    `warnings` has what is wrong all the same: nothing that another instance of the service would do better.
+    """
+    try:
+        await store.run(lambda opened: opened.changes())
+    except StoreError as error:
+        raise ProblemError(Kind.STORE_UNAVAILABLE, str(error)) from error
+    intake = None if service.live is None else service.live.intake
+    if intake is not None and not intake.connected:
+        raise ProblemError(Kind.BROKER_UNAVAILABLE, "the aggregator is not connected to its broker; its log says why")
+    ready: dict[str, object] = {"status": "ok"}
+    if intake is not None and intake.backlog is not None:
+        counted, rate = intake.backlog.counted, round(intake.backlog.rate)
+        ready["backlog"] = {"counted": counted, "reports_per_second": rate, "waiting": intake.stored}
+    if service.live is not None and (limit := service.live.task_limit):
+        ready["warnings"] = [limit]
+    return answer(ready)
+
+
+metrics_routes: APIRouter = APIRouter(tags=["metrics"])
+
+
+class Metrics:
+    """The metrics of an intake in the same process, or of a store alone.
+
+    Args:
+        feed: knows the store.
+        live: the aggregator beside it; None where there is none.
+    """
+
+    def __init__(self, feed: Feed, live: Live | None) -> None:
+        self._feed = feed
+        self._alone = live is None
+        self._stored = StoreFigures()
+        figures = self._stored.figures if live is None else live.figures
+        self._exposition = Exposition(figures, version("hush-ldp"))
+
+    async def text(self) -> bytes:
+        """The metrics of now, of at most a second ago.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if self._alone:
+            found = await self._feed.overview()
+            self._stored.look_at(found.counts.values(), found.refused)
+        return self._exposition.text()
+
+
+@metrics_routes.get("/metrics", response_class=PlainTextResponse)
+async def get_metrics(request: Request) -> Response:
+    """Counts by task and by reason, and how the intake does, in the text format of Prometheus."""
+    metrics = cast("Metrics", request.app.state.metrics)
+    return Response(await metrics.text(), media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
+
+
+problem_routes: APIRouter = APIRouter(tags=["problems"])
+
+
+@problem_routes.get(PROBLEMS_PATH, responses={200: {"model": ProblemKinds}})
+async def list_problems() -> Response:
+    """List the kinds of problems. The part of a `type` behind `#` is the name of its kind here."""
+    return answer({"v": 1, "problems": {kind.slug: {"status": kind.status, "title": kind.title} for kind in Kind}})
