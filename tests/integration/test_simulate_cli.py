@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from commands import PROGRESS, without_progress
+from commands import PROGRESS, run, without_progress
 from servers import need
 
 from hush_simulations.scenarios.library import SCENARIOS
@@ -24,9 +24,17 @@ HUSH = (sys.executable, "-m", "hush")
 TELLING = "from hush_simulations.display import ticking; ticking.EVERY_S = 0; from hush.cli import main; main()"
 
 
-def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+def hush_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=60, check=False)
     return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout, without_progress(ended.stderr))
+
+
+def hush(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which has imported everything already."""
+    shown = run(arguments, cwd, patience=60)
+    assert shown.trouble == ""
+    assert shown.code is not None
+    return subprocess.CompletedProcess(arguments, shown.code, shown.out, without_progress(shown.err))
 
 
 def line_of(stream: IO[str] | None) -> str:
@@ -41,14 +49,14 @@ def counted(line: str) -> bool:
 
 
 def test_the_default_run_prints_a_table_and_nothing_else() -> None:
-    ended = hush("simulate", "--clients", "50", "--seed", "1")
+    ended = hush_process("simulate", "--clients", "50", "--seed", "1")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "Mean height of adults: 50 devices, laplace, epsilon 1, over MQTT (embedded)" in ended.stdout
     assert "50 accepted, 0 refused" in ended.stdout
 
 
-def test_json_is_one_object_and_nothing_else() -> None:
-    ended = hush("simulate", "survey", "--clients", "50", "--seed", "1", "--json", "--confidence", "0.9")
+def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
+    ended = hush("simulate", "survey", "--clients", "50", "--seed", "1", "--json", "--confidence", "0.9", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     found = json.loads(ended.stdout)
     assert (found["result"]["n"], found["published"], found["seed"]) == (50, 50, 1)
@@ -58,8 +66,8 @@ def test_json_is_one_object_and_nothing_else() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [("commute", "categories"), ("offices", "coordinates")])
-def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str) -> None:
-    ended = hush("simulate", name, "--clients", "60", "--seed", "1", "--json")
+def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str, tmp_path: Path) -> None:
+    ended = hush("simulate", name, "--clients", "60", "--seed", "1", "--json", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     found = json.loads(ended.stdout)
     parts = len(found["result"][kind])
@@ -100,9 +108,9 @@ def test_results_are_written_where_asked(tmp_path: Path) -> None:
     assert len((tmp_path / "results" / "reports.csv").read_text(encoding="utf-8").splitlines()) == 21
 
 
-def test_deterministic_noise_is_announced_loudly_and_repeats() -> None:
+def test_deterministic_noise_is_announced_loudly_and_repeats(tmp_path: Path) -> None:
     command = ("simulate", "--clients", "20", "--seed", "4", "--engine", "memory", "--deterministic-noise", "--json")
-    first, second = hush(*command), hush(*command)
+    first, second = hush(*command, cwd=tmp_path), hush(*command, cwd=tmp_path)
     assert "WARNING: the noise is NOT private" in first.stderr
     assert "NOT private" in json.loads(first.stdout)["noise"]
     assert json.loads(first.stdout)["result"]["mean"] == json.loads(second.stdout)["result"]["mean"]
@@ -175,15 +183,15 @@ def test_devices_without_a_value_answer_and_are_no_part_of_the_truth(kind: str, 
         (("--out", "/dev/null"), "/dev/null is a file; name a directory"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
-    ended = hush("simulate", *arguments)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    ended = hush("simulate", *arguments, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert len(ended.stderr.splitlines()) == 1
     assert words in ended.stderr
 
 
-def test_a_broker_that_is_not_there_is_one_line_and_exit_code_1() -> None:
-    ended = hush("simulate", "--broker", "mqtt://ann:secret@127.0.0.1:1")
+def test_a_broker_that_is_not_there_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    ended = hush("simulate", "--broker", "mqtt://ann:secret@127.0.0.1:1", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert len(ended.stderr.splitlines()) == 1
     assert "mqtt://ann@127.0.0.1:1: cannot connect" in ended.stderr
@@ -246,7 +254,7 @@ def test_the_embedded_broker_serves_until_ctrl_c() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         said = line_of(process.stderr)
         address = said.removeprefix("hush: broker on ").partition(",")[0]
-        served = hush("simulate", "--clients", "30", "--broker", address, "--json")
+        served = hush_process("simulate", "--clients", "30", "--broker", address, "--json")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert json.loads(served.stdout)["result"]["n"] == 30
@@ -258,7 +266,7 @@ def test_a_taken_port_is_one_line() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ended = hush("broker", "run", "--port", str(port))
+        ended = hush_process("broker", "run", "--port", str(port))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert len(ended.stderr.splitlines()) == 1
     assert f"mqtt://127.0.0.1:{port}: cannot listen there (address already in use)" in ended.stderr
