@@ -245,8 +245,9 @@ def inverted() -> Iterator[str]:
     rest, others = n - none, labels - 1
     counts = (none, *(rest // others + (place < rest % others) for place in range(others)))
     fact = estimate(task, Tally(n, counts), NOMINAL).categories[0]
-    assert fact.stderr[REPORTERS] > 3 * fact.stderr_plug_in[REPORTERS]
-    yield f"at ε = {given(4)} and k = {given(labels)} the bound for the reporters is more than three times the deviation of a category that nobody has."
+    q, p = (float(one) for one in finite_of(task).of_yes)
+    assert sqrt(p * (1 - p) / n) / (p - q) > 3 * fact.stderr[REPORTERS]
+    yield f"at ε = {given(4)} and k = {given(labels)} the largest deviation of a category is more than three times that of a category that nobody has."
 
 
 def categories(epsilon: int, labels: int) -> Task:

@@ -260,12 +260,16 @@ def test_the_standard_error_for_the_reporters_is_the_deviation_of_the_mean(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[4:])
-def test_with_coins_that_treat_the_bits_differently_it_is_an_upper_bound(mechanism: RandomizedResponse) -> None:
+def test_with_coins_that_treat_the_bits_differently_it_is_that_of_the_estimated_share(
+    mechanism: RandomizedResponse,
+) -> None:
     means = np.array([of(mechanism, 10, k).mean for k in range(11)], dtype=float)
-    bound = of(mechanism, 10, 5).stderr[REPORTERS]
     deviations = [sqrt(law_of_ones(mechanism, 10, j) @ (means - j / 10) ** 2) for j in range(11)]
-    assert max(deviations) == pytest.approx(bound, rel=1e-9)
-    assert min(deviations) < 0.99 * bound
+    errors = [of(mechanism, 10, k).stderr[REPORTERS] for k in range(11)]
+    squares = np.interp(means, np.arange(11) / 10, np.square(deviations))  # linear in the share, and clipped
+    assert errors == pytest.approx(np.sqrt(squares).tolist(), rel=1e-9)
+    assert (errors[0], errors[10]) == pytest.approx((deviations[0], deviations[10]), rel=1e-9)
+    assert min(deviations) < 0.99 * max(deviations)
 
 
 def test_the_standard_errors_have_their_closed_forms() -> None:

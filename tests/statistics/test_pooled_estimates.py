@@ -190,9 +190,26 @@ def test_a_category_that_nobody_has_gets_its_own_error_and_no_wider_bar_above_te
         given = proportions.proportions(support, n, [round(n * q)] * 20, [0.95])
         upper.append(given.intervals[0][0][REPORTERS][1])
         true = sqrt(q * (1 - q) / n) / (p - q)
-        assert given.stderr_plug_in[0][REPORTERS] == pytest.approx(true, rel=0.02)
-        assert given.stderr[0][REPORTERS] > 3 * given.stderr_plug_in[0][REPORTERS]
+        assert given.stderr[0][REPORTERS] == pytest.approx(true, rel=0.02)
+        assert sqrt(p * (1 - p) / n) / (p - q) > 3 * true  # of somebody who has it
     assert upper == pytest.approx([0.0032, 0.0032], abs=2e-5)
+
+
+def test_the_standard_error_of_a_rare_category_is_the_spread_of_its_frequency() -> None:
+    """At epsilon 8 of 1024 categories, of which nobody has this one; the bound over all values is 28 times as large."""
+    mechanism = make_task(
+        {"id": "c", "epsilon": "8", "domain": {"kind": "category", "labels": [f"c{c}" for c in range(1024)]}}
+    ).randomizer
+    assert isinstance(mechanism, SubsetSelection)
+    q, p = map(float, mechanism.support)
+    n, rng = 10_000, np.random.default_rng(9)
+    for holders in (0, 50, 5000):
+        counts = rng.binomial(n - holders, q, 4000) + rng.binomial(holders, p, 4000)
+        given = proportions.proportions(mechanism.support, n, counts.tolist(), [0.95])
+        errors, spread = [one[REPORTERS] for one in given.stderr], np.std(given.mean, ddof=1)
+        assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(spread, rel=0.06), "5 standard errors"
+        bound = sqrt(max(q * (1 - q), p * (1 - p)) / n) / (p - q)
+        assert bool(bound > 20 * spread) is (holders == 0)
 
 
 def test_a_band_for_the_population_is_wider_by_the_spread_of_the_values_alone() -> None:

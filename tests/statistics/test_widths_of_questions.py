@@ -60,10 +60,10 @@ def test_errors_and_normal_intervals_of_pooled_questions_are_those_of_their_repo
             reports += [-q * w] * (size - yes[place]) + [(1 - q) * w] * yes[place]
         mean = float(np.mean(reports))
         assert given.mean[place] == pytest.approx(mean)
-        errors = sqrt(largest), sqrt(people), sqrt(min(people, largest + left / 4))
-        assert given.stderr[place] == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
         held = min(max(mean, 0), 1)
         noise, spread = none + held * (all_ - none), held * (1 - held)
+        errors = sqrt(noise), sqrt(people), sqrt(noise + spread * left)
+        assert given.stderr[place] == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
         errors = sqrt(noise), sqrt(noise + spread / n), sqrt(noise + spread * left)
         assert given.stderr_plug_in[place] == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
         if many == 1:
@@ -90,13 +90,12 @@ def test_errors_of_a_bit_are_those_of_its_reports(mechanism: RandomizedResponse,
     w, left = 1 / (p - q), (asked - n) / (asked - 1) / n
     given = proportions.estimate(mechanism, Tally(n, (ones,)), 0.95, enrolled=asked)
     mean, share = (ones / n - q) * w, min(max(ones / n, q), p)
-    noise, people = max(q * (1 - q), p * (1 - p)) * w**2 / n, share * (1 - share) * w**2 / n
+    people = share * (1 - share) * w**2 / n
     assert given.mean == pytest.approx(mean, abs=1e-12)
-    errors = sqrt(noise), sqrt(people), sqrt(min(people, noise + left / 4))
-    assert given.stderr == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
     held = min(max(mean, 0), 1)
     noise = (q * (1 - q) + held * (p * (1 - p) - q * (1 - q))) * w**2 / n
     errors = sqrt(noise), sqrt(people), sqrt(noise + held * (1 - held) * left)
+    assert given.stderr == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
     assert given.stderr_plug_in == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
 
 

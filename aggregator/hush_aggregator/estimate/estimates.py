@@ -149,9 +149,10 @@ class Estimate:
         n: reports counted.
         mean: the estimate in the unit of the domain, or the proportion of ones. Never clipped, since clipping would
             bias it: it may lie outside the domain. None when n = 0, and for categories and vectors.
-        stderr: standard error for each target; of bounded reports an upper bound where their values are unknown.
-        stderr_plug_in: the same with the estimated frequencies in place of the worst ones: to plot and to combine
-            estimates with. It is too small at small n, and no interval is made of it.
+        stderr: standard error for each target. Bits and categories: at the estimate. Bounded numbers: for the reporters
+            an upper bound, because the noise depends on the values.
+        stderr_plug_in: of bounded reports, all of it at the estimate: to plot and to combine estimates with. It is too
+            small at small n, and no interval is made of it.
         intervals: (lower, upper) for each target, clipped to the domain.
         methods: how each interval was made.
         worst_case_bias: by how much 1 false report, or 1 % or 5 % of the reports, can move the mean at most.

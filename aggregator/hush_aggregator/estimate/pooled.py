@@ -8,13 +8,12 @@ person alike; it is unbiased for both targets whoever chose which epsilon.
   (`sample.is_normal`, which knows n, the channels and the confidence), as in `bounded_mean`.
 - `anytime` and `anytime_population`: as in `bounded_mean`.
 
-Standard errors. Reporters: by the variances of the answer that is noisiest, an upper bound. Population: of each group
-at its share of yes moved into [q, p]. `stderr_plug_in`: at the estimated mean moved into [0, 1].
+Standard errors. Reporters and `enrolled`: at the estimated mean moved into [0, 1]. Population: of each group at its
+share of yes moved into [q, p]. `stderr_plug_in`: at the estimated mean for all three.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -105,11 +104,11 @@ def pooled_proportions(parts: _Parts, confidences: Sequence[float], *, enrolled:
         if ends is not None:
             shared[id(make)] = ends
             kept[target] = around(means, *ends)
-    every = np.arange(len(means))
+    every, plug_in = np.arange(len(means)), _plug_in(sizes, means, n, enrolled)
     return Proportions(
         mean=means.tolist(),
-        stderr=each(_errors(parts, n, len(means), enrolled), every),
-        stderr_plug_in=each(_plug_in(sizes, means, n, enrolled), every),
+        stderr=each(plug_in | {POPULATION: _sample_error(parts, n)}, every),
+        stderr_plug_in=each(plug_in, every),
         intervals=[each_interval(kept, at, every) for at in range(len(confidences))],
         methods={target: makers[target][0] for target in kept},
         failures=failures,
@@ -172,17 +171,13 @@ def _seen(parts: _Parts) -> list[_Array]:
     return [np.stack((size - some, some), axis=1) for size, some in yes]
 
 
-def _errors(parts: _Parts, n: int, questions: int, enrolled: int | None) -> dict[str, _Array]:
-    noise = sum(size * bound for size, bound in _noises(parts, max)) / n**2
-    people = np.zeros(questions)
+def _sample_error(parts: _Parts, n: int) -> _Array:
+    people = np.zeros(len(parts[0][2]))
     for channel, size, yes in parts:
         (q, p), (no_q, no_p) = channel.p[:, 1], channel.p[:, 0]
         share = np.array(yes, dtype=float) / size
         people += size * np.clip(share, q, p) * np.clip(1 - share, no_p, no_q) * (channel.a[1] - channel.a[0]) ** 2
-    found = {REPORTERS: np.full(questions, sqrt(noise)), POPULATION: np.sqrt(people) / n}
-    if enrolled is not None:
-        found[ENROLLED] = np.minimum(found[POPULATION], np.sqrt(noise + sampling_variance(n, enrolled) / 4))
-    return found
+    return np.asarray(np.sqrt(people) / n)
 
 
 def _plug_in(sizes: Sizes, means: _Array, n: int, enrolled: int | None) -> dict[str, _Array]:

@@ -11,8 +11,9 @@ The set is empty in one case only: K lies beyond what n true ones, or none, make
 P(≤ K | 0) ≤ alpha/2). (No other gap exists: one more true one raises K by at most one, so P(≤ K | j) ≥ P(< K | j-1) =
 1 - P(≥ K | j-1), and where j - 1 is refused because it makes so many ones unlikely, j is not refused because it makes
 so few unlikely.) Then the nearest boundary stands for it, before the rule of the last paragraph.
-Standard error sqrt(v/n)/(p_1 - p_0), v the larger of p_x(1 - p_x): exact for the optimal form, where both bits have
-the same variance; for general coins an upper bound, because the variance depends on the bits.
+Standard error sqrt(v/n)/(p_1 - p_0), v between p_0(1 - p_0) and p_1(1 - p_1) in proportion to the estimate, moved into
+[0, 1]: exact for the optimal form, where both bits have the same variance. It is never below the deviation of the less
+noisy answer, so that it does not collapse at small n.
 
 `population`. Devices are an independent sample, so K is Bin(n, lam) with lam = p_0 + theta(p_1 - p_0), and Clopper and
 Pearson's interval (1934) for lam gives one for theta: "clopper-pearson", coverage at least the confidence at every n
@@ -26,8 +27,10 @@ whatever the N bits are: its generating function has real roots only (Grace, Wal
   deviations: Wilson's interval with a correction for continuity, approximate.
 - Below: "clopper-pearson-hoeffding", valid at every n (Hoeffding 1956), without any gain from n/N.
 
-`stderr_plug_in`: the deviation at the estimated proportion, moved into [0, 1], for each target. It is what a
-meta-analysis or a plot wants, and it is too small at small n: no interval is made of it.
+`enrolled`: standard error sqrt(v/n/(p_1 - p_0)^2 + theta(1 - theta)(N - n)/(N - 1)/n) at the same estimate.
+
+All three are deviations at the estimate, as plots and meta-analyses need them, and so is `stderr_plug_in`. No interval
+is made of them.
 
 `anytime`. A band for the population that may be watched, "population-beta-mixture": see `anytime`.
 
@@ -42,7 +45,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from math import lcm, sqrt
+from math import lcm
 from typing import TypeAlias
 
 import numpy as np
@@ -135,15 +138,11 @@ def proportions(
         ends = attempt(failures, target, make, lambda pair: pair)
         if ends is not None:
             kept[target] = around(means, *ends)
-    noise = sqrt(_largest_variance(p) / n) / float(p[1] - p[0])
-    spread = {REPORTERS: np.full(len(ones), noise), POPULATION: _spread(p, n, ones)}
-    plug_in = _plug_in(p, n, means, enrolled) | {POPULATION: spread[POPULATION]}
-    if enrolled is not None and ENROLLED in plug_in:
-        spread[ENROLLED] = np.minimum(spread[POPULATION], np.sqrt(noise**2 + sampling_variance(n, enrolled) / 4))
+    errors = each(_deviations(p, n, ones, means, enrolled), which)
     return Proportions(
         mean=means[which].tolist(),
-        stderr=each(spread, which),
-        stderr_plug_in=each(plug_in, which),
+        stderr=errors,
+        stderr_plug_in=errors,
         intervals=[each_interval(kept, at, which) for at in range(len(confidences))],
         methods={target: method for target, (method, _) in makers.items() if target in kept},
         failures=failures,
@@ -204,12 +203,12 @@ def _spread(p: _Pair, n: int, counts: _Counts) -> _Array:
     return np.asarray(np.sqrt(yes * no / n) / float(p[1] - p[0]))
 
 
-def _plug_in(p: _Pair, n: int, means: _Array, enrolled: int | None) -> dict[str, _Array]:
-    """The deviation for the reporters, and for those enrolled, if the estimate were the truth."""
+def _deviations(p: _Pair, n: int, ones: _Counts, means: _Array, enrolled: int | None) -> dict[str, _Array]:
+    """The standard error for each target, at the estimate."""
     share = np.clip(means, 0, 1)
     variances = [float(one * (1 - one) / (p[1] - p[0]) ** 2) / n for one in p]
     noise = variances[0] + share * (variances[1] - variances[0])
-    found = {REPORTERS: np.sqrt(noise)}
+    found = {REPORTERS: np.sqrt(noise), POPULATION: _spread(p, n, ones)}
     if enrolled is not None and n <= enrolled:
         found[ENROLLED] = np.sqrt(noise + share * (1 - share) * sampling_variance(n, enrolled))
     return found
@@ -218,10 +217,6 @@ def _plug_in(p: _Pair, n: int, means: _Array, enrolled: int | None) -> dict[str,
 def sampling_variance(n: int, enrolled: int) -> float:
     """Variance of the mean of a random n of N values that have variance 1: (N - n)/(N - 1)/n."""
     return (enrolled - n) / max(enrolled - 1, 1) / n
-
-
-def _largest_variance(p: _Pair) -> Fraction:
-    return max(p[0] * (1 - p[0]), p[1] * (1 - p[1]))
 
 
 def _positions(shares: _Ends, p: _Pair) -> _Ends:
