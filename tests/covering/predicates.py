@@ -12,12 +12,12 @@ from math import log
 
 import numpy as np
 from covering.asked import holding
-from covering.cells import SLACK, Array
+from covering.cells import Array
 from numpy.typing import NDArray
 from scipy import stats
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
-from hush_aggregator.estimate.intervals.chernoff import chernoff
+from hush_aggregator.estimate.intervals.chernoff import chernoff, chernoff_rates
 from hush_aggregator.estimate.intervals.lattice import lattices, widened
 
 __all__ = ["Group", "Runs", "predicate", "student_halves"]
@@ -181,33 +181,38 @@ def chernoff_holds(runs: Runs, confidence: float, truth: float) -> Bools:
 
 
 def both_hold(runs: Runs, confidence: float, truth: float) -> Bools:
-    """What the betting interval and Chernoff's have in common, each at alpha/2; the estimate is always in it."""
-    sure = 1 - (1 - confidence) / 2
-    above, below = chernoff(tuple((group.channel, group.n) for group in runs.groups), sure)
-    shift = np.maximum(runs.center - 1, 0) + np.minimum(runs.center, 0)
-    low, high = betting_sides(runs, sure, truth)
-    low &= runs.center - above - np.maximum(shift, 0) <= truth + SLACK
-    high &= runs.center + below - np.minimum(shift, 0) >= truth - SLACK
-    low |= np.clip(runs.center, 0, 1) <= truth + SLACK
-    high |= np.clip(runs.center, 0, 1) >= truth - SLACK
-    return np.asarray(low & high)
+    """Bets on the noise and Chernoff's, averaged."""
+    low, high = betting_sides(runs, confidence, truth, noise=True)
+    return low & high
 
 
-def betting_sides(runs: Runs, confidence: float, truth: float) -> tuple[Bools, Bools]:
+def betting_sides(runs: Runs, confidence: float, truth: float, *, noise: bool = False) -> tuple[Bools, Bools]:
     """Which of the two averaged wealths stay below 2/alpha at the truth: the lower end, and the upper one, hold it."""
+    sizes = tuple((group.channel, group.n) for group in runs.groups)
     a = np.concatenate([group.channel.a for group in runs.groups])
     counts = np.concatenate([group.counts for group in runs.groups], axis=1)
-    least, most = runs.weighed(lambda of: of.variances[0]), runs.weighed(lambda of: of.second_moment)
-    variances = np.geomspace(least, most, 5)
-    weights = variances**0.35 / (variances**0.35).sum()
-    bets = np.sqrt(2 * (log(2 / (1 - confidence)) + log(5)) / (runs.n * variances))
+    least = runs.weighed(lambda of: of.variances[0])
+    variances = np.geomspace(
+        least, runs.weighed(lambda of: of.variances[1] if noise else of.second_moment), 5 - 2 * noise
+    )
+    weights = np.full(3, 1 / 6) if noise else variances**0.35 / (variances**0.35).sum()
     needed = log(2 / (1 - confidence))
+    bets = np.sqrt(2 * (needed + log(6 if noise else 5)) / (runs.n * variances))
+    *_, above, below = chernoff_rates([(sizes, 1 - (1 - confidence) / 2)])[0]
+
+    def chernoffs(sign: int, errors: Array) -> Array:
+        """The logarithm of half of Chernoff's bet for each sum of errors; nothing for the population."""
+        rate = sign * (above if sign > 0 else below)
+        exponent = sum(n * float(of.noise_exponent(np.array([rate]))[0]) for of, n in sizes)
+        return log(0.5) + rate * errors - exponent if noise else np.full(len(errors), -np.inf)
 
     def wealth(side: Array, rows: Array, mu: Array) -> Array:
         """Its logarithm: rows of counts, each at its own candidate."""
+        sign = 1 if side is a else -1
         stakes = np.minimum(bets, (0.9 / (mu - side.min()))[:, None])
         gains = np.log1p(stakes[:, :, None] * (side - mu[:, None])[:, None, :])
         logs = np.einsum("rbo,ro->rb", gains, rows) + np.log(weights)
+        logs = np.column_stack((logs, chernoffs(sign, sign * (rows @ side - runs.n * mu))))
         top = logs.max(axis=1)
         return np.asarray(top + np.log(np.exp(logs - top[:, None]).sum(axis=1)))
 
@@ -215,6 +220,7 @@ def betting_sides(runs: Runs, confidence: float, truth: float) -> tuple[Bools, B
     for side, mu in ((a, truth), (-a, -truth)):
         stakes = np.minimum(bets, 0.9 / (mu - side.min()))
         logs = counts @ np.log1p(np.outer(side - mu, stakes)) + np.log(weights)
+        logs = np.column_stack((logs, chernoffs(1 if side is a else -1, counts @ a - runs.n * truth)))
         top = logs.max(axis=1)
         refused = top + np.log(np.exp(logs - top[:, None]).sum(axis=1)) >= needed
         # Beyond the range the estimate takes its inner arm along: the candidate moves with it.

@@ -1,7 +1,7 @@
 # ruff: noqa: E501, RUF001 - sentences of the document
 """Sections 4 to 7: bits, bounded reports, several epsilons, categories."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from math import exp, sqrt
@@ -16,12 +16,15 @@ from covering.levels import middle
 from documented.figures import computed, count, given, on_section, percent
 from documented.noise import NOMINAL, raised
 from mixtures import Mixture, Seen, exact
+from numpy.typing import NDArray
 from scipy import stats
 from tools.coverage_grid import DOCUMENT
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate.bounded_mean import Group, ends
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.inversion import _NODES
+from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.proportions import MOST_INVERTED
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel
@@ -29,6 +32,7 @@ from hush_common.mechanisms.multilevel import best_levels
 from hush_common.task import Task, make_task
 
 MOST = 100_000
+Law = NDArray[np.float64]
 Z = float(stats.norm.isf((1 - NOMINAL) / 2))
 
 
@@ -170,6 +174,34 @@ def bets() -> Iterator[str]:
         f"at ε = {given(4)} and n = {given(n)} it is {wide} times as wide as ±{computed(Z, '.2f')}·s/√n where all people sit on one level, and {computed(min(bound), '.2f')} to {computed(max(bound), '.2f')} times as wide as the bound by the largest variance."
     )
     yield f"large n: {wide} × too wide"
+
+
+@on_section("5")
+def on_noise() -> Iterator[str]:
+    n, epsilons = 142, ("2", "4", "8")
+    alike, apart = ([reporters_to_population(numbers(e), law, n) for e in epsilons] for law in (at_middle, at_bounds))
+    yield (
+        f"at {given(95)} % and n = {given(n)} it is {alike[0]} times as wide as that of the population at ε = {given(2)} where all people are on the middle level, {alike[1]} times at ε = {given(4)} and {alike[2]} times at ε = {given(8)}. With half of the people at either bound it is {apart[0]}, {apart[1]} and {apart[2]} times as wide."
+    )
+
+
+def at_middle(of: FiniteChannel) -> Law:
+    return np.asarray(of.p[len(of.p) // 2])
+
+
+def at_bounds(of: FiniteChannel) -> Law:
+    return of.parted
+
+
+def reporters_to_population(task: Task, law: Callable[[FiniteChannel], Law], n: int) -> str:
+    """The ratio of the widths where each output comes as often as on average."""
+    of = finite_of(task)
+    counts = np.rint(n * law(of)).astype(int)
+    counts[counts.argmax()] += n - counts.sum()
+    groups = [Group(of, tuple(counts.tolist()))]
+    assert rule(((of, n),), NOMINAL) == "chernoff-betting"
+    widths = [high - low for low, high in (ends(groups, NOMINAL, target) for target in (REPORTERS, POPULATION))]
+    return computed(widths[0] / widths[1], ".2f")
 
 
 @on_section("5")

@@ -11,6 +11,7 @@ from covering.cells import law
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, CoordinateEstimate, estimate
+from hush_aggregator.estimate.batches import Batches
 from hush_aggregator.estimate.bounded_mean import Group, ends
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
@@ -138,10 +139,9 @@ def all_ends(of: FiniteChannel, counts: NDArray[np.int64], target: str) -> tuple
         above, below = chernoff(((of, n),), NOMINAL)
         low, high = center - above, center + below
     else:
-        above, below = chernoff(((of, n),), 1 - (1 - NOMINAL) / 2)
-        low, high = betting(of, counts, 1 - (1 - NOMINAL) / 2)
-        low = np.minimum(np.maximum(low, center - above), center)
-        high = np.maximum(np.minimum(high, center + below), center)
+        asked, batches = [((of, tuple(row)),) for row in counts.tolist()], Batches()
+        answers = [batches.chernoff_betting.ask((one, NOMINAL)) for one in asked]
+        low, high = np.array([answer() for answer in answers]).T
     assert (low[0], high[0]) == pytest.approx(first, abs=1e-9)
     return low, high
 

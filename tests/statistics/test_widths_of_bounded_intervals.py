@@ -1,12 +1,15 @@
 """Intervals that are too wide would cover as well: what each is, made of other means; and hostile input."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
-from math import log, sqrt
+from itertools import product
+from math import exp, log, sqrt
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from hush_aggregator.admission import admit
@@ -17,7 +20,7 @@ from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import OK, OUTLIERS, TOO_LITTLE_NOISE, variance_monitor
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_interval
-from hush_aggregator.estimate.intervals.chernoff import band, chernoff
+from hush_aggregator.estimate.intervals.chernoff import band, chernoff, chernoff_rates
 from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.numerics.guard import guarded
@@ -28,6 +31,9 @@ from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.task import make_task
 from hush_common.wire import Refusal
+
+Array = NDArray[np.float64]
+Wealth = Callable[[Array, float], float]
 
 
 def multilevel(epsilon: str) -> Multilevel:
@@ -77,19 +83,93 @@ def test_a_band_ends_where_an_independent_root_is(n: int, sampling: bool) -> Non
         assert side == pytest.approx(root / n, rel=1e-6)
 
 
-def test_the_reporters_get_what_two_intervals_of_half_the_error_have_in_common() -> None:
-    of, n = channel("2"), 100
-    counts = tuple(np.rint(n * of.p[len(of.nodes) // 2]).astype(int).tolist())
-    n, given = sum(counts), bounded([Group(of, counts)], Units(), 0.95)
-    center = given.mean or 0.0
-    betting, (above, below) = betting_interval([(of, counts)], 0.975), chernoff(((of, n),), 0.975)
-    assert given.methods[REPORTERS] == "chernoff-betting"
-    assert given.intervals[REPORTERS] == pytest.approx(
-        (max(betting[0], center - above), min(betting[1], center + below))
-    )
-    width = {target: high - low for target, (low, high) in given.intervals.items()}
-    assert width[REPORTERS] < 1.1 * width[POPULATION]
-    assert width[REPORTERS] < 0.8 * sum(chernoff(((of, n),), 0.95))
+def averaged(of: FiniteChannel, n: int, confidence: float, side: int, *, share: float = 0.5) -> Wealth:
+    """The logarithm of what three bets on the noise and Chernoff's pay together, for counts at a candidate mean."""
+    variances = np.geomspace(*of.variances, 3)
+    stakes = np.sqrt(2 * (log(2 / (1 - confidence)) + log(6)) / (n * variances))
+    rate = chernoff_rates([(((of, n),), 1 - (1 - confidence) / 2)])[0][2 if side > 0 else 3]
+    noise = n * exponent(of, side * rate)
+
+    def wealth(counts: Array, mu: float) -> float:
+        gains = side * (of.a - mu)
+        bets = np.minimum(stakes, 0.9 / -gains.min())
+        logs = np.log1p(np.outer(bets, gains)) @ counts + log(share / 3)
+        return float(np.logaddexp.reduce([*logs, log(0.5) + rate * (counts @ gains) - noise]))
+
+    return wealth
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "n", "confidence"), [("2", 100, 0.95), ("4", 6, 0.95), ("4", 30, 0.5), ("8", 900, 0.999)]
+)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_the_reporters_get_the_means_that_bets_on_the_noise_and_chernoffs_together_keep(
+    epsilon: str, n: int, confidence: float, share: float
+) -> None:
+    """With `share` of the people at either bound, and the others in the middle."""
+    of = channel(epsilon)
+    counts = np.rint(n * (share * (of.p[0] + of.p[-1]) + (1 - 2 * share) * of.p[len(of.nodes) // 2]))
+    counts[counts.argmax()] += n - counts.sum()
+    given = ends([Group(of, tuple(counts.astype(int).tolist()))], confidence, REPORTERS)
+    assert rule(((of, n),), confidence) == "chernoff-betting"
+    center = float(counts @ of.a / n)
+    for side, end, least in ((1, given[0], of.a[0]), (-1, given[1], of.a[-1])):
+        wealth = averaged(of, n, confidence, side)
+        root = optimize.brentq(
+            lambda mu, wealth=wealth: wealth(counts, mu) - log(2 / (1 - confidence)), least + side * 1e-7, center
+        )
+        assert end == pytest.approx(root, abs=1e-6)
+
+
+@pytest.mark.parametrize("values", [(0.0,) * 5, (0.5,) * 5, (0.2,) * 5, (0, 0, 0, 1, 1), (0, 0.25, 0.5, 0.6, 1)])
+@pytest.mark.parametrize("side", [1, -1])
+def test_bets_on_the_noise_and_chernoffs_pay_one_on_average_at_most(values: tuple[float, ...], side: int) -> None:
+    """Exactly, over all reports of five people; were the bets not halved, they would pay more."""
+    of = channel("2")
+    laws = np.array([[np.interp(x, of.nodes, column) for column in of.p.T] for x in values])
+    paid = {}
+    for share in (0.5, 1.0):
+        wealth = averaged(of, 5, 0.95, side, share=share)
+        paid[share] = sum(
+            laws[range(5), outputs].prod()
+            * exp(wealth(np.bincount(outputs, minlength=3).astype(float), float(np.mean(values))))
+            for outputs in product(range(3), repeat=5)
+        )
+    assert paid[0.5] <= 1 + 1e-12
+    assert bool(paid[1.0] > 1) is (len(set(values)) == 1)
+
+
+def likely(of: FiniteChannel, n: int) -> Iterator[tuple[int, ...]]:
+    """Tallies of people at one node, at two, at both bounds, and spread; drawn, and as they are on average."""
+    rng, middle = np.random.default_rng(n), len(of.p) // 2
+    laws = [of.p[0], of.p[middle], (of.p[middle] + of.p[middle - 1]) / 2, (of.p[0] + of.p[-1]) / 2, of.p.mean(axis=0)]
+    laws.append(0.95 * of.p[0] + 0.05 * of.p[-1])
+    for one in laws:
+        yield from map(tuple, rng.multinomial(n, one / one.sum(), size=20).tolist())
+
+
+MIDDLING = [
+    ("2", 56), ("2", 142), ("3", 14), ("3", 56), ("4", 6), ("4", 22), ("4", 200), ("4", 1000), ("5", 22), ("6", 22),
+    ("6", 300), ("8", 142), ("8", 3000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("epsilon", "n"), MIDDLING)
+def test_the_reporters_interval_is_hardly_wider_than_that_of_the_population_and_never_than_two_methods_apart(
+    epsilon: str, n: int
+) -> None:
+    """Betting and Chernoff's bound, each at half of alpha, were up to 1.18 times as wide as that of the population."""
+    of, sure = channel(epsilon), 0.975
+    above, below = chernoff(((of, n),), sure)
+    assert rule(((of, n),), 0.95) == "chernoff-betting"
+    widest = 0.0
+    for counts in likely(of, n):
+        sizes, center = [Group(of, counts)], float(np.dot(counts, of.a) / n)
+        width = {target: np.diff(ends(sizes, 0.95, target))[0] for target in (REPORTERS, POPULATION)}
+        low, high = betting_interval([(of, counts)], sure)
+        assert width[REPORTERS] <= 1.0005 * (min(high, center + below) - max(low, center - above))
+        widest = max(widest, width[REPORTERS] / width[POPULATION])
+    assert widest <= (1 if float(epsilon) >= 6 else 1.1)
 
 
 ALIKE = [

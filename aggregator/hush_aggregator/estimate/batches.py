@@ -6,8 +6,8 @@ from functools import lru_cache, partial
 from typing import TypeVar
 
 from hush_aggregator.estimate.batch import Batch
-from hush_aggregator.estimate.intervals.betting import Reports, betting_limits
-from hush_aggregator.estimate.intervals.chernoff import Sizes, bands, chernoffs
+from hush_aggregator.estimate.intervals.betting import Reports, betting_limits, half_as_often, noise_limits
+from hush_aggregator.estimate.intervals.chernoff import Rates, Sizes, bands, chernoff_rates
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 
@@ -34,9 +34,19 @@ def _remembered(solve: Callable[[Sequence[_Q]], Sequence[_A]]) -> Callable[[Sequ
 
 
 _bands = _remembered(bands)
-noise_bounds: Callable[[Sequence[tuple[Sizes, float]]], Sequence[_Pair]] = _remembered(chernoffs)
-"""`chernoffs`, which remembers."""
+_rates: Callable[[Sequence[tuple[Sizes, float]]], Sequence[Rates]] = _remembered(chernoff_rates)
 _students = _remembered(student_quantiles)
+
+
+def noise_bounds(asked: Sequence[tuple[Sizes, float]]) -> Sequence[_Pair]:
+    """`chernoffs`, which remembers."""
+    return [(above, below) for above, below, _, _ in _rates(asked)]
+
+
+def _noise_limits(asked: Sequence[tuple[Reports, float]]) -> list[_Pair]:
+    sizes = [tuple((channel, sum(counts)) for channel, counts in reports) for reports, _ in asked]
+    rates = _rates([(one, half_as_often(confidence)) for one, (_, confidence) in zip(sizes, asked, strict=True)])
+    return noise_limits([(*one, bounds) for one, bounds in zip(asked, rates, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Batches:
     """Questions of every kind, by what answers them: `Batch.ask` first, and then what it gave."""
 
     betting: Batch[tuple[Reports, float], _Pair] = field(default_factory=partial(Batch, betting_limits))
+    chernoff_betting: Batch[tuple[Reports, float], _Pair] = field(default_factory=partial(Batch, _noise_limits))
     chernoff: Batch[tuple[Sizes, float], _Pair] = field(default_factory=partial(Batch, noise_bounds))
     band: Batch[tuple[Sizes, float, bool], _Pair] = field(default_factory=partial(Batch, _bands))
     clopper_pearson: Batch[tuple[int, int, float], _Pair] = field(

@@ -18,8 +18,8 @@ One group with two outputs (two levels):
 One group with more outputs:
 - "betting" (population, not normal): `betting`. It adapts to the variance of the reports.
 - "betting", "chernoff" or "chernoff-betting" (reporters, not normal): the betting interval adapts to the noise that
-  there is, and Chernoff's bound of the noise leaves out the spread of the values. Which, or what both have in common,
-  each at alpha/2, is a public rule (`noise_rule`).
+  there is, and Chernoff's bound of the noise leaves out the spread of the values. Which, or the average of both, is a
+  public rule (`noise_rule`).
 - "student-score" (population, normal): `score`. "student-score-capped" (reporters, normal): the same with s^2 not above
   the largest V. The sample variance estimates an upper bound of the mean V, because it has the spread of the values in
   it besides.
@@ -74,7 +74,7 @@ from hush_aggregator.estimate.estimates import (
 from hush_aggregator.estimate.intervals.lattice import widened
 from hush_aggregator.estimate.intervals.student_score import score_ends
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.noise_rule import half_as_often, rule
+from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.sample import Group, Sample, is_normal
 from hush_aggregator.estimate.units import Units
@@ -251,7 +251,7 @@ def _noise(sample: Sample, confidence: float, batches: Batches) -> _Made:
         return which, batches.betting.ask((sample.reports, confidence))
     if which == "chernoff":
         return which, _chernoff(sample, batches.chernoff.ask((sample.sizes, confidence)))
-    return which, _both(sample, confidence, batches)
+    return which, _inside(sample, batches.chernoff_betting.ask((sample.reports, confidence)))
 
 
 def _chernoff(sample: Sample, noise: Callable[[], tuple[float, float]]) -> Callable[[], _Ends]:
@@ -262,15 +262,12 @@ def _chernoff(sample: Sample, noise: Callable[[], tuple[float, float]]) -> Calla
     return make
 
 
-def _both(sample: Sample, confidence: float, batches: Batches) -> Callable[[], _Ends]:
-    """What two intervals have in common that are each wrong half as often."""
-    sure = half_as_often(confidence)
-    betting = batches.betting.ask((sample.reports, sure))
-    noise = _chernoff(sample, batches.chernoff.ask((sample.sizes, sure)))
+def _inside(sample: Sample, limits: Callable[[], tuple[float, float]]) -> Callable[[], _Ends]:
+    """The limits, on either side of the estimate whatever is rounded."""
 
     def make() -> _Ends:
-        (low, high), (least, most), center = betting(), noise(), sample.center
-        return min(center, max(Fraction(low), Fraction(least))), max(center, min(Fraction(high), Fraction(most)))
+        (low, high), center = limits(), sample.center
+        return min(center, Fraction(low)), max(center, Fraction(high))
 
     return make
 

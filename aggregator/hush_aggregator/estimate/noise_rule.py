@@ -1,4 +1,4 @@
-"""Choose the interval for the reporters of few bounded reports: betting, Chernoff's bound, or both at half of alpha.
+"""Choose the interval for the reporters of few bounded reports: betting, Chernoff's bound, or their average.
 
 Betting is valid for the reporters too, and is then the interval of the population. Its width depends on the reports:
 the least where all are equal, the largest where half of the people are at either bound. Chernoff's depends on n, the
@@ -7,9 +7,8 @@ channels and the confidence alone.
 - "betting": even at its widest it is little wider than Chernoff's bound at alpha/2. Then the two targets have one
   interval.
 - "chernoff": it is narrower than betting could ever be.
-- "chernoff-betting": what both have in common, each at alpha/2. Where all values are alike this is wider than the
-  interval of the population, which is not wrong half as often: a test that refuses all that betting refuses, and more,
-  is wrong more often than alpha where all values are equal.
+- "chernoff-betting": bets on the noise and Chernoff's, half of the weight each (`noise_limits`). Where all values are
+  alike this may be wider than the interval of the population. docs/statistics.md says why, and by how much.
 
 The rule knows n, the channels and the confidence, and never reads the reports.
 """
@@ -22,17 +21,12 @@ import numpy as np
 
 from hush_aggregator.estimate.batches import noise_bounds
 from hush_aggregator.estimate.finite_channel import FiniteChannel
-from hush_aggregator.estimate.intervals.betting import STAKE, betting_limits
+from hush_aggregator.estimate.intervals.betting import STAKE, betting_limits, half_as_often
 from hush_aggregator.estimate.intervals.chernoff import Sizes
 
-__all__ = ["half_as_often", "rule"]
+__all__ = ["rule"]
 
 _LITTLE = 1.2
-
-
-def half_as_often(confidence: float) -> float:
-    """Of an interval that is wrong half as often; below 1."""
-    return min(1 - (1 - confidence) / 2, 1 - 2**-53)
 
 
 @lru_cache(maxsize=1024)

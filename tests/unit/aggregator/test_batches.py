@@ -12,8 +12,8 @@ from hush_aggregator.estimate import POPULATION, estimate
 from hush_aggregator.estimate.batch import Batch
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals import betting
-from hush_aggregator.estimate.intervals.betting import betting_limits
-from hush_aggregator.estimate.intervals.chernoff import _GRID, bands, chernoffs
+from hush_aggregator.estimate.intervals.betting import betting_limits, noise_limits
+from hush_aggregator.estimate.intervals.chernoff import _GRID, bands, chernoff_rates, chernoffs
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 from hush_aggregator.tally import Tally
@@ -48,6 +48,10 @@ def test_many_questions_are_answered_as_each_alone() -> None:
     seen = [(reports(sizes), confidence) for sizes, confidence in wide]
     assert np.array(betting_limits(seen)) == pytest.approx(
         np.array([betting_limits([one])[0] for one in seen]), abs=1e-10
+    )
+    noise = [(*one, rates) for one, rates in zip(seen, chernoff_rates(wide), strict=True)]
+    assert np.array(noise_limits(noise)) == pytest.approx(
+        np.array([noise_limits([one])[0] for one in noise]), abs=1e-10
     )
     assert chernoffs(wide) == [pytest.approx(chernoffs([one])[0], rel=1e-12) for one in wide]
     watched = [(*one, sampling) for one in wide for sampling in (False, True)]

@@ -15,9 +15,11 @@ from hush_aggregator.estimate.intervals.anytime import mixture_deviations
 from hush_aggregator.estimate.numerics.guard import underflow
 from hush_aggregator.estimate.numerics.rates import RATES
 
-__all__ = ["Sizes", "band", "bands", "chernoff", "chernoffs"]
+__all__ = ["Rates", "Sizes", "band", "bands", "chernoff", "chernoff_rates", "chernoffs"]
 
 Sizes = tuple[tuple[FiniteChannel, int], ...]
+Rates = tuple[float, float, float, float]
+"""How far the mean error can lie above 0 and below; and the rate l that gives each bound."""
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
@@ -32,7 +34,12 @@ def chernoff(sizes: Sizes, confidence: float) -> tuple[float, float]:
 
 
 def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]:
-    """The same for several groups of reports, each at a confidence of its own.
+    """The same for several groups of reports, each at a confidence of its own."""
+    return [(above, below) for above, below, _, _ in chernoff_rates(asked)]
+
+
+def chernoff_rates(asked: Sequence[tuple[Sizes, float]]) -> list[Rates]:
+    """The same, and the rate l that gives each of the two bounds.
 
     (Σ G + needed)/l has one valley, for G is convex: of the grid every eighth rate is tried, then every second one
     around the best of them, and then its neighbours.
@@ -50,7 +57,7 @@ def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]
             total = total + share * channel.noise_exponent(sign * rates.ravel()).reshape(rates.shape)
         return np.asarray(total / rates)
 
-    def least(sign: int) -> list[float]:
+    def least(sign: int) -> tuple[list[float], list[float]]:
         places = np.broadcast_to(_COARSE, (len(asked), len(_COARSE)))
         found, every = bounds(sign, places), np.arange(len(asked))
         for around in _FINER:
@@ -58,11 +65,12 @@ def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]
             near = np.clip(places[every, best][:, None] + around, 0, len(_GRID) - 1)
             found = np.concatenate((found[every, best][:, None], bounds(sign, near)), axis=1)
             places = np.concatenate((places[every, best][:, None], near), axis=1)
-        return [float(one) for one in found.min(axis=1)]
+        best = found.argmin(axis=1)
+        return found[every, best].tolist(), (scale * _GRID[places[every, best]]).tolist()
 
     above = least(1)
-    mirrored = all(channel.symmetric for channel, _ in shares)
-    return list(zip(above, above if mirrored else least(-1), strict=True))
+    below = above if all(channel.symmetric for channel, _ in shares) else least(-1)
+    return list(zip(above[0], below[0], above[1], below[1], strict=True))
 
 
 def _shares(asked: Sequence[Sizes], totals: Array) -> list[tuple[FiniteChannel, Array]]:
