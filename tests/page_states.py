@@ -26,26 +26,18 @@ _KINDS: Mapping[str, tuple[Mapping[str, object], Mapping[str, object], object]] 
     "vector": ({"kind": "vector", "coordinates": _VECTOR}, {}, [0.25, 2.0]),
     "rounds": (_NUMBER, _ROUNDS, 12.0),
 }
-_STATES = ("none", "failed", "live", "final", "legacy")
+_STATES = ("none", "failed", "live", "final")
 _REPORTS = 130
 
 
 def _drafts() -> Iterator[tuple[str, Mapping[str, object]]]:
     for kind, (domain, more, _) in _KINDS.items():
         for state in _STATES:
-            if state == "legacy" and kind in ("bit", "category"):
-                continue  # what lies outside of these was never a question
-            asked = {**domain}
-            if state == "legacy":
-                asked |= (
-                    {"outside": "refuse"}
-                    if kind != "vector"
-                    else {"coordinates": [{**one, "outside": "refuse"} for one in _VECTOR]}
-                )
-            yield state, {"id": f"{kind}-{state}", "title": f"{kind}, {state}", "epsilon": "2", "domain": asked, **more}
+            name = {"id": f"{kind}-{state}", "title": f"{kind}, {state}"}
+            yield state, {**name, "epsilon": "2", "domain": {**domain}, **more}
 
 
-ALL: Mapping[str, Task] = {str(draft["id"]): make_task(dict(draft), legacy=True) for _, draft in _drafts()}
+ALL: Mapping[str, Task] = {str(draft["id"]): make_task(dict(draft)) for _, draft in _drafts()}
 """By id, `kind-state`."""
 
 

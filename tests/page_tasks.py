@@ -86,22 +86,15 @@ _DRAFTS: Sequence[Mapping[str, object]] = (
         "enrolled": 2500,
     },
     {"id": "broken", "title": "Steps of a day", "purpose": "Health", "epsilon": "1", "domain": {**_NUMBER, "unit": ""}},
-    {
-        "id": "old",
-        "title": "Weight",
-        "epsilon": "1",
-        "domain": _NUMBER | {"lower": 30, "upper": 200, "unit": "kg", "outside": "refuse"},
-    },
 )
 
-TASKS: tuple[Task, ...] = tuple(make_task(dict(draft), legacy=True) for draft in _DRAFTS)
+TASKS: tuple[Task, ...] = tuple(make_task(dict(draft)) for draft in _DRAFTS)
 """One of every kind; `broken` is one whose estimate fails where a test makes it."""
 
 COUNTS = {"heights": 3127, "remote-work": 1800, "way-to-work": 2400, "air": 1200, "sleep": 400, "offers": 900} | {
     "hostile": 150,
     "closed": 2210,
     "broken": 120,
-    "old": 300,
 }
 
 
@@ -116,7 +109,6 @@ def values_of(task: Task, wanted: int, seed: int = 1) -> list[object]:
         "sleep": lambda: draw.gauss(6.9 + 0.1 * seed, 1.1),
         "offers": lambda: draw.gauss(240, 90),
         "closed": lambda: draw.random() < 0.16,
-        "old": lambda: draw.gauss(76, 14),
     }
     one = values.get(task.id, lambda: 170.0 if task.domain.kind == "number" else True)
     return [one() for _ in range(wanted)]

@@ -23,7 +23,7 @@ def stored_task(payload: bytes) -> Task:
         StoreError: this version cannot read it.
     """
     try:
-        return decode_task(payload, legacy=True)
+        return decode_task(payload)
     except TaskError as error:
         raise StoreError(f"a stored task cannot be read ({error}); was it written by a later hush?") from error
 
@@ -132,9 +132,6 @@ class KnownTasks(Mapping[str, Task]):
             TaskError: a task of one's own contradicts one that is stored under its id.
         """
         self.refresh()
-        for task in self.own:
-            if task.legacy and task.id not in self._tasks:
-                raise TaskError("domain.outside", f"{task.id} was never counted here, and nobody answers 'refuse'")
         there = self._store.add_tasks(self.own)
         self.own = tuple(map(_settled, self.own, there))
         self.refresh()
@@ -150,7 +147,7 @@ class KnownTasks(Mapping[str, Task]):
         tasks = {}
         for task_id, row in rows.items():
             if row.payload:
-                tasks[task_id] = self._tasks.get(task_id) or _told(stored_task(row.payload))
+                tasks[task_id] = self._tasks.get(task_id) or stored_task(row.payload)
         self.rows, self._tasks = rows, tasks  # at once: the event loop reads them meanwhile
         self._learned = LearnedLimits(rows.values(), tasks.values())
 
@@ -262,9 +259,3 @@ def _settled(task: Task, there: bytes) -> Task:
 def _matter(row: TaskRow | None) -> object:
     """What of a task others have to react to; who owns it is noted by those who know."""
     return None if row is None else (row.payload, row.origin, row.state, row.taken_from)
-
-
-def _told(task: Task) -> Task:
-    if task.legacy:
-        _LOG.warning("%s: counted as before, but no device answers 'refuse' any more; ask under a new id", task.id)
-    return task

@@ -274,7 +274,7 @@ class Ownership:
 
     def _is_overwritten(self, row: TaskRow, standing: Standing) -> bool:
         """Whether something is to be published again now; where it is too early, it comes back later."""
-        if not self._is_forged(standing) and not standing.task_wrong(row, legacy=self._tasks[row.id].legacy):
+        if not self._is_forged(standing) and not standing.task_wrong(row):
             return False
         loop, there = asyncio.get_running_loop(), standing.estimate
         if loop.time() < standing.again_at:
@@ -306,7 +306,7 @@ class Ownership:
 
     async def _put_task(self, session: Session, row: TaskRow, standing: Standing) -> None:
         task = self._tasks.get(row.id)  # none where it was forgotten since the row was read
-        if task is not None and standing.task_wrong(row, legacy=task.legacy):
+        if task is not None and standing.task_wrong(row):
             wanted = row.state is State.OPEN
             standing.task = row.digest if wanted else None
             self._expect(task_topic(row.id))

@@ -182,7 +182,7 @@ def work() -> None:
         items, confidence = asked.get()
         until = time.monotonic() + BATCH_S
         for payload, tally in items:
-            _answer(answers, attempted(decode_task(payload, legacy=True), tally, confidence))
+            _answer(answers, attempted(decode_task(payload), tally, confidence))
             if time.monotonic() >= until:
                 break
         _answer(answers, _DONE)

@@ -20,7 +20,6 @@ def is_recallable(task: Task, row: TaskRow, now: datetime) -> bool:
     """Whether devices may still keep reports of a task that count."""
     return (
         row.state is not State.CLOSED
-        and not task.legacy
         and not (task.opens is not None and task.opens - now > CLOCK_SKEW)
         and not (task.closes is not None and now - task.closes > CLOCK_SKEW)
     )

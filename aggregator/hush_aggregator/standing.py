@@ -48,10 +48,10 @@ class Standing:
         """Whether this store published these very bytes lately."""
         return _fingerprint(estimate) in self._sent
 
-    def task_wrong(self, row: TaskRow, *, legacy: bool) -> bool:
+    def task_wrong(self, row: TaskRow) -> bool:
         """Whether what is retained on the topic of the task is not what its owner wants there."""
-        if row.origin is Origin.BROKER or legacy:
-            return False  # whoever published it sees to it; and nobody answers 'refuse' any more
+        if row.origin is Origin.BROKER:
+            return False  # the publisher is responsible for it
         return self.task != row.digest if row.state is State.OPEN else self.task == row.digest
 
     def overwritten(self, now: float) -> bool:

@@ -270,11 +270,9 @@ class NumberDomain(Readable):
 
     Args:
         lower: smallest legal value, finite.
-        upper: largest legal value, finite, above `lower`, with a finite difference.
+        upper: largest legal value, finite, above `lower`, with a finite difference. The bounds must come from public
+            knowledge, never from data; a value outside is moved to the nearer one.
         unit: what the numbers count (`"cm"`); may be empty.
-        outside: `"clamp"`: a value outside the bounds is moved to the nearer one. (`"refuse"` stands in tasks of
-            before alone, which no device answers any more: `hush_common.task`.) The bounds must come from public
-            knowledge, never from data.
         steps: grid steps; `GRID_STEPS` in every published task, fewer in an enumeration.
 
     Raises:
@@ -287,7 +285,6 @@ class NumberDomain(Readable):
     lower: float
     upper: float
     unit: str = ""
-    outside: Literal["clamp", "refuse"] = "clamp"
     steps: int = GRID_STEPS
 
     def __post_init__(self) -> None:
@@ -305,8 +302,6 @@ class NumberDomain(Readable):
             raise TaskError(
                 "domain.unit", f"{str(self.unit)[:40]!r} is not a single line of at most {UNIT_LIMIT} characters"
             )
-        if self.outside not in ("clamp", "refuse"):
-            raise TaskError("domain.outside", f"{str(self.outside)[:40]!r} is not 'clamp'; drop it, or write that")
         if type(self.steps) is not int or not 1 <= self.steps <= GRID_STEPS:
             raise TaskError("domain.steps", f"{self.steps!r} is not an integer from 1 to {GRID_STEPS}")
         if not self.lower < self.upper:

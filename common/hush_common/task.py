@@ -88,9 +88,6 @@ class Task:
         payload: the published bytes, exactly; without them no device can answer.
         chosen: which of `mechanism` and the names of `parameters` the draft left to hush; see
             `hush_common.task.settled`. Not published, and no part of what makes tasks equal.
-        legacy: admits `outside = "refuse"`, for tasks that an aggregator has counted before: under them the silence of
-            a device told its value. Their reports and estimates go on; nobody publishes or answers one. It is False
-            afterwards in any other task.
 
     Raises:
         TaskError: naming the field and the remedy.
@@ -112,7 +109,6 @@ class Task:
     enrolled: int | None = None
     payload: bytes = field(default=b"", repr=False)
     chosen: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
-    legacy: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -127,7 +123,6 @@ class Task:
                     name,
                     f"{text[:40]!r} is not a single line of at most {_TEXT_LIMIT} printable characters; shorten it",
                 )
-        self._check_outside()
         self._check_repeat()
         self._check_epsilon()
         self._check_offers()
@@ -144,18 +139,6 @@ class Task:
             for amount in amounts:
                 if not isinstance(amount, Fraction):
                     raise EpsilonError(name, f'{str(amount)[:40]!r} is not exact; write Fraction("0.5")')
-
-    def _check_outside(self) -> None:
-        parts = self.domain.coordinates if isinstance(self.domain, VectorDomain) else (self.domain,)
-        refuses = any(isinstance(part, NumberDomain) and part.outside == "refuse" for part in parts)
-        admitted = bool(self.legacy)
-        object.__setattr__(self, "legacy", refuses)
-        if refuses and not admitted:
-            raise TaskError(
-                "domain.outside",
-                "'refuse' is no longer supported: a device that stays silent about some values reveals which it "
-                "has; drop it, and values outside are moved to the nearer bound",
-            )
 
     def _check_repeat(self) -> None:
         if not 1 <= self.rounds <= ROUND_LIMIT:
@@ -302,6 +285,7 @@ def _utc(name: str, moment: datetime) -> datetime:
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AUTO = "auto"
+_OUTSIDE = "clamp"  # the only legal way with values outside the bounds
 _OPEN = frozenset({"levels", "size", "sampled", "table"})  # what hush fills in
 _INTERVAL = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 
@@ -325,9 +309,7 @@ class _Choice:
     repeat: Repeat
 
 
-def task_of_document(
-    document: Mapping[str, object], *, payload: bytes = b"", draft: bool = False, legacy: bool = False
-) -> Task:
+def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", draft: bool = False) -> Task:
     """Validate a document.
 
     Args:
@@ -335,7 +317,6 @@ def task_of_document(
         payload: the bytes that it was published as.
         draft: whether it is a person's file, in which `"auto"`, parameters left out and shipped tables are resolved. In
             a published task they would leave a choice to each reader.
-        legacy: whether it may be one of before, which nobody answers any more: see `Task`.
 
     Raises:
         TaskError: naming the field and the remedy.
@@ -367,7 +348,6 @@ def task_of_document(
         **times,
         payload=payload,
         chosen=_left_open(choice) if draft else frozenset(),
-        legacy=legacy,
     )
 
 
@@ -460,12 +440,15 @@ def _coordinate(fields: Fields) -> Coordinate:
 
 
 def _bounds(fields: Fields) -> dict[str, Any]:
-    return {
-        "lower": fields.number("lower"),
-        "upper": fields.number("upper"),
-        "unit": fields.text("unit", ""),
-        "outside": fields.text("outside", "clamp"),
-    }
+    bounds = {"lower": fields.number("lower"), "upper": fields.number("upper"), "unit": fields.text("unit", "")}
+    outside = fields.text("outside", _OUTSIDE)
+    if outside != _OUTSIDE:
+        raise TaskError(
+            fields.path("outside"),
+            f"{outside[:40]!r} is not '{_OUTSIDE}': a device that is silent about some values reveals which it has; "
+            "drop it, and values outside are moved to the nearer bound",
+        )
+    return bounds
 
 
 def _epsilon(given: object, choice: _Choice) -> Fraction:
@@ -536,7 +519,7 @@ def domain_document(domain: Domain) -> dict[str, object]:
 
 
 def _bounds_document(domain: NumberDomain) -> dict[str, object]:
-    document: dict[str, object] = {"lower": domain.lower, "upper": domain.upper, "outside": domain.outside}
+    document: dict[str, object] = {"lower": domain.lower, "upper": domain.upper, "outside": _OUTSIDE}
     return document | ({"unit": domain.unit} if domain.unit else {})
 
 
@@ -544,12 +527,11 @@ PAYLOAD_LIMIT = TASK.bytes
 """Most bytes of a published task."""
 
 
-def read_task(path: Path, *, legacy: bool = False) -> Task:
+def read_task(path: Path) -> Task:
     """Read a task from a TOML or JSON file, and fix the bytes under which it will be published.
 
     Args:
         path: the file.
-        legacy: whether it may be one that is counted already and nobody answers any more: see `Task`.
 
     Raises:
         TaskError: naming the file, which is missing, not TOML or JSON, or not a legal task.
@@ -562,16 +544,15 @@ def read_task(path: Path, *, legacy: bool = False) -> Task:
         raise TaskError(str(path), "is not UTF-8 text; name a TOML or JSON task file") from error
     except ValueError as error:
         raise TaskError(str(path), f"cannot be a task: {error}") from error
-    return read_draft(text, str(path), legacy=legacy)
+    return read_draft(text, str(path))
 
 
-def read_draft(text: str, name: str, *, legacy: bool = False) -> Task:
+def read_draft(text: str, name: str) -> Task:
     """Read a task from TOML or JSON, and fix the bytes under which it will be published.
 
     Args:
         text: the draft; JSON begins with a brace.
         name: what to call it in a message.
-        legacy: as of `read_task`.
 
     Raises:
         TaskError: naming the draft, which is not TOML or JSON, or not a legal task.
@@ -583,20 +564,20 @@ def read_draft(text: str, name: str, *, legacy: bool = False) -> Task:
     if isinstance(document.get("task"), dict):
         raise TaskError(name, "is a scenario, not a task; write what stands under [task] into a file of its own")
     try:
-        return make_task(document, legacy=legacy)
+        return make_task(document)
     except TaskError as error:
         error.args = (f"{name}: {error}",)
         raise
 
 
-def make_task(document: Mapping[str, object], *, legacy: bool = False) -> Task:
+def make_task(document: Mapping[str, object]) -> Task:
     """Validate a task given as a mapping, fill in what has one sensible value, and encode it for publication.
 
     Raises:
         TaskError: naming the field and the remedy.
     """
-    made = task_of_document(document, draft=True, legacy=legacy)
-    return replace(decode_task(encode_document(made), legacy=legacy), chosen=made.chosen)
+    made = task_of_document(document, draft=True)
+    return replace(decode_task(encode_document(made)), chosen=made.chosen)
 
 
 def settled(task: Task, payload: bytes) -> Task | None:
@@ -615,7 +596,7 @@ def settled(task: Task, payload: bytes) -> Task | None:
     if payload == task.payload:
         return task
     try:
-        there = decode_task(payload, legacy=task.legacy)
+        there = decode_task(payload)
         names = [field.name for field in fields(Parameters)]
         given = {name: getattr((there if name in task.chosen else task).parameters, name) for name in names}
         kind = named(there.mechanism)
@@ -627,12 +608,11 @@ def settled(task: Task, payload: bytes) -> Task | None:
     return there if asked == there else None
 
 
-def decode_task(payload: bytes, *, legacy: bool = False) -> Task:
+def decode_task(payload: bytes) -> Task:
     """The task in a retained message. Its digest is that of these very bytes.
 
     Args:
         payload: the message.
-        legacy: whether it may be one of before, for an aggregator that has counted it: see `Task`. A device says no.
 
     Raises:
         TaskError: not UTF-8 JSON, too long, a duplicate key, an unknown field, or not a legal task.
@@ -641,7 +621,7 @@ def decode_task(payload: bytes, *, legacy: bool = False) -> Task:
         document = _object(read_json(bytes(payload), TASK, published=True))
     except ValueError as error:
         raise TaskError("task", f"cannot be read: {error}") from error
-    return task_of_document(document, payload=bytes(payload), legacy=legacy)
+    return task_of_document(document, payload=bytes(payload))
 
 
 def _object(document: object) -> dict[str, object]:

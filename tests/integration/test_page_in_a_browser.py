@@ -70,7 +70,7 @@ def figures(page: Page) -> list[Figure]:
     return [Figure(*one) for one in page.locator("[data-figure]").evaluate_all(FIGURES)]
 
 
-SOME = ["number-live", "number-legacy", "bit-failed", "category-final", "vector-none", "vector-live", "rounds-live"]
+SOME = ["number-live", "bit-failed", "category-final", "vector-none", "vector-live", "rounds-live"]
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])

@@ -134,7 +134,7 @@ def serve(
     )
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
-    tasks = {path: read_task(path, legacy=True) for path in settings.tasks}
+    tasks = {path: read_task(path) for path in settings.tasks}
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     beside = HttpBeside(
         http,

@@ -31,7 +31,7 @@ class NumberDocument(TypedDict):
     lower: float
     upper: float
     unit: NotRequired[str]
-    outside: NotRequired[Literal["clamp", "refuse"]]
+    outside: NotRequired[Literal["clamp"]]
 
 
 @with_config(EXACT)
@@ -58,7 +58,7 @@ class CoordinateDocument(TypedDict):
     lower: float
     upper: float
     unit: NotRequired[str]
-    outside: NotRequired[Literal["clamp", "refuse"]]
+    outside: NotRequired[Literal["clamp"]]
 
 
 @with_config(EXACT)

@@ -101,7 +101,7 @@ class Watched:
             return
         self.told = ""
         try:
-            task = decode_task(payload, legacy=True)
+            task = decode_task(payload)
         except TaskError as error:
             self.task, self.told = None, f"what is published as this task cannot be read ({error})"
         else:

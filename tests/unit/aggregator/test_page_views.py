@@ -30,7 +30,7 @@ GOOD = Estimate(200, 3.0, intervals=INTERVALS, methods=METHODS, monitor="ok")
 
 
 def shown(estimate: Estimate | None = GOOD, *, final: bool = False, draft: dict[str, Any] = DRAFT, **view: Any) -> View:  # noqa: ANN401
-    task = make_task(dict(draft), legacy=True)
+    task = make_task(dict(draft))
     result = None if estimate is None else dataclasses.replace(result_of(task, estimate), final=final)
     settings: dict[str, Any] = {
         "state": State.OPEN,
@@ -61,7 +61,6 @@ def plain(page: str) -> str:
         (shown(ended=True), Standing.FINAL),
         (shown(draft=DRAFT | {"closes": "2026-05-31T23:59:00Z"}), Standing.CLOSING),
         (shown(draft=DRAFT | {"closes": "2026-06-01T00:01:00Z"}), Standing.LIVE),
-        (shown(draft=DRAFT | {"domain": {**NUMBER, "outside": "refuse"}}), Standing.OLDER),
         (shown(draft=DRAFT | {"opens": "2026-06-01T00:01:00Z"}), Standing.NOT_OPEN),
     ],
 )
@@ -205,12 +204,6 @@ def test_the_label_says_all_that_somebody_has_to_know(origin: Origin) -> None:
     assert [row for row in rows if row not in label] == []
     assert "That hides little" not in label
     assert "That hides little" in text_of(shown(draft=DRAFT | {"epsilon": "4.1"}))
-
-
-def test_a_task_of_an_older_kind_says_that_silence_told() -> None:
-    text = text_of(shown(draft=DRAFT | {"domain": {**NUMBER, "outside": "refuse"}}))
-    assert "whose devices stayed silent where it did not" in text
-    assert "stayed silent" not in text_of(shown())
 
 
 def test_a_long_list_is_folded_and_complete() -> None:

@@ -218,10 +218,6 @@ def test_the_bounds_themselves_are_inside() -> None:
     assert HEIGHTS.check(120.0) == HEIGHTS.check(220.0) == "used"
 
 
-def test_a_task_of_before_that_refused_moves_what_is_outside_like_any_other() -> None:
-    assert NumberDomain(0.0, 100.0, "cm", outside="refuse").check(SECRET) == "moved"
-
-
 @given(st.floats(120, 220))
 def test_rounding_moves_a_value_by_at_most_half_a_step(value: float) -> None:
     moved = HEIGHTS.value_of(HEIGHTS.index(value).scalar) - Fraction(value)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hush_common.domain import GRID_STEPS, BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
+from hush_common.domain import GRID_STEPS, BitDomain, CategoryDomain, Coordinate, NumberDomain, VectorDomain
 from hush_common.errors import EpsilonError, TaskError
 from hush_common.mechanisms.parameters import Coins, Parameters, Table
 from hush_common.task import Task
@@ -98,9 +98,6 @@ def test_a_hostile_sticky_task_is_refused(change: dict[str, Any]) -> None:
         {"unit": None},
         {"unit": "\n"},
         {"unit": "x" * 41},
-        {"outside": "drop"},
-        {"outside": None},
-        {"outside": ["clamp"]},
         {"steps": 0},
         {"steps": -1},
         {"steps": 1.5},
@@ -181,20 +178,3 @@ def test_a_task_without_published_bytes_binds_no_report() -> None:
         _ = TASK.digest
     assert caught.value.field == "payload"
     assert replace(TASK, payload=b"{}").digest
-
-
-@pytest.mark.parametrize(
-    "domain",
-    [
-        NumberDomain(0.0, 1.0, outside="refuse"),
-        VectorDomain((Coordinate(0.0, 1.0, name="x"), Coordinate(0.0, 1.0, name="y", outside="refuse"))),
-    ],
-)
-def test_a_task_under_which_silence_would_tell_is_not_made_by_hand_either(domain: Domain) -> None:
-    made: dict[str, Any] = {"id": "t", "epsilon": Fraction(1), "mechanism": "laplace", "domain": domain}
-    if isinstance(domain, VectorDomain):
-        made |= {"mechanism": "vector", "parameters": Parameters(levels=(1,), sampled=1)}
-    with pytest.raises(TaskError, match="reveals which it has"):
-        Task(**made)
-    assert Task(**made, legacy=True).legacy
-    assert not replace(TASK, legacy=True).legacy, "it is one like any other"

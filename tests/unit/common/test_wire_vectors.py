@@ -27,23 +27,14 @@ def test_a_task_is_published_byte_for_byte_and_bound_by_its_digest(vector: dict[
     assert decode_task(task.payload) == task
 
 
-@pytest.mark.parametrize("vector", GOOD["legacy_tasks"], ids=name_of)
-def test_a_task_of_before_keeps_its_digest_where_it_is_counted_and_is_refused_everywhere_else(
-    vector: dict[str, Any],
-) -> None:
+@pytest.mark.parametrize("vector", BAD["tasks"], ids=name_of)
+def test_a_task_under_which_silence_would_reveal_a_value_is_refused(vector: dict[str, Any]) -> None:
     payload = vector["payload"].encode()
-    kept = decode_task(payload, legacy=True)
-    assert (kept.legacy, kept.digest.hex()) == (True, vector["digest"])
-    with pytest.raises(TaskError, match="'refuse' is no longer supported") as caught:
+    with pytest.raises(TaskError, match="'refuse' is not 'clamp'") as caught:
         decode_task(payload)
-    assert caught.value.field == "domain.outside"
+    assert caught.value.field == vector["field"]
     with pytest.raises(TaskError):
         make_task(json.loads(payload))
-
-
-def test_admitting_tasks_of_before_makes_none_of_another_task() -> None:
-    payload = GOOD["tasks"][0]["payload"].encode()
-    assert decode_task(payload, legacy=True) == decode_task(payload)
 
 
 @pytest.mark.parametrize("vector", GOOD["frames"], ids=name_of)

@@ -18,10 +18,6 @@ _GUARDED = (
     "for programs that answer by the rules of hush."
 )
 _CHOSEN = "How much your device chose to give: it stands in the report."
-_OLDER = (
-    "Whether your answer lay within the bounds: this task is of an older kind, whose devices stayed silent where it "
-    "did not. No device answers such a task any more."
-)
 _PRIORS = (Fraction(1, 100), EVEN, Fraction(9, 10))
 
 
@@ -101,7 +97,6 @@ def _seen(task: Task, most: Loss) -> list[Html]:
         "What other tasks ask: each adds to this one. Your device keeps count, and stops at its limit.",
         most.besides or None,
         _CHOSEN if task.offers else None,
-        _OLDER if task.legacy else None,
     ]
     return [fragment(line) for line in lines if line is not None]
 

@@ -32,7 +32,6 @@ class Standing(Enum):
     LIVE = "Live", "Devices are asked, and their reports are counted as they arrive."
     NOT_OPEN = "Not open yet", "Nobody is asked before it opens."
     CLOSING = "Closing", "Nobody is asked any more. Reports that are under way still count for some minutes."
-    OLDER = "Older kind", "No device answers such a task any more. What is counted stays, and what is under way counts."
     WITHDRAWN = "Withdrawn", "Nobody is asked any more. Reports that are under way still count."
     FINAL = "Final", "Nothing counts any more: these are the last figures."
 
@@ -96,8 +95,6 @@ class View:
             return Standing.FINAL
         if self.state is State.WITHDRAWN:
             return Standing.WITHDRAWN
-        if task.legacy:
-            return Standing.OLDER
         if task.closes is not None and self.now >= task.closes:
             return Standing.CLOSING
         if task.opens is not None and self.now < task.opens:
