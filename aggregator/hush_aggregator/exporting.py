@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
 from hush_aggregator.task_changes import check_round, row_of
 from hush_common.errors import OptionError, StoreError
-from hush_common.files import make_private_file
+from hush_common.files import draft_of, sync
 from hush_common.task import Task
 from hush_common.wire import Report
 
@@ -32,22 +31,19 @@ def export_reports(store: Path, task_id: str, out: Path, round_: int | None) -> 
     """
     if out.exists():
         raise OptionError("--out", f"{out} is there already; name a new file, or remove it")
-    part = out.with_name(f"{out.name}.part")
     if out.suffix == ".parquet":
         need_arrow("--out")
     with SqliteReader(store) as opened:
         task, reports = reports_of(opened, task_id, round_)
         counted = _Counted(reports)
         try:
-            make_private_file(part)
-            with part.open("wb") as file:
-                file.writelines(FORMATS[out.suffix](task, counted))
-            part.replace(out)
+            with draft_of(out) as draft:
+                with draft.open("wb") as file:
+                    file.writelines(FORMATS[out.suffix](task, counted))
+                sync(draft)
+                draft.replace(out)
         except OSError as error:
             raise StoreError(f"{out}: cannot be written ({error.strerror}); name a directory with room") from error
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
     return counted.count
 
 

@@ -1,14 +1,20 @@
-"""Files: private ones, and locks between processes."""
+"""Files: private ones, files that are complete or absent, and locks between processes."""
 
 import errno
 import os
+import secrets
 import sqlite3
 import stat
 import sys
 import threading
 import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
+
+Writer = Callable[[BinaryIO], object]
+"""Writes the content of a file."""
 
 
 def exposing(path: Path) -> Path | None:
@@ -42,6 +48,61 @@ def make_private_file(path: Path) -> None:
         found = path.stat()
         if sys.platform != "win32" and found.st_mode & stat.S_IRWXO and found.st_uid == os.geteuid():
             path.chmod(stat.S_IMODE(found.st_mode) & ~stat.S_IRWXO)
+
+
+@contextmanager
+def draft_of(path: Path, *, private: bool = True) -> Iterator[Path]:
+    """Make a file next to `path` in which its content is prepared; delete it at the end, unless it was moved.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
+    try:
+        yield draft
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file is on the disk."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file, mode 0600, in place of an existing one; the owner of the directory owns it.
+
+    Raises:
+        OSError: it cannot be written; the existing file is unchanged.
+    """
+    with draft_of(path) as draft:
+        draft.write_bytes(content)
+        owner = path.parent.stat()
+        if hasattr(os, "chown") and draft.stat().st_uid != owner.st_uid:
+            os.chown(draft, owner.st_uid, owner.st_gid)  # what root writes, a service reads as its own user
+        sync(draft)
+        draft.replace(path)
+
+
+def replace_files(directory: Path, files: Mapping[str, Writer]) -> list[Path]:
+    """Write files in place of existing ones, once the content of the last one is on the disk: all of them or none.
+
+    Raises:
+        OSError: they cannot be written; the existing files are unchanged.
+    """
+    written = [directory / name for name in files]
+    with ExitStack() as stack:
+        drafts = [stack.enter_context(draft_of(path, private=False)) for path in written]
+        for draft, write in zip(drafts, files.values(), strict=True):
+            with draft.open("wb") as file:
+                write(file)
+            sync(draft)
+        for draft, path in zip(drafts, written, strict=True):
+            draft.replace(path)
+    return written
 
 
 # Closing any descriptor of a file ends the locks that POSIX gives a process on it. SQLite minds that for its own; but

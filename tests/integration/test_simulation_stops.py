@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from hush_simulations.display.at_once import write_all
-
 FILES = {"result.json", "run.json", "scenario.toml", "result.png", "result.svg"}
 SCRIPT = """
 import os, signal, sys, threading
@@ -42,7 +40,6 @@ def press():
 phase = sys.argv.pop(1)
 arrived = threading.Event()
 from hush_simulations.commands import interrupt, simulate
-from hush_simulations.display import at_once, files
 from hush_simulations.engines.bulk import devices, engine
 from hush_simulations.scenarios import library
 from pathlib import Path
@@ -147,17 +144,3 @@ def test_a_disk_that_fills_is_one_line_and_leaves_what_was_there(tmp_path: Path)
     assert "Traceback" not in ended.stderr
     assert "estimate" in ended.stdout  # what was found is shown all the same
     assert {name: (tmp_path / name).read_bytes() for name in kept(tmp_path)} == before
-
-
-def test_files_are_all_there_or_none(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("old", encoding="utf-8")
-
-    def fail(_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError, match="No space"):
-        write_all(tmp_path, {"a": lambda file: file.write(b"new"), "b": fail})
-    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {"a": "old"}
-    written = write_all(tmp_path, {"a": lambda file: file.write(b"new"), "b": lambda file: file.write(b"too")})
-    assert [path.read_bytes() for path in written] == [b"new", b"too"]
-    assert len(list(tmp_path.iterdir())) == 2

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
-from hush_simulations.display.at_once import Writer, write_all
+from hush_common.files import Writer, replace_files
 from hush_simulations.display.figure import picture_of
 from hush_simulations.display.pictures import Theme, drawn
 from hush_simulations.engines.reports import in_words, offers_of
@@ -63,7 +63,7 @@ def write_files(
         files["reports.csv"] = lambda file: _write_reports(file, run)
     contents = {**drawn(picture_of(run), "result", theme), **(more or {})}
     try:
-        return write_all(directory, {**files, **{name: _of(content) for name, content in contents.items()}})
+        return replace_files(directory, {**files, **{name: _of(content) for name, content in contents.items()}})
     except OSError as error:
         raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); make room there") from error
 

@@ -16,9 +16,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hush_aggregator.broker.files import replace_file
 from hush_common.errors import OptionError
-from hush_common.files import FileLock
+from hush_common.files import FileLock, replace_file
 from hush_simulations.sweeps.cell_file import MadeCell, Versions, decode, encode
 from hush_simulations.sweeps.grid import canonical
 from hush_simulations.sweeps.plan import FORMAT, CellWork, Sweep

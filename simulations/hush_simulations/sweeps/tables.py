@@ -5,8 +5,8 @@ import io
 from importlib import import_module
 from pathlib import Path
 
-from hush_aggregator.broker.files import replace_file
 from hush_common.errors import OptionError
+from hush_common.files import replace_file
 from hush_simulations.sweeps.directory import told
 from hush_simulations.sweeps.result import SweepResult
 
