@@ -5,7 +5,8 @@ from fractions import Fraction
 
 from hush_client.decide import Answered
 from hush_client.state import ledger, pins, sticky
-from hush_common.mechanisms.sticky import Levelled, Memory
+from hush_common.mechanisms.mechanism import Levelled
+from hush_common.mechanisms.sticky import Memory
 
 __all__ = ["Book"]
 

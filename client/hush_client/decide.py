@@ -15,7 +15,8 @@ from hush_client.policy import Policy
 from hush_client.receipt import Reason, Receipt
 from hush_common.epsilon import decimal_text
 from hush_common.errors import EpsilonError
-from hush_common.mechanisms.sticky import Levelled, Memory
+from hush_common.mechanisms.mechanism import Levelled
+from hush_common.mechanisms.sticky import Memory
 from hush_common.task import Task
 
 __all__ = ["Answered", "Ledger", "Moment", "decide"]

@@ -5,8 +5,6 @@ import sys
 from hush_common.errors import MissingExtraError
 from hush_common.lazy import load
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Entry point: `hush.cli`, if what it stands on is installed."""

@@ -7,8 +7,6 @@ import typer
 from hush_aggregator.commands import broker as lasting
 from hush_common.lazy import load
 
-__all__ = ["app"]
-
 app: typer.Typer = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -13,8 +13,6 @@ import typer.main
 from hush_common.errors import HushError, printable
 from hush_common.lazy import load
 
-__all__ = ["app", "main"]
-
 
 class _Command(NamedTuple):
     module: str

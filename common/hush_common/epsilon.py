@@ -12,22 +12,6 @@ from math import ceil, exp, floor, inf, nextafter
 
 from hush_common.errors import EpsilonError
 
-__all__ = [
-    "LARGEST",
-    "SMALLEST",
-    "WEAK_ABOVE",
-    "WEIGHT_OF_TRUTH",
-    "at_most_sure",
-    "certified_exp",
-    "decimal_fraction",
-    "decimal_text",
-    "float_at_most",
-    "log_ceiling",
-    "parse_epsilon",
-    "posterior",
-    "weight_of_lie",
-]
-
 SMALLEST = Fraction(1, 10**6)
 LARGEST = Fraction(50)
 WEAK_ABOVE = Fraction(4)

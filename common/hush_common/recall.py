@@ -15,19 +15,6 @@ from hush_common.task import CLOCK_SKEW, is_task_id
 from hush_common.untrusted import RECALL, read_json
 from hush_common.wire import DIGEST_BYTES, is_hex, is_int
 
-__all__ = [
-    "KEPT_FOR",
-    "LAST_COUNTED",
-    "LONGEST_OVER",
-    "RECALL_ID_BYTES",
-    "RECALL_LIMIT",
-    "SHORTEST_OVER",
-    "Recall",
-    "decode_recall",
-    "encode_recall",
-    "grace_of",
-]
-
 RECALL_LIMIT = RECALL.bytes
 """Most bytes of a recall."""
 RECALL_ID_BYTES = 16

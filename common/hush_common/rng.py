@@ -7,8 +7,6 @@ from collections.abc import Callable
 from secrets import SystemRandom
 from typing import Protocol
 
-__all__ = ["REPORT_ID_BYTES", "ReportRng", "Rng", "SpareRng", "SystemRng"]
-
 REPORT_ID_BYTES = 16
 """Bytes of the id of a report."""
 

@@ -10,9 +10,10 @@ import pytest
 
 from hush_common.epsilon import WEIGHT_OF_TRUTH, certified_exp, log_ceiling, weight_of_lie
 from hush_common.mechanisms import Multilevel, RandomizedResponse
+from hush_common.mechanisms.mechanism import Levelled
 from hush_common.mechanisms.multilevel import best_sticky_levels
 from hush_common.mechanisms.parameters import coin_loss_ratio
-from hush_common.mechanisms.sticky import Levelled, Memory
+from hush_common.mechanisms.sticky import Memory
 
 Values = tuple[int, ...]
 Pattern = tuple[int, ...]

@@ -8,7 +8,8 @@ import json
 import sqlite3
 
 from hush_common.errors import StateError
-from hush_common.mechanisms.sticky import Levelled, Memory
+from hush_common.mechanisms.mechanism import Levelled
+from hush_common.mechanisms.sticky import Memory
 
 __all__ = ["SCHEMA", "find", "keep"]
 

@@ -33,8 +33,6 @@ from hush_common.mechanisms.mechanism import FiniteLaw, Mechanism
 from hush_common.mechanisms.parameters import Parameters, Table, grid, shipped_at
 from hush_common.rng import Rng
 
-__all__ = ["MOST_CELLS", "Channel"]
-
 MOST_CELLS = 16_384
 _MOST_WEIGHT = 1 << 128
 

@@ -29,8 +29,6 @@ from hush_common.mechanisms.mechanism import Aspects, Mechanism
 from hush_common.mechanisms.parameters import Parameters
 from hush_common.rng import Rng
 
-__all__ = ["Laplace", "bernoulli_exp", "discrete_laplace"]
-
 _WINDOW = 40  # in noise scales: an honest report meets the clamp with probability 4e-18
 
 

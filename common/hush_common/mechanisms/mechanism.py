@@ -19,8 +19,6 @@ from hush_common.domain import Domain, Readable
 from hush_common.mechanisms.parameters import Parameters
 from hush_common.rng import Rng
 
-__all__ = ["Aspects", "FiniteLaw", "Levelled", "Mechanism"]
-
 Aspects = Mapping[str, Callable[[tuple[int, ...]], Hashable]]
 """What of a body its likelihood ratio depends on, by its name in words: floats for numbers, else names."""
 

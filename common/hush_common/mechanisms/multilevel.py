@@ -31,8 +31,6 @@ from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
 from hush_common.mechanisms.parameters import Parameters, within
 from hush_common.rng import Rng
 
-__all__ = ["MOST_LEVELS", "Multilevel", "best_levels", "best_sticky_levels"]
-
 MOST_LEVELS = 1024
 
 

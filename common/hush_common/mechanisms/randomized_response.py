@@ -31,8 +31,6 @@ from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
 from hush_common.mechanisms.parameters import Coins, Parameters
 from hush_common.rng import Rng
 
-__all__ = ["RandomizedResponse"]
-
 
 @dataclass(frozen=True)
 class RandomizedResponse(Levelled):

@@ -45,8 +45,6 @@ from dataclasses import dataclass, field, replace
 from hush_common.mechanisms.mechanism import Levelled
 from hush_common.rng import Rng
 
-__all__ = ["Levelled", "Memory"]
-
 
 @dataclass(frozen=True, slots=True)
 class Memory:

@@ -34,8 +34,6 @@ from hush_common.mechanisms.subset_selection import draw_subset, floyd
 from hush_common.rng import Rng
 from hush_common.wire import BODY_LIMIT
 
-__all__ = ["Vector", "best_sampled"]
-
 _FEW = 8
 _EVEN = Fraction(1, 12)  # variance of an even spread over the unit interval
 _MOST_TRIED = 20

@@ -13,8 +13,6 @@ from hush_common.errors import BrokerError, LoginRefusedError, ProtocolRefusedEr
 from hush_common.mqtt.client import Client, Inbox, NoWelcomeError
 from hush_common.topics import Acknowledgement, Delivery
 
-__all__ = ["Acknowledgement", "Connection", "Options", "connect"]
-
 _CONNECT_SECONDS = 10.0
 _BATCH_BYTES = 3 * 1024 * 1024
 _REFUSED = 0x80

@@ -17,9 +17,9 @@ import numpy as np
 from hush_attacks.demonstration import Demonstration
 from hush_attacks.overheard import OverheardBroker, device
 from hush_client import Policy
+from hush_common.aio import run_blocking
 from hush_common.domain import NumberDomain
 from hush_common.task import Task, make_task
-from hush_simulations.api.blocking import run_blocking
 from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 
 if TYPE_CHECKING:

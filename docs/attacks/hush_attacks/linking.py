@@ -22,10 +22,10 @@ from hush_aggregator import Aggregator, SqliteStore
 from hush_attacks.demonstration import Demonstration
 from hush_attacks.overheard import OverheardBroker, device
 from hush_client import Gateway, Policy
+from hush_common.aio import run_blocking
 from hush_common.recall import Recall, encode_recall
 from hush_common.task import Task, make_task
 from hush_common.topics import recall_topic
-from hush_simulations.api.blocking import run_blocking
 from hush_simulations.display.style import LIGHT, Palette, canvas, styled
 
 if TYPE_CHECKING:

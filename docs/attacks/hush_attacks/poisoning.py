@@ -20,12 +20,12 @@ from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.quotas import Limits
 from hush_attacks.demonstration import Demonstration
+from hush_common.aio import run_blocking
 from hush_common.mechanisms import Mechanism
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame
-from hush_simulations.api.blocking import run_blocking
 from hush_simulations.brokers.memory import MemoryBroker
 from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_tour.mixtures import HEIGHTS

@@ -5,10 +5,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hush_common.aio import run_blocking
 from hush_common.domain import Domain
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_simulations.api.arguments import Epsilon, experiment_of
-from hush_simulations.api.blocking import run_blocking
 from hush_simulations.api.run import Run
 from hush_simulations.engines import live
 from hush_simulations.engines.bulk import engine as bulk
