@@ -34,11 +34,10 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from hush_client.answer import Question, answer
 from hush_client.policy import Policy
+from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger, outbox
-from hush_client.state.database import State
-from hush_client.state.identity import device_name
+from hush_client.state.database import State, device_name
 from hush_common.domain import NumberDomain
 from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, make_task
@@ -57,8 +56,8 @@ async def main(directory: Path) -> dict[str, object]:
     name = await state.run(device_name)
     policy, topic = Policy(sticky=True), report_topic(task.id, name)
     for asked, value, day in ((task, 172.0, 1), (habit, True, 1), (habit, True, 2)):
-        question = Question(name, asked, topic, policy, datetime(2026, 1, day, tzinfo=UTC))
-        await state.run(partial(answer, question=question, value=asked.domain.read(value), rng=SystemRng()))
+        question = Question(asked, topic, policy, datetime(2026, 1, day, tzinfo=UTC))
+        await state.run(partial(answer, question=question, values={name: asked.domain.read(value)}, rng=SystemRng()))
     await state.close()
     state = await State.open(directory)
     entries = await state.run(partial(outbox.page, after=0, limit=10))

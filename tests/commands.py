@@ -57,7 +57,7 @@ def commands() -> dict[str, list[Option]]:
     """All commands with all that they take, from the very tree that reads the command line."""
     found: dict[str, list[Option]] = {}
     for name, command in cli._COMMANDS.items():
-        found |= _leaves(name, typer.main.get_command(import_module(command.module).app))
+        found |= _leaves(name, typer.main.get_command(getattr(import_module(command.module), command.app)))
     return found
 
 

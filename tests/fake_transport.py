@@ -1,18 +1,21 @@
 """The broker in memory as tests of the device use it: it looks on, and fails on demand."""
 
+import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from hush_client.privacy.answer import Answer, Question, answer
 from hush_client.sending.transport import Acknowledgement, Link
+from hush_common.domain import Reading
 from hush_common.errors import BrokerError
-from hush_common.rng import SystemRng
+from hush_common.rng import ReportRng, SystemRng
 from hush_common.task import make_task
 from hush_common.topics import task_topic
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
 
-__all__ = ["HEIGHTS", "FakeTransport", "Fate", "RecordingRng", "make_heights"]
+__all__ = ["HEIGHTS", "FakeTransport", "Fate", "RecordingRng", "answer_one", "make_heights"]
 
 
 def make_heights(**changes: object) -> bytes:
@@ -27,6 +30,13 @@ def make_heights(**changes: object) -> bytes:
 
 
 HEIGHTS = make_heights()
+
+
+def answer_one(
+    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng, *, device: str = "d"
+) -> Answer:
+    """Answer for one device alone."""
+    return answer(connection, question, {device: value}, rng)[device]
 
 
 class RecordingRng:

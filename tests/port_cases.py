@@ -12,8 +12,8 @@ import pytest
 from port_programs import hexadecimal
 
 from hush_client.commands.report import parse_value
-from hush_client.decision import Decision
-from hush_client.draw import draw
+from hush_client.privacy.decision import Decision
+from hush_client.privacy.draw import draw
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.rng import SystemRng

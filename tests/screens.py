@@ -18,8 +18,8 @@ from fake_transport import FakeTransport, make_heights
 from rendered import rendered
 
 import hush_client.client
-from hush_client.answer import Question, answer
 from hush_client.policy import Policy
+from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger
 from hush_client.state.database import State
 from hush_common.task import decode_task
@@ -176,8 +176,8 @@ def _state() -> Path:
             (steps, (2,), Policy(total=1)),
         ):
             for day in days:
-                question = Question("sensor-17", task, "topic", policy, now + timedelta(days=day))
-                answer(connection, question, task.domain.read(172.0), SeededRng(1))
+                question = Question(task, "topic", policy, now + timedelta(days=day))
+                answer(connection, question, {"sensor-17": task.domain.read(172.0)}, SeededRng(1))
         charge = ledger.charges(connection, "sensor-17", "Planning of parks")[1]
         ledger.resent(connection, {charge.sequence or 0: 1})
 

@@ -12,9 +12,10 @@ from threading import get_ident
 from typing import Any
 
 import pytest
+from fake_transport import answer_one
 
-from hush_client.answer import Question, answer
 from hush_client.policy import Policy
+from hush_client.privacy.answer import Question
 from hush_client.receipt import Receipt
 from hush_client.state import ledger, outbox, sticky
 from hush_common.domain import Reading
@@ -82,10 +83,10 @@ def known_laws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def question_of(task: Task, policy: Policy | None = None) -> Question:
     limits = policy or Policy(max_epsilon=task.epsilon, lifetime=task.epsilon, sticky=True)
-    return Question("d", task, "topic", limits, NOW, not_before=1234, delay=34)
+    return Question(task, "topic", limits, NOW, not_before=1234, delay=34)
 
 
-def paths(rounds: Sequence[tuple[Question, object]], act: Answer = answer) -> Iterator[tuple[Events, Tree]]:
+def paths(rounds: Sequence[tuple[Question, object]], act: Answer = answer_one) -> Iterator[tuple[Events, Tree]]:
     """Each path of one answer, or of some one after the other: the course of events, and the draws that led there.
 
     An event is all that anybody but the program itself can learn: whether the call ended in an error and in which,
@@ -103,7 +104,7 @@ def paths(rounds: Sequence[tuple[Question, object]], act: Answer = answer) -> It
             script = tree.after()
 
 
-def law_of(question: Question, value: object, act: Answer = answer) -> dict[Event, Decimal]:
+def law_of(question: Question, value: object, act: Answer = answer_one) -> dict[Event, Decimal]:
     """The probability of each event, over all paths of one answer."""
     law: dict[Event, Decimal] = defaultdict(Decimal)
     for (event,), tree in paths([(question, value)], act):

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from hush_client.client import Client
     from hush_client.gateway import Gateway
     from hush_client.policy import Policy
-    from hush_client.receipt import Reason, Receipt
+    from hush_client.receipt import Reason, Receipt, Undelivered
     from hush_client.sending.mqtt import MqttTransport
     from hush_client.sending.transport import Transport
     from hush_client.statement import Statement
     from hush_client.sync import SyncClient
-    from hush_client.undelivered import Undelivered
 
 __all__ = [
     "Client",
@@ -43,7 +42,7 @@ _HOMES = {
     "Statement": "hush_client.statement",
     "SyncClient": "hush_client.sync",
     "Transport": "hush_client.sending.transport",
-    "Undelivered": "hush_client.undelivered",
+    "Undelivered": "hush_client.receipt",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module

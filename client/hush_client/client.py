@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from types import TracebackType
 
-    from hush_client.asking import Source
     from hush_client.policy import Policy
     from hush_client.receipt import Receipt
-    from hush_client.sending.synced import Synced
+    from hush_client.sending.sender import SyncResult
     from hush_client.sending.transport import Transport
-    from hush_client.source import Absent, Told
+    from hush_client.source import OnMissing, ReceiptCallback, Source
     from hush_client.statement import Statement
     from hush_common.task import Task
 
@@ -106,8 +105,8 @@ class Client:
         source: "Source",
         *,
         source_timeout: float = 10.0,
-        absent: "Absent" = "answer",
-        told: "Told | None" = None,
+        absent: "OnMissing" = "answer",
+        told: "ReceiptCallback | None" = None,
     ) -> None:
         """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
         self._gateway.answer(self._device, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
@@ -133,7 +132,7 @@ class Client:
         """Wait until everything stored is sent; see `Gateway.flush`."""
         return await self._gateway.flush(timeout=timeout)
 
-    async def sync(self, *, timeout: float | None = 30.0) -> "Synced":
+    async def sync(self, *, timeout: float | None = 30.0) -> "SyncResult":
         """Hear whether what was sent earlier is asked for again, and send what is due; see `Gateway.sync`."""
         return await self._gateway.sync(timeout=timeout)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hush_client.policy import Policy
-from hush_client.state import kept, ledger
+from hush_client.state import ledger, outbox
 from hush_client.state.ledger import Charge
 from hush_common.epsilon import at_most_sure, float_at_most
 from hush_common.formatting import percent_at_most
@@ -76,5 +76,9 @@ def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) 
         for account in ledger.accounts(connection, device)
     ]
     return Statement(
-        device, policy.total, tuple(budgets), kept.kept(connection, device), kept.dropped(connection, device)
+        device,
+        policy.total,
+        tuple(budgets),
+        outbox.count_retained(connection, device),
+        outbox.count_dropped(connection, device),
     )

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from types import TracebackType
 
-    from hush_client.asking import Source
     from hush_client.policy import Policy
     from hush_client.receipt import Receipt
-    from hush_client.sending.synced import Synced
+    from hush_client.sending.sender import SyncResult
     from hush_client.sending.transport import Transport
-    from hush_client.source import Absent, Told
+    from hush_client.source import OnMissing, ReceiptCallback, Source
     from hush_client.statement import Statement
     from hush_common.task import Task
 
@@ -99,8 +98,8 @@ class SyncClient:
         source: "Source",
         *,
         source_timeout: float = 10.0,
-        absent: "Absent" = "answer",
-        told: "Told | None" = None,
+        absent: "OnMissing" = "answer",
+        told: "ReceiptCallback | None" = None,
     ) -> None:
         """Answer a task from a source of values while the client is open; see `Gateway.answer`."""
         self._call(
@@ -130,7 +129,7 @@ class SyncClient:
         """Wait until everything stored is sent; see `Gateway.flush`."""
         return self._call(self._client.flush(timeout=timeout))
 
-    def sync(self, *, timeout: float | None = 30.0) -> "Synced":
+    def sync(self, *, timeout: float | None = 30.0) -> "SyncResult":
         """Hear whether what was sent earlier is asked for again, and send what is due; see `Gateway.sync`."""
         return self._call(self._client.sync(timeout=timeout))
 

@@ -17,6 +17,7 @@ from hush_common.lazy import load
 class _Command(NamedTuple):
     module: str
     summary: str
+    app: str = "app"
 
 
 _COMMANDS = {
@@ -37,7 +38,7 @@ _COMMANDS = {
     "http": _Command("hush_aggregator.commands.http", "Serve tasks and results of a store over HTTP."),
     "store": _Command("hush_aggregator.commands.store", "Back up the store of an aggregator, and put it back."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
-    "sync": _Command("hush_client.commands.sync", "Send what waits or was recalled, and answer nothing."),
+    "sync": _Command("hush_client.commands.report", "Send what waits or was recalled, and answer nothing.", "sync_app"),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
@@ -89,7 +90,7 @@ def _forward(name: str, command: _Command) -> None:
     )
     def run(context: typer.Context) -> None:
         module = load(command.module, f"hush {name}")
-        status = _uncut(module.app)(context.args, prog_name=f"hush {name}", standalone_mode=False)
+        status = _uncut(getattr(module, command.app))(context.args, prog_name=f"hush {name}", standalone_mode=False)
         raise typer.Exit(status if isinstance(status, int) else 0)
 
 

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -25,8 +25,7 @@ import pytest
 from servers import Mosquitto
 
 from hush_client import Client, Policy
-from hush_client.answer import Question, answer_all
-from hush_client.receipt import Receipt
+from hush_client.privacy.answer import Answer, Question, answer
 from hush_common.domain import NumberDomain, Reading
 from hush_common.errors import StateError, TaskError
 from hush_common.mechanisms import Laplace
@@ -241,15 +240,15 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     outcomes: list[str] = []
 
     def planted(
-        connection: sqlite3.Connection, asked: Sequence[tuple[Question, Reading]], rng: ReportRng
-    ) -> list[tuple[Receipt, int | None]]:
-        outcomes.append("" if all(reading.became == "used" for _, reading in asked) else "outside")
+        connection: sqlite3.Connection, question: Question, values: Mapping[str, Reading], rng: ReportRng
+    ) -> dict[str, Answer]:
+        outcomes.append("" if all(reading.became == "used" for reading in values.values()) else "outside")
         if outcomes[-1]:
             raise StateError("planted: the value is outside")
-        return answer_all(connection, asked, rng)
+        return answer(connection, question, values, rng)
 
-    monkeypatch.setattr("hush_client.desk.answer_all", planted)
-    monkeypatch.setattr("hush_client.answer.pins.pin", lambda *_: None)
+    monkeypatch.setattr("hush_client.answering.answer", planted)
+    monkeypatch.setattr("hush_client.privacy.answer.ledger.pin", lambda *_: None)
     return outcomes
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from hush_aggregator.store import SqliteStore
-from hush_client.state.database import State
-from hush_client.state.lock import LOCK_NAME, Lock
+from hush_client.state.database import LOCK_NAME, Lock, State
 from hush_common.errors import StateError
 
 

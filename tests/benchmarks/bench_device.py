@@ -15,9 +15,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hush_client.answer import Question, answer
 from hush_client.policy import Policy
-from hush_client.state import identity, ledger, outbox
+from hush_client.privacy.answer import Question, answer
+from hush_client.state import database, ledger, outbox
 from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
@@ -51,9 +51,9 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as directory, closing(connect(Path(directory))) as store:
 
         def transact(device: str) -> None:
-            question = Question(device, task, report_topic(task.id, "b"), Policy(), datetime.now(UTC))
+            question = Question(task, report_topic(task.id, "b"), Policy(), datetime.now(UTC))
             store.execute("BEGIN IMMEDIATE")
-            answer(store, question, task.domain.read(value), rng)
+            answer(store, question, {device: task.domain.read(value)}, rng)
             store.execute("COMMIT")
 
         found = {
@@ -71,7 +71,7 @@ def connect(directory: Path) -> sqlite3.Connection:
     store = sqlite3.connect(directory / "hush.sqlite3", isolation_level=None)
     store.execute("PRAGMA journal_mode = WAL")
     store.execute("PRAGMA synchronous = FULL")
-    for part in (ledger, outbox, identity):
+    for part in (ledger, outbox, database):
         store.executescript(part.SCHEMA)
     return store
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from hush_client.decision import Decision
-from hush_client.draw import draw
+from hush_client.privacy.decision import Decision
+from hush_client.privacy.draw import draw
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 

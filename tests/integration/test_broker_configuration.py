@@ -16,7 +16,7 @@ from hardened import HOST, Hardened, hush
 from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_aggregator.broker.configuration import LARGEST_PACKET
-from hush_client.answer import FRAME_REPORTS
+from hush_client.privacy.answer import FRAME_REPORTS
 from hush_common.topics import (
     ALL_ESTIMATES,
     ALL_RECALLS,

@@ -16,7 +16,7 @@ from servers import Mosquitto
 from serving import estimate, serving
 
 from hush_client import Gateway, MqttTransport
-from hush_client.state import kept
+from hush_client.state import outbox
 from hush_client.state.database import FILE_NAME
 from hush_client.state.outbox import Entry
 from hush_common.recall import Recall, encode_recall
@@ -126,7 +126,7 @@ async def test_what_was_not_lost_counts_once_however_often_it_is_recalled(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fresh: bool
 ) -> None:
     if fresh:
-        fetch = kept.fetch
+        fetch = outbox.fetch_retained
 
         def renewed(*arguments: object) -> list[Entry]:
             entries = fetch(*arguments)  # type: ignore[arg-type]  # those of fetch
@@ -139,7 +139,7 @@ async def test_what_was_not_lost_counts_once_however_often_it_is_recalled(
                 for entry in entries
             ]
 
-        monkeypatch.setattr(kept, "fetch", renewed)
+        monkeypatch.setattr(outbox, "fetch_retained", renewed)
     with serving(mosquitto.url, tmp_path, TASK):
         way = MqttTransport(mosquitto.url, "house")
         async with Gateway(way, name="house", state=tmp_path / "state", spread=0, recall_every=0) as gateway:

@@ -18,8 +18,7 @@ from terminal import at_terminal
 
 from hush_client.sending.schedule import milliseconds, utc_now
 from hush_client.state import outbox
-from hush_client.state.database import State
-from hush_client.state.lock import Lock
+from hush_client.state.database import Lock, State
 from hush_common.task import make_task
 from hush_common.topics import ALL_REPORTS, report_topic, task_topic
 

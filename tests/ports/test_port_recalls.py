@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from port_programs import Port, hexadecimal
 
-from hush_client.state import kept
+from hush_client.state import outbox
 from hush_common.recall import Recall, decode_recall, encode_recall
 from hush_common.rng import SystemRng
 
@@ -98,8 +98,8 @@ def test_the_python_client_keeps_it_as_long(vector: dict[str, Any]) -> None:
     keep = 1000 * min(vector["keep"], 7 * 86400)
     until = vector["until"]
     for now, ended in ((until or 10**10, until is not None), ((until or 10**10) - 1, vector["keep"] == 0)):
-        term = kept.Term(1000 * now, keep, grace or {})
-        assert kept._has_ended(1, 1000 * vector["acknowledged"], closes, term) is ended
+        term = outbox.RetentionTerm(1000 * now, keep, grace or {})
+        assert outbox._has_ended(1, 1000 * vector["acknowledged"], closes, term) is ended
 
 
 @pytest.mark.slow

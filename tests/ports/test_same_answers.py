@@ -8,15 +8,14 @@ import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from port_cases import Case, cases, reference, some_task, some_value, vectors
 from port_programs import PORTS, Port, compiled, port_of
 
-from hush_client.decide import Moment, decide
 from hush_client.policy import Policy
+from hush_client.privacy.decide import DecisionTime, History, decide
 from hush_client.receipt import Reason
 from hush_common.epsilon import decimal_text
 from hush_common.task import make_task
@@ -60,25 +59,6 @@ def twenty() -> Iterator[tuple[Case, str]]:
         yield Case(timed, some_value(source, timed), source.randbytes(600), NOW), limit
 
 
-class _Nothing:
-    """The ledger of a device that has answered nothing."""
-
-    def pinned(self, _: str, /) -> None: ...
-
-    def paid(self, _: str, /) -> bool:
-        return False
-
-    def answered(self, _: str, __: int, /) -> None: ...
-
-    def spent(self, _: str, /) -> Fraction:
-        return Fraction(0)
-
-    def spent_in_all(self) -> Fraction:
-        return Fraction(0)
-
-    def memory(self, _: str, __: object, /) -> None: ...
-
-
 _VERDICTS: dict[object, str] = {
     Reason.EPSILON_TOO_LARGE: "epsilon",
     Reason.NOT_OPEN: "not_open",
@@ -92,7 +72,9 @@ def test_of_twenty_random_tasks_every_port_gives_the_verdict_and_the_bytes_of_th
     expected, orders = [], []
     for case, limit in twenty():
         policy = Policy(max_epsilon=limit, lifetime=50)
-        receipt, _ = decide(case.task, policy, _Nothing(), room=True, clock=Moment(datetime.fromtimestamp(NOW, UTC)))
+        receipt, _ = decide(
+            case.task, policy, History(), room=True, time=DecisionTime(datetime.fromtimestamp(NOW, UTC))
+        )
         right = reference(case, monkeypatch) if receipt.reason is None else _VERDICTS[receipt.reason]
         expected.append(right)
         orders.append(case.order.replace("answer 50 ", f"answer {limit} ", 1))

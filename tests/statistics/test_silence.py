@@ -18,15 +18,16 @@ from threading import Thread
 from typing import get_type_hints
 
 import pytest
+from fake_transport import answer_one
 from silence import NOW, Answer, Event, Events, Tree, known_laws, law_of, paths, question_of, worst_ratio
 
-from hush_client import decide as decide_module
-from hush_client import draw as draw_module
-from hush_client.answer import Question, answer
-from hush_client.decide import Ledger, Moment, decide
-from hush_client.decision import Decision
-from hush_client.draw import Drawn, draw
 from hush_client.policy import Policy
+from hush_client.privacy import decide as decide_module
+from hush_client.privacy import draw as draw_module
+from hush_client.privacy.answer import Question
+from hush_client.privacy.decide import DecisionTime, History, decide
+from hush_client.privacy.decision import Decision
+from hush_client.privacy.draw import Drawn, draw
 from hush_client.receipt import Receipt
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, Reading, VectorDomain
 from hush_common.mechanisms.parameters import Parameters, Table
@@ -41,28 +42,23 @@ def test_what_decides_has_no_value_in_scope_and_what_draws_has_nothing_else() ->
     assert deciding == {
         "task": Task,
         "policy": Policy,
-        "ledger": Ledger,
+        "history": History,
         "room": bool,
-        "clock": Moment,
+        "time": DecisionTime,
         "offer": Fraction | None,
         "return": tuple[Receipt, Decision | None],
     }
     assert drawing == {"decision": Decision, "value": Reading, "randomness": ReportRng, "return": Drawn}
-    assert get_type_hints(Question).keys() >= {"device", "task", "policy", "now"}
+    assert get_type_hints(Question).keys() >= {"task", "policy", "now"}
     assert not {object, Reading} & set(get_type_hints(Question).values())
 
 
 def test_neither_module_can_reach_what_the_other_one_sees() -> None:
     decides, draws = vars(decide_module), vars(draw_module)
     assert not {"Reading", "Domain", "ReportRng", "perturb", "draw", "Report", "Source"} & decides.keys()
-    assert not {"Policy", "Ledger", "Book", "Clock", "datetime", "time", "sqlite3", "outbox", "ledger"} & draws.keys()
+    assert not {"Policy", "History", "Clock", "datetime", "time", "sqlite3", "outbox", "ledger"} & draws.keys()
     assert not [name for name, thing in draws.items() if inspect.ismodule(thing)]
-    everything = {hint for method in vars(Ledger).values() if inspect.isfunction(method) for hint in hints(method)}
-    assert not {object, Reading, ReportRng} & everything
-
-
-def hints(method: object) -> list[object]:
-    return list(get_type_hints(method).values())
+    assert not {object, Reading, ReportRng} & set(get_type_hints(History).values())
 
 
 # ---- every value of every kind
@@ -112,7 +108,7 @@ INSTANCES: dict[str, tuple[Task, list[object]]] = {
 }
 
 
-def laws(name: str, act: Answer = answer, *, policy: Policy | None = None) -> list[dict[Event, Decimal]]:
+def laws(name: str, act: Answer = answer_one, *, policy: Policy | None = None) -> list[dict[Event, Decimal]]:
     asked, values = INSTANCES[name]
     return [law_of(question_of(asked, policy), value, act) for value in values]
 
@@ -140,7 +136,7 @@ def skip(
     """Planted: nothing is said where there is no value."""
     if value.became == "replaced":
         return Receipt("refused", None, question.task.id, 0, Fraction(0), Fraction(0), Fraction(0)), None
-    return answer(connection, question, value, rng)
+    return answer_one(connection, question, value, rng)
 
 
 def fail(
@@ -149,7 +145,7 @@ def fail(
     """Planted: a value outside the domain is an error, before anything is stored."""
     if value.became == "moved":
         raise ValueError("outside the domain")
-    return answer(connection, question, value, rng)
+    return answer_one(connection, question, value, rng)
 
 
 def hurry(
@@ -157,14 +153,14 @@ def hurry(
 ) -> tuple[Receipt, int | None]:
     """Planted: a value that is missing takes longer, and the moment of sending is fixed after it."""
     late = 10 if value.became == "replaced" else 0
-    return answer(connection, replace(question, not_before=question.not_before + late), value, rng)
+    return answer_one(connection, replace(question, not_before=question.not_before + late), value, rng)
 
 
 def middle(
     connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
 ) -> tuple[Receipt, int | None]:
     """Planted: a missing value is sent without noise."""
-    receipt, sequence = answer(connection, question, value, rng)
+    receipt, sequence = answer_one(connection, question, value, rng)
     if value.became == "replaced":
         connection.execute("UPDATE outbox SET payload = CAST(substr(payload, 1, 40) || zeroblob(8) AS BLOB)")
     return receipt, sequence
@@ -175,8 +171,8 @@ def tell(
 ) -> tuple[Receipt, int | None]:
     """Planted: the log says that a value was missing."""
     if value.became == "replaced":
-        logging.getLogger("hush_client.answer").warning("no value")
-    return answer(connection, question, value, rng)
+        logging.getLogger("hush_client.privacy.answer").warning("no value")
+    return answer_one(connection, question, value, rng)
 
 
 @pytest.mark.parametrize("planted", [skip, fail, hurry, middle, tell])
@@ -198,7 +194,7 @@ def test_what_others_log_meanwhile_is_no_event(monkeypatch: pytest.MonkeyPatch) 
             other = Thread(target=logging.getLogger("hush_client.sending.sender").warning, args=("not connected",))
             other.start()
             other.join()
-        return answer(connection, question, value, rng)
+        return answer_one(connection, question, value, rng)
 
     with known_laws(monkeypatch):
         assert worst_ratio(laws("labels with another", collected)) is not None

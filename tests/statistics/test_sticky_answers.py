@@ -45,7 +45,7 @@ def memories(mechanism: Levelled) -> Iterator[tuple[Memory, Fraction]]:
         for level, report in enumerate(reports):
             weight *= chance(mechanism, level, report)
         for threshold in range(steps):
-            yield Memory(threshold, reports), weight
+            yield Memory(threshold, reports, 0), weight
 
 
 def pattern_of(levels: Sequence[int]) -> Pattern:
@@ -57,7 +57,7 @@ def remember(mechanism: Levelled, values: Values) -> Iterator[tuple[Pattern, Val
     """What a device does, by its own code; a memory with a different report on each level shows the pattern."""
     levels = mechanism.levels if isinstance(mechanism, Multilevel) else 1
     for memory, weight in memories(mechanism):
-        tell_tale = Memory(memory.threshold, tuple(range(levels + 1)))
+        tell_tale = Memory(memory.threshold, tuple(range(levels + 1)), 0)
         pattern = pattern_of([tell_tale.body(mechanism, value)[0] for value in values])
         yield pattern, tuple(memory.body(mechanism, value)[0] for value in values), weight
 
@@ -163,7 +163,7 @@ def redraw_the_threshold(mechanism: Levelled, values: Values) -> Iterator[tuple[
         if memory.threshold:
             continue  # each memory once: its threshold is not used
         for thresholds in product(range(mechanism.steps), repeat=len(values)):
-            each = [Memory(threshold, memory.reports) for threshold in thresholds]
+            each = [Memory(threshold, memory.reports, 0) for threshold in thresholds]
             reports = tuple(one.body(mechanism, value)[0] for one, value in zip(each, values, strict=True))
             yield (0,) * len(values), reports, weight / mechanism.steps ** (len(values) - 1)
 
@@ -250,29 +250,30 @@ def test_a_memory_of_a_bit_is_two_lies_or_truths() -> None:
 
 
 def test_a_missing_value_is_answered_as_the_substitute_is_in_every_round() -> None:
-    mechanism, memory = Multilevel(E, 4, 2), Memory(0, (2, 0, 1))
+    mechanism, memory = Multilevel(E, 4, 2), Memory(0, (2, 0, 1), 0)
     for substitute in range(5):
         completed = replace(memory, substitute=substitute)
         assert completed.body(mechanism, None) == memory.body(mechanism, substitute)
     with pytest.raises(ValueError, match="outside"):
-        memory.body(mechanism, None)
+        replace(memory, substitute=5).body(mechanism, None)
 
 
 def test_a_memory_never_shows_what_it_holds() -> None:
-    assert repr(Memory(617, (1, 0))) == "Memory()"
+    assert repr(Memory(617, (1, 0), 5)) == "Memory()"
 
 
 @pytest.mark.parametrize("index", [-1, 5])
 def test_an_index_outside_the_grid_has_no_report(index: int) -> None:
     with pytest.raises(ValueError, match="outside"):
-        Memory(0, (0, 1)).body(Multilevel(E, 4, 1), index)
+        Memory(0, (0, 1), 0).body(Multilevel(E, 4, 1), index)
 
 
 @pytest.mark.parametrize(
-    "memory", [Memory(-1, (0, 1)), Memory(4, (0, 1)), Memory(0, (0,)), Memory(0, (0, 2)), Memory(0, (0, 1), 5)]
+    "memory",
+    [Memory(-1, (0, 1), 0), Memory(4, (0, 1), 0), Memory(0, (0,), 0), Memory(0, (0, 2), 0), Memory(0, (0, 1), 5)],
 )
 def test_a_memory_of_another_mechanism_is_told(memory: Memory) -> None:
-    assert Memory(3, (0, 1)).fits(Multilevel(E, 4, 1))
+    assert Memory(3, (0, 1), 0).fits(Multilevel(E, 4, 1))
     assert not memory.fits(Multilevel(E, 4, 1))
 
 

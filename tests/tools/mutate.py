@@ -87,8 +87,8 @@ PACKAGES = {
         "client",
         ("**/*.py",),
         (
-            "hush_client.decide",
-            "hush_client.draw",
+            "hush_client.privacy.decide",
+            "hush_client.privacy.draw",
             "hush_client.state.ledger",
             "hush_client.sending.sender",
             "hush_client.state.database",

@@ -8,9 +8,7 @@ import typer
 
 from hush_client.limits import LONGEST_KEEP
 from hush_client.state import ledger
-from hush_client.state.database import FILE_NAME, State
-from hush_client.state.identity import device_name
-from hush_client.state.location import state_directory, unusable
+from hush_client.state.database import FILE_NAME, State, device_name, state_directory, unusable
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP
 from hush_common.errors import OptionError, printable
 from hush_common.topics import is_sender

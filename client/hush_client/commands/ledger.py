@@ -16,10 +16,9 @@ import typer
 from hush_client.commands.device import StateDirectory, check_there, name_state
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
-from hush_client.state import ledger, outbox, pins
-from hush_client.state.database import Job, State
+from hush_client.state import ledger, outbox
+from hush_client.state.database import Job, State, state_directory
 from hush_client.state.ledger import Account, Charge, Refused
-from hush_client.state.location import state_directory
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import percent_at_most, whole
@@ -110,7 +109,7 @@ async def _forget(directory: Path, task: str) -> int:
     Raises:
         OptionError: there is nothing to forget.
     """
-    count = await _run(directory, partial(pins.forget, task=task))
+    count = await _run(directory, partial(ledger.unpin, task=task))
     if not count:
         raise OptionError(
             "--forget", f"{task[:80]!r} is not pinned, or was already charged, and a charge is never forgotten"
@@ -139,7 +138,7 @@ def _read(connection: sqlite3.Connection) -> _Page:
     ledger.verify(connection)
     accounts = ledger.accounts(connection)
     pages = [(account, ledger.charges(connection, account.device, account.purpose)) for account in accounts]
-    return _Page(pages, ledger.refusals(connection), pins.admitted(connection), outbox.count(connection))
+    return _Page(pages, ledger.refusals(connection), ledger.unpaid_pins(connection), outbox.count(connection))
 
 
 def _totals(page: _Page) -> dict[str, Fraction]:

@@ -26,22 +26,23 @@ from hush_client.commands.device import (
     User,
     check_device,
     check_seconds,
+    check_there,
+    name_state,
     verified,
 )
 from hush_client.limits import LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import LONGEST_SPREAD
-from hush_client.state.location import state_directory
+from hush_client.sending.sender import SyncResult
+from hush_client.state.database import state_directory
 from hush_common.broker_url import BrokerUrl, address
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
-from hush_common.errors import OptionError
-from hush_common.formatting import exact, typed
+from hush_common.errors import BrokerError, OptionError
+from hush_common.formatting import exact, typed, whole
 from hush_common.task import Task, is_task_id
 from hush_common.terminal import Sentence, show
-
-__all__ = ["app", "parse_value"]
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -277,3 +278,58 @@ def _cause(receipt: Receipt, order: _Order, trouble: str) -> str:
     if order.spread > order.timeout:
         return f"its moment did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"
+
+
+sync_app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@sync_app.command()
+def sync(
+    *,
+    broker: Broker = "mqtt://localhost",
+    user: User = "",
+    password_file: PasswordFile = None,
+    ca: Ca = "",
+    cert: Cert = "",
+    key: Key = "",
+    device: Device = "",
+    state: StateDirectory = None,
+    timeout: Timeout = 10.0,
+    keep: Keep = LONGEST_KEEP,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Send what waits, and what an aggregator asks for again because the broker may have forgotten it.
+
+    A recall spreads what it asks for over a time of its own: what is not due yet goes with a later run.
+    """
+    check_device(device)
+    check_seconds("--timeout", timeout)
+    completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
+    directory = state_directory(state)
+    check_there(directory)
+    synced = asyncio.run(_sync(completed, directory, device, timeout=timeout, keep=keep))
+    if as_json:
+        counts = {"resent": synced.resent, "planned": synced.planned, "waiting": synced.waiting}
+        counts |= {"elsewhere": synced.elsewhere} if synced.elsewhere else {}
+        typer.echo(json.dumps({"v": 1, "done": synced.done} | counts))
+    else:
+        typer.echo(_sync_sentence(synced))
+    name_state(state)
+    if not synced.done:
+        why = f"the broker did not acknowledge everything within {exact(timeout)} s"
+        raise synced.trouble or BrokerError(str(completed), why)
+
+
+async def _sync(broker: BrokerUrl, directory: Path, device: str, *, timeout: float, keep: float) -> SyncResult:  # noqa: ASYNC109 - its end is no error
+    name = await verified(directory, device)
+    async with Client(broker, device=name, state=directory, keep=keep) as client:
+        return await client.sync(timeout=timeout)
+
+
+def _sync_sentence(synced: SyncResult) -> str:
+    later = f"{whole(synced.planned)} more at a later moment, with a later run" if synced.planned else "no more later"
+    waiting = f"{whole(synced.waiting)} still wait for the broker" if synced.waiting else "nothing waits for the broker"
+    others = ""
+    if synced.elsewhere:
+        others = f" {whole(synced.elsewhere)} kept for another broker or device name go by that alone; check --device."
+    return f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}.{others}"

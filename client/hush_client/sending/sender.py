@@ -4,30 +4,144 @@ import asyncio
 import logging
 import math
 import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
-from hush_client.sending.keeping import Keeping
-from hush_client.sending.recalls import Recalls
+from hush_client.sending.recalls import Recalls, RetentionPolicy
+from hush_client.sending.retry import DeliveryFailures
 from hush_client.sending.schedule import Clock, Schedule, milliseconds
-from hush_client.sending.settling import Settling
-from hush_client.sending.synced import Synced
-from hush_client.sending.transport import Acknowledgement, Link, Listener, SubscriptionRefusedError, Transport
-from hush_client.sending.verdicts import Verdicts
-from hush_client.sending.waiters import Waiters
-from hush_client.state import kept, outbox
+from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
+from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
+from hush_client.tasks import TaskRegistry
 from hush_common.aio import Backoff, cancellable
 from hush_common.errors import HushError, leaves
-
-__all__ = ["Sender"]
+from hush_common.wire import DIGEST
 
 _LOG = logging.getLogger(__name__)
 
-_STEADY = 30.0  # seconds; a connection that lasted so long was no failed attempt
+_LINGER = 0.02  # acknowledgements of this time are written together; after a crash in it they are sent once more
+_STEADY = 30.0  # seconds; a connection that lasted this long was not a failed attempt
 _WINDOW = 64
 _PAGE = 256
-_HEARING = 1.0  # seconds after a subscription in which a retained message comes, if there is one
+_RETAINED_WAIT = 1.0  # seconds after a subscription in which a retained message comes, if there is one
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """The result of one `sync`.
+
+    Args:
+        done: whether there was a connection, and the broker has acknowledged all that was due.
+        resent: reports or frames that were sent again because the aggregator asked, since the client was opened.
+        planned: those of them that are still to be sent.
+        waiting: reports or frames that the broker has never acknowledged.
+        trouble: why there is no connection, if there is none.
+        elsewhere: reports or frames that are kept for another broker or device name, and are not sent to this one.
+    """
+
+    done: bool
+    resent: int
+    planned: int
+    waiting: int
+    trouble: HushError | None = None
+    elsewhere: int = 0
+
+
+class AckWriter:
+    """Writes acknowledgements to the state in batches: an entry leaves the outbox, and is kept for recalls."""
+
+    def __init__(self, state: State, clock: Clock, recalls: Recalls) -> None:
+        self._state, self._clock, self._recalls = state, clock, recalls
+        self._acknowledged: dict[int, Acknowledgement] = {}
+        self._attempted: set[int] = set()
+        self._resent: Counter[int] = Counter()
+        self._due, self._done = asyncio.Event(), asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    def maybe_sent(self, sequence: int) -> None:
+        """Note that an earlier run may have sent an entry."""
+        self._attempted.add(sequence)
+
+    def sent(self, sequence: int) -> None:
+        """Count that an entry is handed to the network, if it was before."""
+        if sequence in self._recalls:
+            self._recalls.sent(sequence)
+            return
+        if sequence in self._attempted:
+            self._resent[sequence] += 1
+        self._attempted.add(sequence)
+
+    def ack_of(self, sequence: int) -> Acknowledgement | None:
+        """Return the acknowledgement of an entry until it is written."""
+        return self._acknowledged.get(sequence)
+
+    def acknowledged(self, entry: Entry, ack: Acknowledgement) -> None:
+        """Write later that the broker has an entry of the outbox."""
+        self._recalls.learn(entry.topic, entry.payload[DIGEST])
+        self._acknowledged[entry.sequence] = ack
+        self._due.set()
+
+    def recalled(self, sequence: int, *, gone: bool = False) -> None:
+        """Write later that a recalled entry is acknowledged, or that one is gone."""
+        if self._recalls.done(sequence, acknowledged=not gone):
+            self._due.set()
+
+    async def flush(self, refused: Callable[[], Iterable[int]]) -> bool:
+        """Return once only entries that the broker does not take are in the outbox; whether it is empty."""
+        while True:
+            self._done.clear()
+            left, others = await self._state.run(partial(outbox.count_besides, sequences=frozenset(refused())))
+            if not others:
+                return not left
+            await self._done.wait()
+
+    def wake(self) -> None:
+        """Let `flush` count again."""
+        self._done.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._due.wait()
+            await asyncio.sleep(_LINGER)
+            await self.write()
+
+    async def write_acknowledged(self) -> None:
+        """Write now, if anything of the outbox was acknowledged."""
+        if self._acknowledged:
+            await self.write()
+
+    async def write(self) -> None:
+        """Write what is not written yet."""
+        async with self._writing:
+            self._due.clear()
+            acknowledged, resent, recalls = tuple(self._acknowledged), Counter(self._resent), self._recalls.unwritten()
+            if not acknowledged and not resent and not recalls:
+                return
+            job = partial(
+                outbox.record_acks,
+                acknowledged=acknowledged,
+                resent=resent,
+                recalls=recalls,
+                place=self._recalls.place,
+                now=milliseconds(self._clock()),
+                room=self._recalls.room,
+            )
+            try:
+                grown = await self._state.run(job)
+            except HushError as error:
+                _LOG.warning("%s", error)  # they stay in the outbox, and are sent once more after a restart
+                return
+            for sequence in acknowledged:
+                self._acknowledged.pop(sequence, None)
+            self._attempted.difference_update(acknowledged)
+            self._resent -= resent
+            self._recalls.written(recalls, grown)
+            self._done.set()
 
 
 class Sender:
@@ -36,18 +150,18 @@ class Sender:
     Args:
         transport: the way to the broker.
         state: where the outbox is.
-        listener: hears of connections and messages.
+        tasks: receives connections and messages.
         clock: the current time, aware.
-        keeping: how long what was acknowledged is kept; it is deleted at once if left out.
+        retention: how long acknowledged entries are kept; they are deleted at once if left out.
     """
 
     def __init__(
         self,
         transport: Transport,
         state: State,
-        listener: Listener,
+        tasks: TaskRegistry,
         clock: Clock,
-        keeping: Keeping | None = None,
+        retention: RetentionPolicy | None = None,
     ) -> None:
         self.trouble: HushError | None = None
         """Why there is no connection; None while there is one, and before the first attempt ended."""
@@ -55,31 +169,32 @@ class Sender:
         """Topics that the broker does not let us read; the reports of other tasks go on."""
         self._transport = transport
         self._state = state
-        self._listener = listener
+        self._tasks = tasks
         self._link: Link | None = None
         self._clock = clock
-        self._topics: dict[str, None] = {}  # in the order in which they were wanted
+        self._topics: dict[str, None] = {}  # in the order in which they were requested
         self._subscribed: dict[str, float] = {}  # on the present connection, and since when
-        self._wanted = asyncio.Event()
-        self._answered = asyncio.Event()
+        self._new_topics = asyncio.Event()
+        self._all_subscribed = asyncio.Event()
         self._schedule = Schedule(clock)
         self._recalls = Recalls(
-            keeping or Keeping(),
+            retention or RetentionPolicy(),
             transport.name,
             state,
             schedule=self._schedule,
             clock=clock,
-            want=self.want,
+            subscribe=self.subscribe,
         )
-        self._settling = Settling(state, clock, self._recalls)
-        self._planned = asyncio.Event()
-        self._verdicts = Verdicts(self._schedule, clock)
-        self._waiters = Waiters(lambda sequence: self._verdicts.said(sequence) or self._settling.said(sequence))
+        self._writer = AckWriter(state, clock, self._recalls)
+        self._loaded = asyncio.Event()
+        self._failures = DeliveryFailures(self._schedule, clock)
+        self._pending: dict[int, asyncio.Future[Acknowledgement | None]] = {}
+        self._ended = False
         self._oldest = math.inf  # of what this run has stored
         self._progress = False
         self._received = 0.0
 
-    def want(self, topic: str, *, again: bool = False) -> None:
+    def subscribe(self, topic: str, *, again: bool = False) -> None:
         """Subscribe to `topic`, on this connection and every later one.
 
         Args:
@@ -90,72 +205,81 @@ class Sender:
             self._subscribed.pop(topic, None)
         if topic not in self._topics or again:
             self._topics[topic] = None
-            self._wanted.set()
+            self._new_topics.set()
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
         return self._link is not None
 
     @property
     def broker(self) -> str:
-        """What to call the broker in a message."""
+        """The broker's name in messages."""
         return self._transport.name
 
     def now(self) -> float:
-        """The time by which entries are due."""
+        """The clock by which entries are due."""
         return self._schedule.now()
 
-    def stored(self, sequence: int, due: float) -> None:
-        """Take notice of a new entry of the outbox, and send it from `due` on."""
+    def send(self, sequence: int, due: float) -> None:
+        """Send a new entry of the outbox from `due` on."""
         self._oldest = min(self._oldest, sequence)
-        self._waiters.of(sequence)
+        self.acknowledgement(sequence)
         self._schedule.add(sequence, due)
 
-    def acknowledgement(self, sequence: int | None) -> asyncio.Future[Acknowledgement | None] | None:
-        """What the broker says next to an entry of the outbox, or has said; see `Waiters.of`."""
-        return None if sequence is None else self._waiters.of(sequence)
+    def acknowledgement(self, sequence: int) -> asyncio.Future[Acknowledgement | None]:
+        """Return a future of what the broker says, or has said, to an entry; None if the sender ends before."""
+        if (pending := self._pending.get(sequence)) is not None:
+            return pending
+        pending = asyncio.get_running_loop().create_future()
+        ack = self._failures.ack_of(sequence) or self._writer.ack_of(sequence)
+        if ack is None and not self._ended:
+            self._pending[sequence] = pending
+        else:
+            pending.set_result(ack)
+        return pending
 
     async def flush(self) -> bool:
-        """Return once the outbox is empty, or holds nothing but what the broker did not take; whether it is empty."""
-        return await self._settling.flush(self._verdicts.waiting)
+        """Return once only entries that the broker does not take are in the outbox; whether it is empty."""
+        return await self._writer.flush(self._failures.waiting)
 
     async def sync(self) -> None:
-        """Hear what is recalled of what earlier runs have kept, and return when nothing is due that is not sent."""
+        """Read the recalls of what earlier runs have kept, and return when everything due now is sent."""
         await self._recalls.load()
         wanted, loop = self._recalls.earlier, asyncio.get_running_loop()
         while wanted:
-            self._answered.clear()
+            self._all_subscribed.clear()
             if not wanted <= self._subscribed.keys():
-                await self._answered.wait()
-            elif (left := max(self._subscribed[topic] for topic in wanted) + _HEARING - loop.time()) > 0:
+                await self._all_subscribed.wait()
+            elif (left := max(self._subscribed[topic] for topic in wanted) + _RETAINED_WAIT - loop.time()) > 0:
                 await asyncio.sleep(left)
             else:
                 break
         await self._recalls.caught_up()
-        await self._planned.wait()
+        await self._loaded.wait()
         await self._schedule.passed(self._schedule.now())
 
-    async def synced(self, *, done: bool) -> Synced:
-        """What was sent again so far, and what waits."""
+    async def sync_result(self, *, done: bool) -> SyncResult:
         waiting = await self._state.run(outbox.count)
         recalls = self._recalls
-        return Synced(done, recalls.resent, len(recalls), waiting, self.trouble, recalls.elsewhere)
+        return SyncResult(done, recalls.resent, len(recalls), waiting, self.trouble, recalls.elsewhere)
 
     async def run(self) -> None:
         """Keep connected until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._recalls.run(self._settling.settle_acknowledged), name="hush-recalls")
-                group.create_task(self._settling.run(), name="hush-settle")
-                group.create_task(self._connect_for_ever(), name="hush-connect")
+                group.create_task(self._recalls.run(self._writer.write_acknowledged), name="hush-recalls")
+                group.create_task(self._writer.run(), name="hush-acks")
+                group.create_task(self._reconnect(), name="hush-connect")
         finally:
             try:
-                await self._settling.settle()
+                await self._writer.write()
             finally:
-                self._waiters.end()
+                self._ended = True
+                for pending in self._pending.values():
+                    if not pending.done():
+                        pending.set_result(None)
 
-    async def _connect_for_ever(self) -> None:
+    async def _reconnect(self) -> None:
         backoff, loop = Backoff(), asyncio.get_running_loop()
         while True:
             self._progress = False
@@ -164,25 +288,22 @@ class Sender:
                 async with self._transport.connect() as link:
                     self.trouble = None
                     self._link = link
-                    self._listener.connected(True)
+                    self._tasks.connected(True)
                     await cancellable(self._serve(link))
             except HushError as error:
                 self._link = None
-                self._report_trouble(error)
-                self._listener.connected(False)
-                for sequence, answer in self._verdicts.lost(getattr(error, "reason", None)):
-                    self._tell(sequence, answer)
+                if self.trouble is None:  # once per outage, not once per attempt
+                    _LOG.warning("%s; trying again", error)
+                self.trouble = error
+                self._tasks.connected(False)
+                for sequence, ack in self._failures.connection_lost(getattr(error, "reason", None)):
+                    self._resolve(sequence, ack)
             if self._progress or loop.time() - began > _STEADY:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
 
-    def _report_trouble(self, error: HushError) -> None:
-        if self.trouble is None:  # once per outage, not once per attempt
-            _LOG.warning("%s; trying again", error)
-        self.trouble = error
-
     async def _serve(self, link: Link) -> None:
-        """Use one connection until it is lost: then every task ends, and whatever was in flight is not acknowledged."""
+        """Use one connection until it is lost: then every task ends, and what was in flight is not acknowledged."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._subscribe(link), name="hush-subscribe")
@@ -200,34 +321,34 @@ class Sender:
             self._progress = True
             self._received = asyncio.get_running_loop().time()
             self._recalls.receive(topic, payload)
-            self._listener.receive(topic, payload)
+            self._tasks.receive(topic, payload)
 
     async def _subscribe(self, link: Link) -> None:
         self._subscribed.clear()
         while True:
-            self._wanted.clear()
+            self._new_topics.clear()
             for topic in [topic for topic in self._topics if topic not in self._subscribed]:
                 self.forbidden.pop(topic, None)
                 try:
                     await link.subscribe(topic)
-                    self._hear_later(topic, link)
+                    self._end_retained_later(topic, link)
                 except SubscriptionRefusedError as error:
                     self.forbidden[topic] = error
                 self._subscribed[topic] = asyncio.get_running_loop().time()
-            self._answered.set()
-            await self._wanted.wait()
+            self._all_subscribed.set()
+            await self._new_topics.wait()
 
-    def _hear_later(self, topic: str, link: Link) -> None:
-        asyncio.get_running_loop().call_later(_HEARING, self._heard, topic, link)
+    def _end_retained_later(self, topic: str, link: Link) -> None:
+        asyncio.get_running_loop().call_later(_RETAINED_WAIT, self._end_retained, topic, link)
 
-    def _heard(self, topic: str, link: Link) -> None:
-        """All that is retained has come, unless messages still come: a thousand may take their time."""
+    def _end_retained(self, topic: str, link: Link) -> None:
+        """All retained messages have come, unless messages still come: a thousand may take their time."""
         if link is not self._link:
             return
-        if asyncio.get_running_loop().time() - self._received < _HEARING:
-            self._hear_later(topic, link)
+        if asyncio.get_running_loop().time() - self._received < _RETAINED_WAIT:
+            self._end_retained_later(topic, link)
         else:
-            self._listener.heard(topic)
+            self._tasks.retained_ended(topic)
 
     async def _publish(self, link: Link, group: asyncio.TaskGroup) -> None:
         await self._load()
@@ -237,27 +358,27 @@ class Sender:
             sequences = self._schedule.take(_PAGE)
             for entry in await self._fetch(sequences) if sequences else ():
                 await window.acquire()
-                if (answer := self._verdicts.stands(entry)) is not None:
+                if (ack := self._failures.held_back(entry)) is not None:
                     window.release()
-                    self._tell(entry.sequence, answer)
+                    self._resolve(entry.sequence, ack)
                     continue
                 group.create_task(self._publish_one(link, entry, window), name="hush-publish-one")
             await self._schedule.wait()
 
     async def _fetch(self, sequences: list[int]) -> list[Entry]:
-        """The entries with these numbers that may go."""
+        """Return the entries with these numbers that may be sent."""
         again = [sequence for sequence in sequences if sequence in self._recalls]
         entries = await self._state.run(partial(_fetch, sequences=sequences, again=again))
-        found = {entry.sequence for entry in entries if self._recalls.may_go(entry)}
+        found = {entry.sequence for entry in entries if self._recalls.may_send(entry)}
         for sequence in sequences:
             if sequence not in found:
-                self._settling.recalled(sequence, gone=True)
+                self._writer.recalled(sequence, gone=True)
         return [entry for entry in entries if entry.sequence in found]
 
     async def _load(self) -> None:
-        """Plan what an earlier run has left."""
+        """Schedule what an earlier run has left."""
         await self._recalls.load()
-        if self._planned.is_set():
+        if self._loaded.is_set():
             return
         wall, now, last = milliseconds(self._clock()), self.now(), 0
         await self._state.run(partial(outbox.reschedule, now=wall))
@@ -266,28 +387,30 @@ class Sender:
                 last = entry.sequence
                 self._schedule.add(last, now + (entry.not_before - wall) / 1000)
                 if entry.not_before <= wall and last < self._oldest:  # an earlier run may have sent it
-                    self._settling.maybe_sent(last)
-        self._planned.set()
+                    self._writer.maybe_sent(last)
+        self._loaded.set()
 
     async def _publish_one(self, link: Link, entry: Entry, window: asyncio.Semaphore) -> None:
         again = entry.sequence in self._recalls
-        self._settling.sent(entry.sequence)
-        answer = await link.publish(entry.topic, entry.payload)
+        self._writer.sent(entry.sequence)
+        ack = await link.publish(entry.topic, entry.payload)
         window.release()
         self._progress = True
-        taken = self._verdicts.heard(entry.sequence, entry.topic, answer)
+        taken = self._failures.record(entry.sequence, entry.topic, ack)
         if taken and again:
-            self._settling.recalled(entry.sequence)
+            self._writer.recalled(entry.sequence)
         elif taken:
             self._schedule.done(entry.sequence)
-            self._settling.acknowledged(entry, answer)
-        self._tell(entry.sequence, answer)
+            self._writer.acknowledged(entry, ack)
+        self._resolve(entry.sequence, ack)
 
-    def _tell(self, sequence: int, answer: Acknowledgement) -> None:
-        """What the broker said to an entry, or to others like it."""
-        self._waiters.tell(sequence, answer)
-        self._settling.look()  # whoever flushes: it may be the last that was open
+    def _resolve(self, sequence: int, ack: Acknowledgement) -> None:
+        """Hand out what the broker said to an entry, or to others like it."""
+        pending = self._pending.pop(sequence, None)
+        if pending is not None and not pending.done():
+            pending.set_result(ack)
+        self._writer.wake()  # `flush` may wait for this one
 
 
 def _fetch(connection: sqlite3.Connection, *, sequences: list[int], again: list[int]) -> list[Entry]:
-    return outbox.fetch(connection, sequences) + kept.fetch(connection, again)
+    return outbox.fetch(connection, sequences) + outbox.fetch_retained(connection, again)

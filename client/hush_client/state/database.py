@@ -8,18 +8,123 @@ import asyncio
 import os
 import secrets
 import sqlite3
+import stat
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from hush_client.state import identity, kept, ledger, outbox, recalls, sticky
-from hush_client.state.location import make_private, unusable
+from hush_client.state import ledger, outbox, sticky
+from hush_client.state.ledger import DAMAGED
 from hush_common.errors import StateError
+from hush_common.files import FileLock, exposing
+from hush_common.rng import SystemRng
+from hush_common.topics import is_sender
 
-__all__ = ["FILE_NAME", "Job", "State"]
+
+def state_directory(given: Path | None) -> Path:
+    """`given`, or `$XDG_STATE_HOME/hush`, or `~/.local/state/hush`."""
+    if given is not None:
+        return given
+    base = os.environ.get("XDG_STATE_HOME", "")
+    home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return home / "hush"
+
+
+def make_private(directory: Path) -> None:
+    """Make `directory`, and what is missing above it, for the owner alone; one that is there must be nobody else's.
+
+    Whoever may write to it, or to a directory above it, can replace the ledger by one that has spent nothing.
+
+    Raises:
+        StateError: it cannot be made, is no directory, or others may write to it, or everybody to one above it.
+    """
+    try:
+        for missing in reversed([place for place in (directory, *directory.parents) if not place.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        found = directory.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(0, "it is not a directory")
+        above = exposing(directory)
+    except OSError as error:
+        raise unusable(directory, error) from error
+    if sys.platform != "win32" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise StateError(
+            f"{directory}: others may write to it, and so replace the ledger; name a directory of your own, or "
+            "remove their permissions (chmod 700)"
+        )
+    if above is not None:
+        raise StateError(
+            f"{directory}: everybody may write to {above}, and so replace the ledger; name a directory elsewhere, or "
+            f"remove their permission (chmod o-w {above})"
+        )
+
+
+def unusable(directory: Path, error: OSError) -> StateError:
+    """What to tell a person whose state directory cannot be made, read or written."""
+    return StateError(
+        f"{directory}: cannot hold the state of a device ({error.strerror}); name a directory that is writable"
+    )
+
+
+LOCK_NAME = "hush.lock"
+"""Beside the database."""
+
+_PATIENCE_SECONDS = 5.0  # two commands of cron at the same minute take turns
+_PAUSE_SECONDS = 0.05
+
+
+class Lock(FileLock):
+    """The lock of a state directory."""
+
+    @classmethod
+    async def acquire(cls, directory: Path) -> Self:
+        """Lock `directory`, made if need be, waiting a few seconds for whoever holds it now.
+
+        Raises:
+            StateError: it is still held then, or the directory cannot be written.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_SECONDS
+        while (lock := cls._try(directory)) is None:
+            if loop.time() >= deadline:
+                raise StateError(
+                    f"{directory}: another client is sending from this state; stop it, "
+                    "or give each client a state directory of its own"
+                )
+            await asyncio.sleep(_PAUSE_SECONDS)
+        return lock
+
+    @classmethod
+    def _try(cls, directory: Path) -> Self | None:
+        make_private(directory)
+        try:
+            return cls.take(directory / LOCK_NAME)
+        except OSError as error:
+            raise unusable(directory, error) from error
+
+
+IDENTITY_SCHEMA = """
+CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
+"""
+
+
+def device_name(connection: sqlite3.Connection) -> str:
+    """The name of this device, the same one every time.
+
+    Raises:
+        StateError: what was kept is no name.
+    """
+    fresh = f"device-{SystemRng().token_bytes(8).hex()}"
+    connection.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (fresh,))
+    (name,) = connection.execute("SELECT device FROM identity").fetchone()
+    if not is_sender(str(name)):
+        raise StateError(f"the state holds no device name; {DAMAGED}")
+    return str(name)
+
 
 FILE_NAME = "hush.sqlite3"
 
@@ -38,8 +143,7 @@ BEGIN;
 {ledger.SCHEMA}
 {outbox.SCHEMA}
 {sticky.SCHEMA}
-{identity.SCHEMA}
-{";".join((*kept.TABLES, *recalls.TABLES))};
+{IDENTITY_SCHEMA}
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 COMMIT;
@@ -237,8 +341,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         )
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":  # it may be no more than a row that nothing depends on
-        kept.mend(connection)
-        recalls.mend(connection)
+        outbox.mend(connection)
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok" or (verdict := _mistyped(connection)):
         raise sqlite3.DatabaseError(verdict)

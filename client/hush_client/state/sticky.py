@@ -11,8 +11,6 @@ from hush_common.errors import StateError
 from hush_common.mechanisms.mechanism import Levelled
 from hush_common.mechanisms.sticky import Memory
 
-__all__ = ["SCHEMA", "find", "keep"]
-
 SCHEMA = """
 CREATE TABLE memory (
     device TEXT NOT NULL, task TEXT NOT NULL, threshold INTEGER NOT NULL, reports TEXT NOT NULL,
@@ -24,17 +22,17 @@ CREATE TABLE memory (
 def find(
     connection: sqlite3.Connection, device: str, task: str, mechanism: Levelled, *, answered: bool
 ) -> Memory | None:
-    """The memory of a device for a task, or None before its first answer.
+    """Return the memory of a device for a task, or None before its first answer.
 
     Args:
-        connection: of the state.
+        connection: inside a transaction.
         device: whose memory.
         task: id of the task.
         mechanism: what the memory was drawn from.
         answered: whether the ledger has charged the device for this task.
 
     Raises:
-        StateError: there is one without a charge or a charge without one, or it is none of this mechanism.
+        StateError: a memory without a charge, a charge without a memory, or a memory that does not fit the mechanism.
     """
     row = connection.execute(
         "SELECT threshold, reports, substitute FROM memory WHERE device = ? AND task = ?", (device, task)
@@ -51,19 +49,13 @@ def find(
 
 
 def keep(connection: sqlite3.Connection, device: str, task: str, memory: Memory) -> None:
-    """Write a fresh memory, or the substitute that one of before lacked.
+    """Write a new memory.
 
     Raises:
-        sqlite3.IntegrityError: there is another one already.
+        sqlite3.IntegrityError: there is one already.
     """
-    row = (device, task, memory.threshold, json.dumps(memory.reports))
-    completed = connection.execute(
-        "UPDATE memory SET substitute = ? "
-        "WHERE device = ? AND task = ? AND threshold = ? AND reports = ? AND substitute IS NULL",
-        (memory.substitute, *row),
-    )
-    if not completed.rowcount:
-        connection.execute("INSERT INTO memory VALUES (?, ?, ?, ?, ?)", (*row, memory.substitute))
+    row = (device, task, memory.threshold, json.dumps(memory.reports), memory.substitute)
+    connection.execute("INSERT INTO memory VALUES (?, ?, ?, ?, ?)", row)
 
 
 def _read(threshold: object, text: object, substitute: object) -> Memory | None:
@@ -71,8 +63,8 @@ def _read(threshold: object, text: object, substitute: object) -> Memory | None:
         reports = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    if not isinstance(threshold, int) or not isinstance(reports, list) or not all(type(z) is int for z in reports):
+    if not isinstance(reports, list) or not all(type(z) is int for z in reports):
         return None
-    if substitute is not None and not isinstance(substitute, int):
+    if not isinstance(threshold, int) or not isinstance(substitute, int):
         return None
     return Memory(threshold, tuple(reports), substitute)

@@ -40,7 +40,7 @@ Source: Ding, Kulkarni and Yekhanin 2017 (alpha-point rounding with memoized rep
 patterns are the patterns here).
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hush_common.mechanisms.mechanism import Levelled
 from hush_common.rng import Rng
@@ -53,12 +53,12 @@ class Memory:
     Args:
         threshold: alpha.
         reports: z, one for each level.
-        substitute: the index of a missing value; None in memories of before, until `with_substitute`.
+        substitute: the index that stands for a missing value.
     """
 
     threshold: int = field(repr=False)
     reports: tuple[int, ...] = field(repr=False)
-    substitute: int | None = field(default=None, repr=False)
+    substitute: int = field(repr=False)
 
     @classmethod
     def draw(cls, mechanism: Levelled, rng: Rng) -> "Memory":
@@ -66,11 +66,7 @@ class Memory:
         steps, levels = mechanism.grid
         one = mechanism.of_levels
         reports = tuple(one.perturb(level, rng)[0] for level in range(levels + 1))
-        return cls(rng.randbelow(steps), reports).with_substitute(mechanism, rng)
-
-    def with_substitute(self, mechanism: Levelled, rng: Rng) -> "Memory":
-        """The same memory with a fresh substitute. It needs no value, either."""
-        return replace(self, substitute=rng.randbelow(mechanism.grid[0] + 1))
+        return cls(rng.randbelow(steps), reports, rng.randbelow(steps + 1))
 
     def body(self, mechanism: Levelled, index: int | None) -> tuple[int, ...]:
         """The body of a report about a value at `index`; None stands for a missing one.
@@ -80,7 +76,7 @@ class Memory:
         """
         steps, levels = mechanism.grid
         index = self.substitute if index is None else index
-        if index is None or not 0 <= index <= steps:
+        if not 0 <= index <= steps:
             raise ValueError(f"the index is outside [0, {steps}]")
         level, rest = divmod(index * levels, steps)
         return (self.reports[level + (self.threshold < rest)],)
@@ -90,7 +86,7 @@ class Memory:
         steps, levels = mechanism.grid
         return (
             0 <= self.threshold < steps
-            and (self.substitute is None or 0 <= self.substitute <= steps)
+            and 0 <= self.substitute <= steps
             and len(self.reports) == levels + 1
             and all(mechanism.admits((report,)) for report in self.reports)
         )

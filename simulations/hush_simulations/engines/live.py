@@ -16,9 +16,9 @@ from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
-from hush_client.answer import FRAME_REPORTS
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
+from hush_client.privacy.answer import FRAME_REPORTS
 from hush_common.errors import BrokerError, HushError, leaves
 from hush_common.rng import SystemRng
 from hush_common.topics import report_topic

@@ -14,12 +14,9 @@ import pytest
 from fake_transport import FakeTransport, Fate, make_heights
 
 from hush_client import Client, Gateway, Policy, Receipt
-from hush_client.catalogue import Catalogue
-from hush_client.desk import Desk
-from hush_client.shelving import Shelving
-from hush_client.source import Answering
-from hush_client.state.shelf import Shelf
-from hush_client.terms import Terms
+from hush_client.answering import AnswerService, GatewayConfig
+from hush_client.source import SourceWorker
+from hush_client.tasks import TaskCache, TaskCacheWriter, TaskRegistry
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import ALL_TASKS, task_topic
@@ -40,9 +37,9 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("_LOOK", 0.005), ("_FIRST_RETRY", 0.01), ("_LONGEST_RETRY", 0.04)):
+    for name, seconds in (("_CLOCK_CHECK", 0.005), ("_FIRST_RETRY", 0.01), ("_LONGEST_RETRY", 0.04)):
         monkeypatch.setattr(f"hush_client.source.{name}", seconds)
-    monkeypatch.setattr("hush_client.asking._PAUSE", 0.002)
+    monkeypatch.setattr("hush_client.source._PAUSE", 0.002)
 
 
 @pytest.fixture
@@ -303,15 +300,21 @@ async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
 async def test_a_source_sleeps_until_there_may_be_something_to_do(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, day: float, pause: float
 ) -> None:
-    monkeypatch.setattr("hush_client.source._LOOK", 3600.0)
+    monkeypatch.setattr("hush_client.source._CLOCK_CHECK", 3600.0)
     nothing: Any = None  # no state, sender or randomness: what to do when is asked, not done
-    desk = Desk(Terms("g", Policy(), 0, 1, clock), Shelving(Catalogue(), Shelf(Path())), nothing, nothing, nothing)
-    answering = Answering("heights", Source(1), device="d", source_timeout=1, desk=desk)
+    service = AnswerService(
+        GatewayConfig("g", Policy(), 0, 1, clock),
+        TaskCacheWriter(TaskRegistry(), TaskCache(Path())),
+        nothing,
+        nothing,
+        nothing,
+    )
+    worker = SourceWorker("heights", Source(1), device="d", source_timeout=1, service=service)
     task = decode_task(make_heights(**DAILY, closes="2026-02-01T00:00:00Z"))
     clock.time = START + timedelta(days=day)
     round_ = task.current_round(clock.time)
-    answering._settled = None if round_ is None else (task.digest, round_)
-    assert answering._pause(task, round_) == pytest.approx(pause)
+    worker._finished = None if round_ is None else (task.digest, round_)
+    assert worker._pause(task, round_) == pytest.approx(pause)
 
 
 async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Clock) -> None:

@@ -7,13 +7,13 @@ import pytest
 from fake_transport import FakeTransport, make_heights
 
 from hush_client import Client
-from hush_client.catalogue import Catalogue
+from hush_client.tasks import TaskRegistry
 from hush_common.errors import TaskError
 from hush_common.task import make_task
 from hush_common.topics import task_topic
 
 
-def learn(catalogue: Catalogue, task_id: str, payload: bytes | None = None) -> None:
+def learn(catalogue: TaskRegistry, task_id: str, payload: bytes | None = None) -> None:
     catalogue.receive(task_topic(task_id), make_heights(id=task_id) if payload is None else payload)
 
 
@@ -25,11 +25,11 @@ def large(task_id: str) -> bytes:
 
 @pytest.fixture
 def room_for_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.catalogue.MOST_TASKS", 3)
+    monkeypatch.setattr("hush_client.tasks.MOST_TASKS", 3)
 
 
 def test_a_thousand_tasks_are_remembered_and_the_oldest_goes_first() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     for number in range(1000):
         learn(catalogue, f"t{number}")
     assert len(catalogue.tasks()) == 1000
@@ -40,7 +40,7 @@ def test_a_thousand_tasks_are_remembered_and_the_oldest_goes_first() -> None:
 
 
 def test_no_more_than_8_mib_of_payloads_are_remembered() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     size = len(large("t000"))
     for number in range(200):
         learn(catalogue, f"t{number:03d}", large("t000").replace(b"t000", f"t{number:03d}".encode()))
@@ -53,7 +53,7 @@ def test_no_more_than_8_mib_of_payloads_are_remembered() -> None:
 
 
 def test_what_is_no_task_takes_room_as_well() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     for number in range(200):
         learn(catalogue, f"t{number}", b"[" * 60_000)
     assert sum(catalogue.may_have_forgotten(f"t{number}") for number in range(200)) == 200 - 8 * 1024 * 1024 // 60_000
@@ -61,7 +61,7 @@ def test_what_is_no_task_takes_room_as_well() -> None:
 
 @pytest.mark.usefixtures("room_for_three")
 def test_the_answered_are_forgotten_after_those_that_never_were() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     for name in ("answered-a", "answered-b", "heard"):
         learn(catalogue, name)
     catalogue.note_answer("answered-a")
@@ -78,7 +78,7 @@ def test_the_answered_are_forgotten_after_those_that_never_were() -> None:
 
 @pytest.mark.usefixtures("room_for_three")
 def test_what_has_a_source_is_never_forgotten() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     for name in ("a", "b", "c", "d"):
         catalogue.hold(name)
         learn(catalogue, name)
@@ -88,7 +88,7 @@ def test_what_has_a_source_is_never_forgotten() -> None:
 
 @pytest.mark.usefixtures("room_for_three")
 async def test_what_somebody_waits_for_is_taken_in_and_may_then_be_forgotten() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     for name in ("a", "b", "c"):
         learn(catalogue, name)
         catalogue.note_answer(name)
@@ -102,7 +102,7 @@ async def test_what_somebody_waits_for_is_taken_in_and_may_then_be_forgotten() -
 
 @pytest.mark.usefixtures("room_for_three")
 def test_a_task_that_comes_again_is_the_same_one_and_drives_nothing_out() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     for name in ("a", "b", "c"):
         learn(catalogue, name)
     before = catalogue.tasks()
@@ -113,7 +113,7 @@ def test_a_task_that_comes_again_is_the_same_one_and_drives_nothing_out() -> Non
 
 @pytest.mark.usefixtures("room_for_three")
 def test_it_is_said_once_that_tasks_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     for number in range(10):
         learn(catalogue, f"t{number}")
     (record,) = caplog.records
@@ -121,7 +121,7 @@ def test_it_is_said_once_that_tasks_are_forgotten(caplog: pytest.LogCaptureFixtu
 
 
 async def test_an_error_that_is_told_again_and_again_does_not_grow() -> None:
-    catalogue = Catalogue()
+    catalogue = TaskRegistry()
     learn(catalogue, "wrong", b"{")
     depths = []
     for _ in range(3):

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from fake_transport import FakeTransport, RecordingRng, make_heights
+from fake_transport import FakeTransport, RecordingRng, answer_one, make_heights
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Policy
-from hush_client.answer import Question, answer
+from hush_client.privacy.answer import Question
 from hush_client.receipt import Receipt
-from hush_client.source import Answering
+from hush_client.source import SourceWorker
 from hush_client.state import ledger, outbox, sticky
 from hush_client.state.database import FILE_NAME
 from hush_common.task import Task, decode_task
@@ -143,7 +143,7 @@ def rows(directory: Path) -> list[object]:
 
 @pytest.fixture(autouse=True)
 def the_same_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.terms.draw_delay", lambda *_: DELAY)
+    monkeypatch.setattr("hush_client.answering.draw_delay", lambda *_: DELAY)
 
 
 def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path: Path) -> None:
@@ -165,35 +165,35 @@ def test_a_source_without_a_value_is_asked_every_second_until_its_time_is_over(t
     assert [round(moment) for moment in asked] == list(range(11))
 
 
-async def hasty(self: Answering, task: Task) -> Receipt:
+async def hasty(self: SourceWorker, task: Task) -> Receipt:
     """Planted: the source is asked first, and then the moment is fixed."""
-    reading = await self._asker.ask(task.domain, self._source_timeout)
-    question, _, due = self._desk.ask_a_source(task, self._device, 0)
-    ((receipt, _),) = await self._desk.store([(question, reading or task.domain.nothing)], due)
-    return receipt
+    reading = await self._source.read(task.domain, self._source_timeout)
+    question, _, due = self._service.ask_a_source(task, 0)
+    answers = await self._service.store(question, {self._device: reading or task.domain.nothing}, due)
+    return answers[self._device][0]
 
 
-async def choosy(self: Answering, task: Task) -> Receipt:
+async def choosy(self: SourceWorker, task: Task) -> Receipt:
     """Planted: a source that has nothing is asked again in the next minute."""
     self._absent = "skip"
     return await ANSWER(self, task)
 
 
-async def talkative(self: Answering, task: Task) -> Receipt:
+async def talkative(self: SourceWorker, task: Task) -> Receipt:
     """Planted: the log says what became of the value."""
     receipt = await ANSWER(self, task)
     logging.getLogger("hush_client").info("%s", receipt.value)
     return receipt
 
 
-ANSWER = Answering._answer
+ANSWER = SourceWorker._answer
 
 
 @pytest.mark.parametrize("planted", [hasty, choosy, talkative])
 def test_an_answering_that_a_source_moves_is_found(
-    planted: Callable[[Answering, Task], Awaitable[Receipt]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planted: Callable[[SourceWorker, Task], Awaitable[Receipt]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Answering, "_answer", planted)
+    monkeypatch.setattr(SourceWorker, "_answer", planted)
     seen = [watched(source, tmp_path / source.__name__) for source in (at_once, late, nothing)]
     assert not seen[0] == seen[1] == seen[2]
 
@@ -301,8 +301,8 @@ def stored(
         said = []
         for day in range(40):
             limits = policy or Policy(sticky=True)
-            question = Question("d", task, "topic", limits, START + timedelta(days=day), capacity=capacity)
-            receipt, sequence = answer(connection, question, task.domain.read(value), RecordingRng())
+            question = Question(task, "topic", limits, START + timedelta(days=day), capacity=capacity)
+            receipt, sequence = answer_one(connection, question, task.domain.read(value), RecordingRng())
             said.append((receipt.status, receipt.reason, receipt.epsilon, receipt.spent, sequence))
         query = "SELECT sum(length(payload)), count(*), max(sequence) FROM outbox"
         pages = connection.execute("PRAGMA page_count").fetchone()

@@ -9,7 +9,7 @@ import pytest
 from fake_transport import FakeTransport, Fate, RecordingRng
 
 from hush_client import Gateway, Policy, Reason, Receipt
-from hush_client.answer import FRAME_REPORTS
+from hush_client.privacy.answer import FRAME_REPORTS
 from hush_client.state.database import FILE_NAME
 from hush_common.wire import Frame, decode
 
@@ -103,7 +103,7 @@ async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp
     broker = FakeTransport()
     broker.refusals.extend(["no"] * 99)
     async with open_gateway(broker, tmp_path, capacity=2) as gateway:
-        gateway._opened().desk.catalogue.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
+        gateway._opened().service.tasks.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
         refused = await gateway.report_many("heights", MANY, timeout=0)
         queued = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
     assert {receipt.reason for receipt in refused.values()} == {Reason.OUTBOX_FULL}
@@ -113,7 +113,7 @@ async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp
 
 async def test_one_frame_leaves_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delays = iter([1000, 0])
-    monkeypatch.setattr("hush_client.terms.draw_delay", lambda *_: next(delays))
+    monkeypatch.setattr("hush_client.answering.draw_delay", lambda *_: next(delays))
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")

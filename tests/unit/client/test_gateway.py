@@ -133,7 +133,7 @@ async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tm
     broker = FakeTransport(retained={task_topic("heights"): make_heights(purpose="x" * 500)})
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")
-        state = gateway._opened().desk.state
+        state = gateway._opened().service.state
         await state.run(lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0]}"))
         sent = await fill(gateway)
         assert len(broker.arrived) == sent

@@ -13,11 +13,11 @@ from fake_transport import HEIGHTS, FakeTransport, make_heights
 from recalling import START, Wall, in_virtual_time, kept, make_recall, opened, publish, recalled
 
 from hush_client import Gateway, Policy
-from hush_client.answer import Question, admit
 from hush_client.limits import LONGEST_KEEP
+from hush_client.privacy.answer import Question, admit
 from hush_client.sending.schedule import milliseconds
-from hush_client.state import kept as state_kept
 from hush_client.state import ledger, outbox
+from hush_client.state import outbox as state_kept
 from hush_client.state.database import FILE_NAME, State
 from hush_common.errors import OptionError
 from hush_common.recall import KEPT_FOR, LAST_COUNTED
@@ -162,7 +162,7 @@ def test_without_what_is_kept_a_recall_brings_nothing_back(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("keep", [-1, LONGEST_KEEP + 1, float("nan"), float("inf")])
 def test_a_time_that_is_none_is_refused(tmp_path: Path, keep: float) -> None:
-    with pytest.raises(OptionError, match="outside 0 to 604800 s"):
+    with pytest.raises(OptionError, match="between 0 and 604800 s"):
         Gateway(FakeTransport(), name="g", state=tmp_path, keep=keep)
 
 
@@ -231,8 +231,8 @@ async def test_what_nobody_counts_any_more_leaves_the_capacity_to_others(tmp_pat
     for closes, room in ((now - late + 1, False), (now - late, True), (now - late, True), (None, False)):
         put = partial(outbox.put, topic="t", payload=b"1", closes=closes)
         await state.run(put)
-        question = Question("d", decode_task(HEIGHTS), "t", Policy(), START, capacity=1)
-        assert ((await state.run(partial(admit, question=question))).status == "queued") is room
+        question = Question(decode_task(HEIGHTS), "t", Policy(), START, capacity=1)
+        assert ((await state.run(partial(admit, question=question, device="d"))).status == "queued") is room
         if not room:
             await state.run(partial(outbox.delete, sequences=range(9)))
     await state.close()
@@ -301,5 +301,5 @@ async def test_a_value_that_is_missing_where_none_may_be_blocks_no_ledger_either
         assert connection.execute("PRAGMA quick_check(1)").fetchone() == ("NULL value in kept.acknowledged",)
     state = await State.open(tmp_path)
     assert await state.run(partial(ledger.spent, device="d", purpose="workplaces")) == 1
-    assert await state.run(partial(state_kept.size)) == 0
+    assert await state.run(partial(state_kept.retained_bytes)) == 0
     await state.close()

@@ -15,17 +15,15 @@ from fake_transport import HEIGHTS, FakeTransport, make_heights
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Reason, Receipt
-from hush_client.catalogue import Catalogue
-from hush_client.shelving import open_shelf
 from hush_client.state.database import FILE_NAME
-from hush_client.state.shelf import MOST_BYTES, SHELF_NAME, KeptTask, Shelf
+from hush_client.tasks import CACHE_NAME, MOST_BYTES, CachedTask, TaskCache, TaskRegistry, open_tasks
 from hush_common.errors import BrokerError
 from hush_common.task import decode_task, make_task
 from hush_common.topics import ALL_TASKS, task_topic
 
 TOPIC = task_topic("heights")
 START = datetime(2026, 1, 1, tzinfo=UTC)
-KEPT = KeptTask("heights", HEIGHTS, withdrawn=False, answered=False)
+KEPT = CachedTask("heights", HEIGHTS, withdrawn=False, answered=False)
 
 
 def away() -> FakeTransport:
@@ -89,7 +87,7 @@ async def test_online_a_task_is_what_the_broker_has_sent_over_this_connection_an
 async def test_one_that_was_withdrawn_while_the_device_was_off_is_answered_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.sending.sender._HEARING", 0.01)
+    monkeypatch.setattr("hush_client.sending.sender._RETAINED_WAIT", 0.01)
     await learn(tmp_path)
     async with gateway(FakeTransport(retained={}), tmp_path) as g:
         with pytest.raises(BrokerError, match="no task 'heights'"):
@@ -97,7 +95,7 @@ async def test_one_that_was_withdrawn_while_the_device_was_off_is_answered_no_mo
     async with gateway(away(), tmp_path) as g:
         with pytest.raises(BrokerError, match="task 'heights' was withdrawn, so this device cannot"):
             await g.report("d", "heights", 172.0, timeout=0.3)
-    assert [task.payload for task in Shelf(tmp_path).load()] == [HEIGHTS], "the bytes stay"
+    assert [task.payload for task in TaskCache(tmp_path).load()] == [HEIGHTS], "the bytes stay"
     await learn(tmp_path)
     async with gateway(away(), tmp_path) as g:
         assert (await g.report("d", "heights", 172.0, timeout=0.3)).status == "queued", "it was published again"
@@ -106,18 +104,18 @@ async def test_one_that_was_withdrawn_while_the_device_was_off_is_answered_no_mo
 async def test_nothing_counts_as_withdrawn_while_messages_still_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.sending.sender._HEARING", 0.5)
+    monkeypatch.setattr("hush_client.sending.sender._RETAINED_WAIT", 0.5)
     await learn(tmp_path)
     broker = FakeTransport(retained={})
     async with gateway(broker, tmp_path) as g:
         g.on_task(lambda _: None)
-        catalogue = g._opened().desk.catalogue
+        catalogue = g._opened().service.tasks
         await until(lambda: broker.subscribed(ALL_TASKS))
         for number in range(8):
             broker.publish_task(task_topic(f"t{number}"), make_heights(id=f"t{number}"))
             await asyncio.sleep(0.1)
-        assert not catalogue.withdrawn("heights")
-        await until(lambda: catalogue.withdrawn("heights"))
+        assert not catalogue.is_withdrawn("heights")
+        await until(lambda: catalogue.is_withdrawn("heights"))
         assert len(g.tasks()) == 8
 
 
@@ -129,7 +127,7 @@ async def test_an_empty_message_withdraws_and_pin_and_bytes_stay(tmp_path: Path)
         await until(lambda: not g.tasks())
         with pytest.raises(BrokerError, match="no task 'heights'"):
             await g.report("e", "heights", 172.0, timeout=0.1)
-    assert Shelf(tmp_path).load() == [KeptTask("heights", HEIGHTS, withdrawn=True, answered=True)]
+    assert TaskCache(tmp_path).load() == [CachedTask("heights", HEIGHTS, withdrawn=True, answered=True)]
     other = FakeTransport(retained={TOPIC: make_heights(title="another")})
     async with gateway(other, tmp_path) as g:
         assert (await g.report("d", "heights", 172.0, timeout=10)).reason is Reason.TASK_CHANGED
@@ -169,7 +167,7 @@ async def test_a_source_is_asked_without_a_network_where_the_task_is_kept(tmp_pa
 async def test_a_source_whose_task_is_gone_after_a_new_connection_gives_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hush_client.source._AGAIN", 0.2)
+    monkeypatch.setattr("hush_client.source._RECONNECTED", 0.2)
     await learn(tmp_path)
     broker = FakeTransport(retained={}, refusals=deque(["cannot connect"]))
     async with gateway(broker, tmp_path) as g:
@@ -189,7 +187,7 @@ def files(state: Path) -> dict[str, int]:
 
 
 def digest(state: Path) -> str:
-    return hashlib.sha256((state / SHELF_NAME).read_bytes()).hexdigest()
+    return hashlib.sha256((state / CACHE_NAME).read_bytes()).hexdigest()
 
 
 async def test_a_task_that_is_sent_again_with_the_same_bytes_writes_nothing(
@@ -198,7 +196,7 @@ async def test_a_task_that_is_sent_again_with_the_same_bytes_writes_nothing(
     async with gateway(FakeTransport(), tmp_path) as g:
         await g.report("d", "heights", 172.0)
     before = digest(tmp_path)
-    monkeypatch.setattr(Shelf, "_write", None)  # would be called in vain
+    monkeypatch.setattr(TaskCache, "_write", None)  # would be called in vain
     for _ in range(2):
         broker = Counted()
         async with gateway(broker, tmp_path) as g:
@@ -208,25 +206,25 @@ async def test_a_task_that_is_sent_again_with_the_same_bytes_writes_nothing(
             await until(broker.back)
             await g.task("heights", timeout=10)
     assert digest(tmp_path) == before
-    assert list(files(tmp_path)) == ["hush.lock", FILE_NAME, SHELF_NAME]
+    assert list(files(tmp_path)) == ["hush.lock", FILE_NAME, CACHE_NAME]
 
 
 def test_a_broker_that_publishes_another_task_every_second_is_written_down_six_times_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes, write = [], Shelf._write
+    writes, write = [], TaskCache._write
 
-    def count(self: Shelf, *what: list[object]) -> None:
+    def count(self: TaskCache, *what: list[object]) -> None:
         writes.append(what)
         write(self, *what)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Shelf, "_write", count)
+    monkeypatch.setattr(TaskCache, "_write", count)
 
     async def hostile() -> None:
-        async with open_shelf(tmp_path) as shelving:
-            running = asyncio.create_task(shelving.run())
+        async with open_tasks(tmp_path) as writer:
+            running = asyncio.create_task(writer.run())
             for number in range(3600):
-                shelving.catalogue.receive(task_topic("t"), make_heights(id="t", title=f"{number}"))
+                writer.registry.receive(task_topic("t"), make_heights(id="t", title=f"{number}"))
                 await asyncio.sleep(1)
             running.cancel()
 
@@ -268,7 +266,7 @@ async def test_no_damage_to_what_is_kept_stands_between_a_device_and_its_ledger(
 ) -> None:
     async with gateway(FakeTransport(), tmp_path) as g:
         await g.report("d", "heights", 172.0)
-    damage(tmp_path / SHELF_NAME)
+    damage(tmp_path / CACHE_NAME)
     async with gateway(away(), tmp_path) as g:
         assert (await g.ledger("d")).spent == 1
         for name in ("heights", "weights"):
@@ -277,7 +275,7 @@ async def test_no_damage_to_what_is_kept_stands_between_a_device_and_its_ledger(
     async with gateway(broker := FakeTransport(), tmp_path) as g:
         assert (await g.report("e", "heights", 172.0, timeout=10)).status == "sent"
     assert len(broker.arrived) == 1
-    if (tmp_path / SHELF_NAME).is_file():
+    if (tmp_path / CACHE_NAME).is_file():
         async with gateway(away(), tmp_path) as g:
             assert (await g.report("f", "heights", 172.0, timeout=0.1)).status == "queued", "it was learned anew"
 
@@ -288,7 +286,7 @@ async def test_where_nothing_can_be_kept_the_device_says_so_and_answers(
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(Shelf, "_write", full)
+    monkeypatch.setattr(TaskCache, "_write", full)
     async with gateway(FakeTransport(), tmp_path) as g:
         assert (await g.report("d", "heights", 172.0)).status == "sent"
     assert "database or disk is full: tasks are not kept" in caplog.text
@@ -303,34 +301,34 @@ def hostile_tasks(count: int) -> Iterator[tuple[str, bytes]]:
 
 @pytest.mark.slow
 async def test_ten_thousand_hostile_tasks_leave_file_and_memory_small_and_the_answered_one_kept(tmp_path: Path) -> None:
-    async with open_shelf(tmp_path) as shelving:
-        shelving.catalogue.receive(TOPIC, HEIGHTS)
-        shelving.answered("heights")
-        await shelving.save()
+    async with open_tasks(tmp_path) as writer:
+        writer.registry.receive(TOPIC, HEIGHTS)
+        writer.note_answer("heights")
+        await writer.save()
         for number, (topic, payload) in enumerate(hostile_tasks(10_000)):
-            shelving.catalogue.receive(topic, payload)
+            writer.registry.receive(topic, payload)
             if number % 500 == 0:
-                await shelving.save()
-    kept = Shelf(tmp_path).load()
+                await writer.save()
+    kept = TaskCache(tmp_path).load()
     assert sum(len(task.payload) for task in kept) <= MOST_BYTES
     assert sum(files(tmp_path).values()) < 1.6 * MOST_BYTES
-    assert kept[0] == KeptTask("heights", HEIGHTS, withdrawn=False, answered=True)
-    assert len(Catalogue(kept).tasks()) == 0, "nothing is read before it is asked for"
+    assert kept[0] == CachedTask("heights", HEIGHTS, withdrawn=False, answered=True)
+    assert len(TaskRegistry(kept).tasks()) == 0, "nothing is read before it is asked for"
 
 
 def test_a_file_with_more_than_there_is_room_for_is_read_as_far_as_there_is(tmp_path: Path) -> None:
-    tasks = [KeptTask(f"t{number}", b"x" * 9000, withdrawn=False, answered=False) for number in range(3000)]
-    Shelf(tmp_path).save([*tasks, KeptTask("long", b"x" * 70_000, withdrawn=False, answered=False)])
-    assert len(Shelf(tmp_path).load()) == MOST_BYTES // 9000
+    tasks = [CachedTask(f"t{number}", b"x" * 9000, withdrawn=False, answered=False) for number in range(3000)]
+    TaskCache(tmp_path).save([*tasks, CachedTask("long", b"x" * 70_000, withdrawn=False, answered=False)])
+    assert len(TaskCache(tmp_path).load()) == MOST_BYTES // 9000
 
 
 def test_what_is_gone_or_changed_is_written_and_nothing_else(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    other = KeptTask("weights", make_heights(id="weights"), withdrawn=False, answered=True)
+    shelf = TaskCache(tmp_path)
+    other = CachedTask("weights", make_heights(id="weights"), withdrawn=False, answered=True)
     shelf.save([])
-    assert not (tmp_path / SHELF_NAME).exists()
+    assert not (tmp_path / CACHE_NAME).exists()
     shelf.save([KEPT, other])
-    assert Shelf(tmp_path).load() == [KEPT, other]
+    assert TaskCache(tmp_path).load() == [KEPT, other]
     shelf.save([other])
-    assert Shelf(tmp_path).load() == [other]
+    assert TaskCache(tmp_path).load() == [other]
     assert decode_task(other.payload).id == "weights"

@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from fake_transport import RecordingRng, make_heights
+from fake_transport import RecordingRng, answer_one, make_heights
 
-from hush_client.answer import Question, answer
 from hush_client.policy import Policy
+from hush_client.privacy.answer import Question
 from hush_client.receipt import Reason, Receipt
 from hush_client.state import ledger, outbox
 from hush_client.state.ledger import Account
@@ -30,14 +30,19 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def ask(*, device: str = "d", policy: Policy | None = None, **changes: object) -> Question:
-    return Question(device, decode_task(make_heights(**changes)), "reports/heights/d", policy or Policy(), NOW)
+def ask(*, policy: Policy | None = None, **changes: object) -> Question:
+    return Question(decode_task(make_heights(**changes)), "reports/heights/d", policy or Policy(), NOW)
 
 
 def give(
-    connection: sqlite3.Connection, question: Question, rng: RecordingRng | None = None, value: object = 172.0
+    connection: sqlite3.Connection,
+    question: Question,
+    rng: RecordingRng | None = None,
+    value: object = 172.0,
+    device: str = "d",
 ) -> Receipt:
-    return answer(connection, question, question.task.domain.read(value), rng or RecordingRng())[0]
+    reading = question.task.domain.read(value)
+    return answer_one(connection, question, reading, rng or RecordingRng(), device=device)[0]
 
 
 def test_ten_answers_of_a_tenth_fill_a_budget_of_one_exactly(connection: sqlite3.Connection) -> None:
@@ -69,7 +74,7 @@ def test_budgets_are_kept_per_device_and_purpose(connection: sqlite3.Connection)
     assert give(connection, ask(policy=policy)).status == "queued"
     assert give(connection, ask(policy=policy, id="b")).reason is Reason.OVER_BUDGET
     assert give(connection, ask(policy=policy, id="b", purpose="other")).status == "queued"
-    assert give(connection, ask(policy=policy, id="b", device="e")).status == "queued"
+    assert give(connection, ask(policy=policy, id="b"), device="e").status == "queued"
     accounts = [("d", "other"), ("d", "workplaces"), ("e", "workplaces")]
     assert ledger.accounts(connection) == [Account(device, purpose, Fraction(1)) for device, purpose in accounts]
 
@@ -84,7 +89,7 @@ def test_a_total_bounds_all_purposes_together_and_is_not_set_unless_asked_for(co
     assert status("c", Fraction(5, 2)) is Reason.OVER_TOTAL
     assert status("c", None) == "queued"
     assert ledger.spent_in_all(connection, "d") == 3
-    assert give(connection, ask(device="e", policy=Policy(total=Fraction(1)))).status == "queued"
+    assert give(connection, ask(policy=Policy(total=Fraction(1))), device="e").status == "queued"
 
 
 def test_a_refusal_is_kept_once_for_each_task_round_and_reason(connection: sqlite3.Connection) -> None:
@@ -119,7 +124,7 @@ def test_refusals_and_charges_are_told_oldest_first(connection: sqlite3.Connecti
 
 def test_what_is_kept_of_a_refusal_says_nothing_about_the_value(connection: sqlite3.Connection) -> None:
     for device, value in (("d", 120.0), ("e", 219.75), ("f", None)):
-        give(connection, ask(device=device, policy=Policy(lifetime=Fraction(0))), value=value)
+        give(connection, ask(policy=Policy(lifetime=Fraction(0))), value=value, device=device)
     rows = connection.execute("SELECT task, round, reason, purpose, epsilon, refused_at FROM refusal").fetchall()
     assert len(rows) == 3
     assert len(set(rows)) == 1
@@ -230,7 +235,7 @@ def test_a_changed_task_under_the_same_id_is_refused(connection: sqlite3.Connect
     assert receipt.reason is Reason.TASK_CHANGED
     assert receipt.spent == 1
     assert rng.draws == 0
-    assert give(connection, ask(epsilon="0.5", device="e")).status == "queued"  # which has not answered the first one
+    assert give(connection, ask(epsilon="0.5"), device="e").status == "queued"  # which has not answered the first one
 
 
 def test_a_second_answer_is_the_first_one_whatever_the_value_and_the_limits(connection: sqlite3.Connection) -> None:
@@ -246,7 +251,7 @@ def test_a_second_answer_is_the_first_one_whatever_the_value_and_the_limits(conn
 
 def test_what_is_stored_is_the_report_that_the_ledger_names(connection: sqlite3.Connection) -> None:
     question = ask()
-    receipt, sequence = answer(connection, question, question.task.domain.read(999), RecordingRng())
+    receipt, sequence = answer_one(connection, question, question.task.domain.read(999), RecordingRng())
     (entry,) = outbox.page(connection, after=0, limit=10)
     frame = decode(entry.payload)
     assert isinstance(frame, Frame)
@@ -257,9 +262,10 @@ def test_what_is_stored_is_the_report_that_the_ledger_names(connection: sqlite3.
 
 def test_what_became_of_a_value_is_in_no_text_of_it(connection: sqlite3.Connection) -> None:
     for device, value in (("a", 172.0), ("b", 999.0), ("c", None)):
-        question = ask(device=device)
+        question = ask()
         reading = question.task.domain.read(value)
-        assert (repr(reading), repr(give(connection, question, value=value)).count("value")) == ("Reading()", 0)
+        receipt = give(connection, question, value=value, device=device)
+        assert (repr(reading), repr(receipt).count("value")) == ("Reading()", 0)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from fake_transport import make_heights
+from fake_transport import answer_one, make_heights
 from typer.testing import CliRunner
 
-from hush_client.answer import Question, answer
 from hush_client.commands.ledger import app
 from hush_client.policy import Policy
+from hush_client.privacy.answer import Question
 from hush_client.receipt import Reason
 from hush_client.state import ledger
 from hush_client.state.database import FILE_NAME, State
@@ -38,8 +38,8 @@ def write(connection: sqlite3.Connection) -> None:
         (STEPS, (2,), Policy(total=1)),
     ):
         for day in days:
-            question = Question("d", task, "topic", policy, NOW + timedelta(days=day))
-            receipt, _ = answer(connection, question, question.task.domain.read(172.0), SystemRng())
+            question = Question(task, "topic", policy, NOW + timedelta(days=day))
+            receipt, _ = answer_one(connection, question, question.task.domain.read(172.0), SystemRng())
     assert receipt.status == "refused"
     ledger.resent(connection, {ledger.charges(connection, "d", "health")[1].sequence or 0: 1})
 
@@ -163,8 +163,10 @@ def test_an_account_that_is_not_the_sum_of_its_charges_is_told(directory: Path) 
 def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
     async def prepare() -> None:
         state = await State.open(tmp_path)
-        question = Question("d", STICKY, "topic", Policy(), NOW)
-        await state.run(lambda connection: answer(connection, question, question.task.domain.read(172.0), SystemRng()))
+        question = Question(STICKY, "topic", Policy(), NOW)
+        await state.run(
+            lambda connection: answer_one(connection, question, question.task.domain.read(172.0), SystemRng())
+        )
         await state.close()
 
     asyncio.run(prepare())

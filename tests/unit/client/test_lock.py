@@ -11,8 +11,7 @@ import pytest
 from fake_transport import FakeTransport
 
 from hush_client import Gateway
-from hush_client.state.database import FILE_NAME, State
-from hush_client.state.lock import Lock
+from hush_client.state.database import FILE_NAME, Lock, State
 from hush_common.errors import StateError
 
 HOLD = """
@@ -33,7 +32,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.state.lock._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("hush_client.state.database._PATIENCE_SECONDS", 0.1)
 
 
 def run(program: str, directory: Path) -> subprocess.Popen[bytes]:
@@ -69,9 +68,9 @@ async def test_the_next_gateway_gets_in_when_the_first_is_closed(tmp_path: Path)
 async def test_whoever_waits_gets_in_as_soon_as_the_lock_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.state.lock._PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("hush_client.state.database._PATIENCE_SECONDS", 60.0)
     first = await Lock.acquire(tmp_path)
-    monkeypatch.setattr("hush_client.state.lock.asyncio.sleep", _Release(first))
+    monkeypatch.setattr("hush_client.state.database.asyncio.sleep", _Release(first))
     second = await Lock.acquire(tmp_path)
     second.release()
 
@@ -101,7 +100,7 @@ async def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:
 FORK = """
 import asyncio, os, sys, time
 from pathlib import Path
-from hush_client.state.lock import Lock
+from hush_client.state.database import Lock
 
 lock = asyncio.run(Lock.acquire(Path(sys.argv[1])))
 if os.fork():

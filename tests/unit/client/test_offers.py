@@ -9,10 +9,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, RecordingRng, make_heights
+from fake_transport import FakeTransport, RecordingRng, answer_one, make_heights
 
 from hush_client import Gateway, Policy, Reason
-from hush_client.answer import Question, answer
+from hush_client.privacy.answer import Question
 from hush_client.receipt import Receipt
 from hush_client.state import ledger, outbox
 from hush_common.errors import EpsilonError
@@ -34,12 +34,15 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 def ask(*, policy: Policy | None = None, epsilon: Fraction | None = None, daily: bool = False) -> Question:
     task = decode_task(make_heights(**OFFERED, **(DAILY if daily else {})))
-    return Question("d", task, "reports/heights/d", policy or Policy(), NOW, epsilon)
+    return Question(task, "reports/heights/d", policy or Policy(), NOW, epsilon)
 
 
-def give(connection: sqlite3.Connection, question: Question, value: object = 172.0) -> tuple[Receipt, int | None]:
+def give(
+    connection: sqlite3.Connection, question: Question, value: object = 172.0, device: str = "d"
+) -> tuple[Receipt, int | None]:
     """The receipt, and the offer that the stored report names."""
-    receipt, sequence = answer(connection, question, question.task.domain.read(value), RecordingRng())
+    reading = question.task.domain.read(value)
+    receipt, sequence = answer_one(connection, question, reading, RecordingRng(), device=device)
     if sequence is None:
         return receipt, None
     frame = decode(outbox.page(connection, after=sequence - 1, limit=1)[0].payload)
@@ -74,7 +77,7 @@ def test_a_device_that_no_offer_suits_refuses_and_names_the_cheapest(
 
 def test_the_value_has_no_part_in_the_choice(connection: sqlite3.Connection) -> None:
     for value, device in ((120.0, "a"), (170.0, "b"), (1e9, "c"), (None, "d")):
-        _, named = give(connection, replace(ask(policy=Policy(Fraction(1))), device=device), value)
+        _, named = give(connection, ask(policy=Policy(Fraction(1))), value, device)
         assert named == 1
 
 
@@ -98,11 +101,11 @@ def test_the_epsilon_asked_for_does_not_lift_the_limits(connection: sqlite3.Conn
 
 def test_a_task_with_one_epsilon_offers_that_one_alone(connection: sqlite3.Connection) -> None:
     task = decode_task(make_heights())
-    question = Question("d", task, "reports/heights/d", Policy(), NOW, Fraction(1))
+    question = Question(task, "reports/heights/d", Policy(), NOW, Fraction(1))
     reading = task.domain.read(172.0)
-    assert answer(connection, question, reading, RecordingRng())[0].status == "queued"
+    assert answer_one(connection, question, reading, RecordingRng())[0].status == "queued"
     with pytest.raises(EpsilonError, match="does not offer 2; choose 1"):
-        answer(connection, replace(question, device="e", epsilon=Fraction(2)), reading, RecordingRng())
+        answer_one(connection, replace(question, epsilon=Fraction(2)), reading, RecordingRng(), device="e")
 
 
 def test_each_round_costs_its_part_of_the_offer_and_may_take_another(connection: sqlite3.Connection) -> None:

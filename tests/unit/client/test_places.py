@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hush_client.state.location import state_directory
+from hush_client.state.database import state_directory
 
 
 @pytest.mark.parametrize(

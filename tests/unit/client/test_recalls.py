@@ -118,7 +118,7 @@ def test_a_device_that_remembers_obeyed_recalls_only_while_it_runs_sends_everyth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recalls, "_remember", lambda *_: None)
-    monkeypatch.setattr(Recalls, "news", lambda _: [])
+    monkeypatch.setattr(Recalls, "unwritten", lambda _: [])
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:
@@ -342,7 +342,7 @@ def test_what_a_stopped_run_has_not_sent_yet_goes_at_its_moment_in_a_later_one_a
 def test_what_was_acknowledged_a_moment_before_the_recall_is_part_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.sending.settling._LINGER", 30.0)  # it is still on its way to the disk
+    monkeypatch.setattr("hush_client.sending.sender._LINGER", 30.0)  # it is still on its way to the disk
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:

@@ -12,8 +12,7 @@ from fake_transport import FakeTransport, Fate, RecordingRng, make_heights
 from hush_client import Gateway, Reason
 from hush_client.receipt import Undelivered
 from hush_client.state import ledger, outbox
-from hush_client.state.database import State
-from hush_client.state.lock import Lock
+from hush_client.state.database import Lock, State
 from hush_common.errors import OptionError
 from hush_common.topics import Acknowledgement, task_topic
 
@@ -227,7 +226,7 @@ async def test_answers_that_come_at_once_cannot_overfill_the_outbox(tmp_path: Pa
 
 
 async def test_a_capacity_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="holds no report"):
+    with pytest.raises(OptionError, match="must be at least 1, got"):
         Gateway(FakeTransport(), name="g", state=tmp_path, capacity=0)
 
 

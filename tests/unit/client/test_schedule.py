@@ -9,12 +9,9 @@ import pytest
 from fake_transport import FakeTransport, make_heights
 
 from hush_client import Gateway, Policy
-from hush_client.catalogue import Catalogue
-from hush_client.desk import Desk
+from hush_client.answering import AnswerService, GatewayConfig
 from hush_client.sending.schedule import Schedule, draw_delay
-from hush_client.shelving import Shelving
-from hush_client.state.shelf import Shelf
-from hush_client.terms import Terms
+from hush_client.tasks import TaskCache, TaskCacheWriter, TaskRegistry
 from hush_common.errors import OptionError
 from hush_common.rng import SystemRng
 from hush_common.task import decode_task
@@ -70,7 +67,7 @@ def ids(broker: FakeTransport) -> list[str]:
 async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 1200, 2400, 0))
+    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 1200, 2400, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -83,7 +80,7 @@ async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
 
 
 async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 1800, 0))
+    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 1800, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -100,7 +97,7 @@ async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeyp
 async def test_what_was_due_while_the_device_was_off_keeps_its_order(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 1800))
+    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 1800))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -114,7 +111,7 @@ async def test_what_was_due_while_the_device_was_off_keeps_its_order(
 async def test_a_clock_that_is_set_back_costs_a_report_its_own_delay_at_most_however_often_it_restarts(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.terms.draw_delay", Delays(3600, 0, 0))
+    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 0, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -137,12 +134,12 @@ async def test_a_report_with_the_delay_of_the_default_is_sent(tmp_path: Path) ->
 
 @pytest.mark.parametrize("spread", [0, 604_800])
 def test_a_spread_may_be_nothing_and_a_week(tmp_path: Path, spread: float) -> None:
-    assert Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)._terms.spread == spread
+    assert Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)._config.spread == spread
 
 
 @pytest.mark.parametrize("spread", [-1, float("nan"), float("inf"), 604_801])
 def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> None:
-    with pytest.raises(OptionError, match=r"outside 0 to 604800 s \(a week\)"):
+    with pytest.raises(OptionError, match=r"between 0 and 604800 s \(a week\)"):
         Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)
 
 
@@ -151,14 +148,18 @@ def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after
         def now(self) -> float:
             return 100.0
 
-    terms = Terms("g", Policy(), 0.0, 10, clock)
-    desk = Desk(
-        terms, Shelving(Catalogue(), Shelf(Path())), cast("State", None), cast("Sender", Started()), SystemRng()
+    config = GatewayConfig("g", Policy(), 0.0, 10, clock)
+    service = AnswerService(
+        config,
+        TaskCacheWriter(TaskRegistry(), TaskCache(Path())),
+        cast("State", None),
+        cast("Sender", Started()),
+        SystemRng(),
     )
-    question, seconds, due = desk.ask_a_source(decode_task(make_heights()), "d", 2.5)
+    question, seconds, due = service.ask_a_source(decode_task(make_heights()), 2.5)
     assert (seconds, due) == (2.5, 102.5)
     assert (question.delay, question.not_before) == (2500, START.timestamp() * 1000 + 2500)
-    assert terms.question(question.task).delay == 0
+    assert config.question(question.task).delay == 0
 
 
 class Scripted:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_client.catalogue import Catalogue
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
 from hush_client.state.database import State
+from hush_client.tasks import TaskRegistry
 from hush_common.errors import BrokerError
 
 LOST = BrokerError("fake", "lost")
@@ -102,7 +102,7 @@ def send(way: Way, state: Path, *waiting: bytes) -> None:
         opened = await State.open(state)
         for payload in waiting:
             await opened.run(partial(outbox.put, topic="topic", payload=payload))
-        sender = Sender(way, opened, Catalogue(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        sender = Sender(way, opened, TaskRegistry(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(180):
@@ -151,7 +151,7 @@ def test_pauses_begin_anew_after_a_connection_that_was_good_for_something(
 def test_what_is_acknowledged_is_not_sent_again_over_the_next_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.sending.settling._LINGER", 10.0)  # it is deleted from the outbox only later
+    monkeypatch.setattr("hush_client.sending.sender._LINGER", 10.0)  # it is deleted from the outbox only later
     way = Way([1.0, 1.0], acknowledges=True)
     send(way, tmp_path, b"report")
     assert len(way.attempts) > 2

@@ -13,7 +13,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from hush_client.state import identity, ledger, outbox
+from hush_client.state import database, ledger, outbox
 from hush_client.state.database import _WORKER, FILE_NAME, State, _connect, _create
 from hush_common.errors import StateError
 
@@ -69,10 +69,10 @@ async def test_a_value_of_another_type_is_damage(tmp_path: Path, table: str, col
 
 async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -> None:
     state = await State.open(tmp_path)
-    assert await state.run(identity.device_name) == await state.run(identity.device_name)
+    assert await state.run(database.device_name) == await state.run(database.device_name)
     await state.run(lambda connection: connection.execute("UPDATE identity SET device = 'a/b'"))
     with pytest.raises(StateError, match="holds no device name; it is damaged"):
-        await state.run(identity.device_name)
+        await state.run(database.device_name)
     await state.close()
 
 
@@ -193,7 +193,7 @@ async def test_a_state_that_another_process_keeps_locked_is_named(
 
 async def test_two_who_create_it_at_once_share_one_file(tmp_path: Path) -> None:
     states = await asyncio.gather(*(State.open(tmp_path) for _ in range(5)))
-    names = [await state.run(identity.device_name) for state in states]
+    names = [await state.run(database.device_name) for state in states]
     assert len(set(names)) == 1
     for state in states:
         await state.close()
@@ -204,7 +204,7 @@ async def test_whoever_creates_it_later_takes_the_file_that_is_there(tmp_path: P
     for _ in range(2):
         _create(tmp_path / FILE_NAME)  # as a process does that saw no file a moment ago
         state = await State.open(tmp_path)
-        names.append(await state.run(identity.device_name))
+        names.append(await state.run(database.device_name))
         await state.close()
     assert names[0] == names[1]
 
@@ -371,9 +371,9 @@ async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
 
 async def test_the_state_moves_with_its_file(tmp_path: Path) -> None:
     state = await State.open(tmp_path / "old")
-    name = await state.run(identity.device_name)
+    name = await state.run(database.device_name)
     await state.close()
     shutil.move(tmp_path / "old", tmp_path / "new place %41?#")
     state = await State.open(tmp_path / "new place %41?#")
-    assert await state.run(identity.device_name) == name
+    assert await state.run(database.device_name) == name
     await state.close()

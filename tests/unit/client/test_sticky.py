@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_transport import RecordingRng, make_heights
+from fake_transport import RecordingRng, answer_one, make_heights
 
-from hush_client.answer import Question, answer
-from hush_client.decision import Decision
-from hush_client.draw import draw
 from hush_client.policy import Policy
+from hush_client.privacy.answer import Question
+from hush_client.privacy.decision import Decision
+from hush_client.privacy.draw import draw
 from hush_client.receipt import Reason, Receipt
 from hush_client.state import ledger, outbox, sticky
 from hush_client.state.database import State
@@ -37,7 +37,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def ask(day: int = 0, *, device: str = "d", policy: Policy = POLICY, **changes: object) -> Question:
+def ask(day: int = 0, *, policy: Policy = POLICY, **changes: object) -> Question:
     document: dict[str, object] = {
         "rounds": 30,
         "round_every": "1d",
@@ -46,11 +46,18 @@ def ask(day: int = 0, *, device: str = "d", policy: Policy = POLICY, **changes: 
         "levels": 3,
     }
     task = decode_task(make_heights(**(document | changes)))
-    return Question(device, task, "topic", policy, NOW + timedelta(days=day))
+    return Question(task, "topic", policy, NOW + timedelta(days=day))
 
 
-def give(connection: sqlite3.Connection, value: object, question: Question, rng: RecordingRng | None = None) -> Receipt:
-    return answer(connection, question, question.task.domain.read(value), rng or RecordingRng())[0]
+def give(
+    connection: sqlite3.Connection,
+    value: object,
+    question: Question,
+    rng: RecordingRng | None = None,
+    device: str = "d",
+) -> Receipt:
+    reading = question.task.domain.read(value)
+    return answer_one(connection, question, reading, rng or RecordingRng(), device=device)[0]
 
 
 def bodies(connection: sqlite3.Connection) -> list[tuple[int, ...]]:
@@ -103,8 +110,7 @@ def test_the_ledger_and_the_draws_are_the_same_whatever_the_values_are(connectio
     for device, values in (("calm", [170.0] * 4), ("wild", [LOW, HIGH, 170.0, 199.0])):
         rng = RecordingRng()
         receipts = [
-            replace(give(connection, value, ask(day, device=device), rng), report_id=None)
-            for day, value in enumerate(values)
+            replace(give(connection, value, ask(day), rng, device), report_id=None) for day, value in enumerate(values)
         ]
         charges = ledger.charges(connection, device, "workplaces")
         first = charges[0].sequence or 0
@@ -163,6 +169,7 @@ def test_a_task_that_turned_sticky_under_the_same_id_is_another_task(connection:
         "UPDATE memory SET substitute = -1",
         "UPDATE memory SET substitute = 1048577",
         "UPDATE memory SET substitute = 'x'",
+        "UPDATE memory SET substitute = NULL",
         "DELETE FROM charge",
     ],
 )
@@ -180,7 +187,7 @@ async def test_the_memory_outlives_a_restart(tmp_path: Path) -> None:
     for day in range(6):
         state = await State.open(tmp_path)
         question, value = ask(day), (LOW, HIGH)[day % 2]
-        await state.run(partial(answer, question=question, value=question.task.domain.read(value), rng=SystemRng()))
+        await state.run(partial(answer_one, question=question, value=question.task.domain.read(value), rng=SystemRng()))
         rows = await state.run(lambda c: c.execute("SELECT threshold, reports FROM memory").fetchall())
         sent = await state.run(bodies)
         await state.close()
@@ -198,22 +205,6 @@ def test_a_missing_value_has_the_same_report_in_every_round(connection: sqlite3.
     connection.execute("UPDATE memory SET threshold = 0, reports = '[0, 1, 2, 3]', substitute = 1048576")
     give(connection, None, ask(10))
     assert bodies(connection)[-1] == (3,)
-
-
-@pytest.mark.parametrize("value", [LOW, 1e9, None])
-def test_a_memory_of_before_gets_its_substitute_with_the_next_answer_whatever_the_value_is(
-    connection: sqlite3.Connection, value: object
-) -> None:
-    give(connection, value, ask())
-    connection.execute("UPDATE memory SET substitute = NULL")
-    draws = []
-    for day in (1, 2, 3):
-        rng = RecordingRng()
-        give(connection, value, ask(day), rng)
-        draws.append(rng.draws)
-    assert draws == [2, 1, 1]
-    (rows,) = connection.execute("SELECT count(*) FROM memory WHERE substitute BETWEEN 0 AND 1048576").fetchone()
-    assert rows == 1
 
 
 def test_a_second_memory_is_never_written_over_the_first(connection: sqlite3.Connection) -> None:

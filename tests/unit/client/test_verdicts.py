@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_client.catalogue import Catalogue
 from hush_client.sending.schedule import milliseconds
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Acknowledgement, Link
 from hush_client.state import outbox
 from hush_client.state.database import FILE_NAME, State
+from hush_client.tasks import TaskRegistry
 from hush_common.errors import BrokerError
 from hush_common.recall import LAST_COUNTED
 
@@ -91,7 +91,7 @@ def run(
         state = await State.open(directory)
         for topic, payload in waiting:
             await state.run(partial(outbox.put, topic=topic, payload=payload, closes=closes))
-        sender = Sender(broker, state, Catalogue(), lambda: WALL)
+        sender = Sender(broker, state, TaskRegistry(), lambda: WALL)
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -194,7 +194,7 @@ def test_a_new_report_asks_at_once_where_the_last_answer_is_old(
         for moment, payload in ((1.0, b"soon"), (HOUR, b"later"), (2 * HOUR, b"mended")):
             await asyncio.sleep(moment - now())
             sequence = await state.run(partial(outbox.put, topic="t", payload=payload))
-            sender.stored(sequence, sender.now())
+            sender.send(sequence, sender.now())
             waiter = sender.acknowledgement(sequence)
             assert waiter is not None
             said.append(await waiter)
@@ -266,7 +266,7 @@ def test_what_is_too_late_to_be_counted_is_tried_once_a_start_and_stays(tmp_path
 def test_what_is_too_late_goes_once_the_broker_takes_its_topic_again(tmp_path: Path) -> None:
     async def report(sender: Sender, state: State) -> None:
         await asyncio.sleep(2 * HOUR)
-        sender.stored(await state.run(partial(outbox.put, topic="t", payload=b"new")), sender.now())
+        sender.send(await state.run(partial(outbox.put, topic="t", payload=b"new")), sender.now())
 
     broker = Broker(lambda *_: FORBIDDEN if now() < HOUR else TAKEN)
     late = milliseconds(WALL - LAST_COUNTED)

@@ -1,12 +1,10 @@
-"""Decision: all that an answer will be, except its body; fixed before any value is looked at."""
+"""Decision: all that an answer will be, except its body; fixed before any value is read."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from hush_common.mechanisms.sticky import Memory
 from hush_common.task import Task
-
-__all__ = ["Decision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +14,12 @@ class Decision:
     Args:
         task: what is answered.
         round: in which round.
-        offer: the number of the epsilon that is taken.
+        offer: index of the epsilon that is taken.
         cost: what the answer is charged.
-        repeats: whether it comes from the memory of a sticky task that an earlier answer has paid for.
-        memory: that memory; None where one is yet to be drawn, or the task has none.
+        repeats: whether an earlier answer has paid for it: it comes from the memory of a sticky task.
         not_before: when the report may be sent, in milliseconds since 1970.
-        delay: how far that is from the time of the decision, in milliseconds.
+        delay: `not_before` less the time of the decision, in milliseconds.
+        memory: of a sticky task; None where it is yet to be drawn, or the task has none.
     """
 
     task: Task
@@ -29,6 +27,6 @@ class Decision:
     offer: int
     cost: Fraction
     repeats: bool
-    memory: Memory | None = field(repr=False)
     not_before: int
     delay: int
+    memory: Memory | None = field(default=None, repr=False)

@@ -1,0 +1,196 @@
+"""Answer: decide, draw, charge the ledger and store the report, in one transaction.
+
+The order is the privacy argument. `decide` settles everything that can be settled without a value: whether to answer,
+under which offer, at what cost, when. `draw` makes the report from the decision, the value and randomness, and cannot
+refuse. Its result is stored whatever it is: the draw, its charge and the encoded report become durable together or not
+at all, and only what is in the outbox is ever sent.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
+
+from hush_client.policy import Policy
+from hush_client.privacy.decide import DecisionTime, History, decide
+from hush_client.privacy.decision import Decision
+from hush_client.privacy.draw import Drawn, draw
+from hush_client.receipt import Receipt
+from hush_client.sending.schedule import milliseconds
+from hush_client.state import ledger, outbox, sticky
+from hush_common.domain import Reading
+from hush_common.rng import ReportRng
+from hush_common.task import Task
+from hush_common.wire import Report, encode_frame
+
+FRAME_REPORTS = 256
+"""Most reports in one frame: 6168 bytes with one integer each, 2.1 million with the longest legal bodies."""
+
+_NOTHING = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One round of one task, as it is put to any number of devices. It has no value.
+
+    Args:
+        task: what is asked.
+        topic: where the reports go.
+        policy: the limits of each device.
+        now: the time, aware.
+        epsilon: which of the task's offers to take; None takes the largest that the limits allow.
+        not_before: when the reports may be sent, in milliseconds since 1970.
+        delay: `not_before` less `now`, in milliseconds; chosen before any source is asked for a value.
+        capacity: most payloads in the outbox, without those that are too late to be counted; None sets no limit.
+        frame: most reports in one payload, 1 to `FRAME_REPORTS`.
+    """
+
+    task: Task
+    topic: str
+    policy: Policy
+    now: datetime
+    epsilon: Fraction | None = None
+    not_before: int = 0
+    delay: int = 0
+    capacity: int | None = None
+    frame: int = FRAME_REPORTS
+
+
+Answer = tuple[Receipt, int | None]
+"""A receipt (of a stored answer: `"queued"`), and the outbox entry of its report if that waits for the broker."""
+
+
+def answer(
+    connection: sqlite3.Connection, question: Question, values: Mapping[str, Reading], rng: ReportRng
+) -> dict[str, Answer]:
+    """Answer a question for some devices inside an open transaction.
+
+    The reports are ordered by their random ids, so that their order does not depend on that of the devices.
+
+    Args:
+        connection: inside a transaction.
+        question: what is asked.
+        values: what the task's domain has read, by device.
+        rng: where the noise comes from.
+
+    Returns:
+        The answer of each device. Reports in one frame share an entry of the outbox; where a round was answered
+        before, the entry is that of the earlier report.
+
+    Raises:
+        EpsilonError: the task does not offer the requested epsilon; nothing was drawn or written.
+        StateError: the ledger or the memory of a sticky task is damaged; the caller rolls back.
+    """
+    room = _has_room(connection, question, len(values))
+    answers: dict[str, Answer] = {}
+    drawn: dict[str, tuple[Decision, Drawn]] = {}
+    for device, value in values.items():
+        receipt, decision, earlier = _decide(connection, question, device, room=room)
+        answers[device] = receipt, earlier
+        if decision is not None:
+            drawn[device] = decision, draw(decision, value, rng)
+    frames = _frames([made.report for _, made in drawn.values()], question.frame)
+    numbered = enumerate(frames, start=outbox.next_sequence(connection) if frames else 0)
+    sequences = {report.id: sequence for sequence, frame in numbered for report in frame}
+    for device, (decision, made) in drawn.items():
+        sequence = sequences[made.report.id]
+        spent = _charge(connection, question, device, decision, made, sequence=sequence)
+        answers[device] = answers[device][0].charged(spent, made.report.id, values[device].became), sequence
+    closes = None if question.task.closes is None else milliseconds(question.task.closes)
+    for frame in frames:
+        payload, times = encode_frame(frame), {"not_before": question.not_before, "delay": question.delay}
+        outbox.put(connection, question.topic, payload, closes=closes, **times)
+    return answers
+
+
+def admit(connection: sqlite3.Connection, question: Question, device: str) -> Receipt:
+    """Decide without answering, before a source is asked for a value, inside an open transaction.
+
+    An admitted task is pinned: no other task is answered under its id from now on, although nothing was charged.
+
+    Returns:
+        `"queued"` where an answer will be stored unless something changes; else the refusal.
+    """
+    receipt, decision, _ = _decide(connection, question, device, room=_has_room(connection, question, 1))
+    if decision is not None:
+        ledger.pin(connection, device, question.task.id, question.task.digest)
+    return receipt
+
+
+def _has_room(connection: sqlite3.Connection, question: Question, reports: int) -> bool:
+    frames = -(-reports // question.frame)
+    if question.capacity is None or outbox.count(connection) + frames <= question.capacity:
+        return True
+    return outbox.count_in_time(connection, milliseconds(question.now)) + frames <= question.capacity
+
+
+def _decide(
+    connection: sqlite3.Connection, question: Question, device: str, *, room: bool
+) -> tuple[Receipt, Decision | None, int | None]:
+    """Decide, and record a refusal. The last item is the outbox entry of an earlier answer that still waits."""
+    task, history = question.task, _history(connection, question, device)
+    time = DecisionTime(question.now, question.not_before, question.delay)
+    receipt, decision = decide(task, question.policy, history, room, time, offer=question.epsilon)
+    if receipt.reason is not None:
+        entry = ledger.Refused(
+            device=device,
+            task=task.id,
+            round=receipt.round,
+            reason=receipt.reason,
+            purpose=task.purpose,
+            epsilon=receipt.epsilon,
+            refused_at=question.now,
+        )
+        ledger.refuse(connection, entry)
+    earlier = None
+    if receipt.status == "already_answered" and receipt.round is not None:
+        earlier = outbox.find(connection, device, task.id, receipt.round)
+        receipt = receipt if earlier is None else replace(receipt, waiting=True)
+    if decision is not None and task.levelled is not None:
+        memory = sticky.find(connection, device, task.id, task.levelled, answered=history.charged)
+        decision = replace(decision, memory=memory)
+    return receipt, decision, earlier
+
+
+def _history(connection: sqlite3.Connection, question: Question, device: str) -> History:
+    task, answered = question.task, None
+    pinned, round_ = ledger.pinned(connection, device, task.id), task.current_round(question.now)
+    if pinned == task.digest and round_ is not None:
+        answered = ledger.find(connection, device, task.id, round_)
+    return History(
+        pinned=pinned,
+        charged=task.repeat == "sticky" and ledger.is_charged(connection, device, task.id),
+        answered=None if answered is None else (answered.epsilon, answered.report_id),
+        spent=ledger.spent(connection, device, task.purpose),
+        spent_in_all=_NOTHING if question.policy.total is None else ledger.spent_in_all(connection, device),
+    )
+
+
+def _charge(
+    connection: sqlite3.Connection, question: Question, device: str, decision: Decision, drawn: Drawn, *, sequence: int
+) -> Fraction:
+    """Charge the ledger, save the memory of a sticky task, and return the purpose's new total."""
+    task = decision.task
+    if drawn.memory is not None:
+        sticky.keep(connection, device, task.id, drawn.memory)
+    charge = ledger.Charge(
+        device=device,
+        task=task.id,
+        round=decision.round,
+        digest=task.digest,
+        purpose=task.purpose,
+        mechanism=task.mechanism,
+        epsilon=decision.cost,
+        report_id=drawn.report.id,
+        charged_at=question.now,
+        sequence=sequence,
+        kind="memo" if decision.repeats else "draw",
+    )
+    return ledger.charge(connection, charge)
+
+
+def _frames(reports: list[Report], most: int) -> list[list[Report]]:
+    """Which reports are sent together."""
+    reports.sort(key=lambda report: report.id)
+    return [reports[start : start + most] for start in range(0, len(reports), most)]

@@ -1,0 +1,44 @@
+"""Draw: the only place of a device where a value meets randomness.
+
+It sees the decision, the value and the randomness: no policy, no ledger, no clock, no connection. Its result is stored
+and sent as the decision says, whatever it is. So whether a device answers, when, how long the report is and what it
+costs cannot depend on the value; the report itself does, by at most e^epsilon.
+
+The order of the draws is that of docs/wire.md: an index for each number that is missing, the mechanism, the id.
+"""
+
+from dataclasses import dataclass, field
+
+from hush_client.privacy.decision import Decision
+from hush_common.domain import Reading
+from hush_common.mechanisms import perturb
+from hush_common.mechanisms.sticky import Memory
+from hush_common.rng import ReportRng
+from hush_common.wire import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A report that is yet to be stored, and the memory of a sticky task if it is new, for the same transaction."""
+
+    report: Report
+    memory: Memory | None = field(default=None, repr=False)
+
+
+def draw(decision: Decision, value: Reading, randomness: ReportRng) -> Drawn:
+    """Return the report that a decision makes of a value.
+
+    Args:
+        decision: what is answered.
+        value: what the task's domain has read, of any value or of none.
+        randomness: where index, noise and id come from.
+    """
+    task, new = decision.task, None
+    if (mechanism := task.levelled) is None:
+        index = task.domain.complete(value, randomness)
+        body = perturb(task.randomizer, index, randomness, decision.offer)
+    else:
+        if (memory := decision.memory) is None:
+            memory = new = Memory.draw(mechanism, randomness)
+        body = memory.body(mechanism, *value.parts)
+    return Drawn(Report.new(task.report_digest, decision.round, body, randomness), new)
