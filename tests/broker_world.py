@@ -12,8 +12,8 @@ from typing import Any
 
 from virtual_time import VirtualLoop
 
+from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.home_assistant import Announcing
-from hush_aggregator.pipeline import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_common.recall import Recall, decode_recall
 from hush_common.task import Task, make_task

@@ -12,8 +12,8 @@ from pathlib import Path
 import aiomqtt
 from servers import Mosquitto, need
 
-from hush_aggregator.mqtt import MqttBus
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import Task

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from hush_aggregator.bus import Session
+from hush_aggregator.broker.session import Session
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_topic
 from hush_simulations.brokers.memory import MemoryBroker

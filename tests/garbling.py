@@ -16,11 +16,11 @@ from commands import Shown
 from inputs import CALLS, NUMBER, SECRET, TASKS, Call, call, tasks_at_hand
 
 import hush_aggregator.commands.serve
-from hush_aggregator.bus import Delivery, Session
-from hush_aggregator.estimating import InThread
+from hush_aggregator.broker.session import Session
+from hush_aggregator.estimation import InThread
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import HushError
-from hush_common.topics import report_topic
+from hush_common.topics import Delivery, report_topic
 
 __all__ = ["FORGED", "Garbled", "Past", "garbled", "past_of", "shown"]
 

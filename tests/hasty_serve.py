@@ -6,12 +6,12 @@ python hasty_serve.py SECONDS PER_SECOND hush-arguments…        (SECONDS 0: it
 import sys
 
 from hush.__main__ import main
-from hush_aggregator import recall_terms, recalls
+from hush_aggregator import recalls
 
 if __name__ == "__main__":
     seconds, per_second = map(int, sys.argv[1:3])
-    recall_terms.SHORTEST_S = max(seconds, 1)
-    recall_terms._PER_SECOND = per_second
+    recalls.SHORTEST_S = max(seconds, 1)
+    recalls._PER_SECOND = per_second
     recalls._DOUBTFUL_EVERY_S = 2 * max(seconds, 1)
     recalls._LOOK_S = 1.0
     if not seconds:

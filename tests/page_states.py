@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from page_tasks import count
 
-from hush_aggregator import estimating
+from hush_aggregator import estimation
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate import estimate as real_estimate
 from hush_aggregator.store import SqliteStore
@@ -64,4 +64,4 @@ def fail_the_failed(monkeypatch: pytest.MonkeyPatch) -> None:
             raise FloatingPointError
         return real_estimate(task, tally, confidence)
 
-    monkeypatch.setattr(estimating, "estimate", estimate)
+    monkeypatch.setattr(estimation, "estimate", estimate)

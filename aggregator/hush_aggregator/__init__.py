@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hush_common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from hush_aggregator.aggregator import Aggregator
+    from hush_aggregator.broker.mqtt import MqttBus
     from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
-    from hush_aggregator.mqtt import MqttBus
-    from hush_aggregator.pipeline import Aggregator
-    from hush_aggregator.processes import InProcesses
+    from hush_aggregator.estimation import InProcesses
     from hush_aggregator.result import Result
     from hush_aggregator.result_reader import ResultReader
     from hush_aggregator.store import SqliteReader, SqliteStore
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Aggregator": "hush_aggregator.pipeline",
+    "Aggregator": "hush_aggregator.aggregator",
     "CategoryEstimate": "hush_aggregator.estimate",
     "CoordinateEstimate": "hush_aggregator.estimate",
     "Estimate": "hush_aggregator.estimate",
-    "InProcesses": "hush_aggregator.processes",
-    "MqttBus": "hush_aggregator.mqtt",
+    "InProcesses": "hush_aggregator.estimation",
+    "MqttBus": "hush_aggregator.broker.mqtt",
     "Result": "hush_aggregator.result",
     "ResultReader": "hush_aggregator.result_reader",
     "SqliteReader": "hush_aggregator.store",

@@ -24,8 +24,6 @@ from enum import StrEnum
 from hush_aggregator.store.base import BrokerMemory
 from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME
 
-__all__ = ["BrokerSigns", "Cause", "natural_number"]
-
 _LATE_S = 15  # an uptime that may be this old tells nothing about a broker that was as young
 _ROUNDED_S = 2  # times are whole seconds
 _TOLERANCE_S = 60

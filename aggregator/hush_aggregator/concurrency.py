@@ -5,8 +5,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sized
 from typing import TypeVar
 
-__all__ = ["AT_ONCE", "in_slices", "run_all"]
-
 AT_ONCE = 100
 """Publications that wait for their acknowledgement at the same time."""
 

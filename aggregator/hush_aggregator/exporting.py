@@ -7,10 +7,10 @@ from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
 
-from hush_aggregator.known_tasks import stored_task
 from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
-from hush_aggregator.task_changes import check_round, row_of
+from hush_aggregator.tasks.changes import check_round, row_of
+from hush_aggregator.tasks.known import stored_task
 from hush_common.errors import OptionError, StoreError
 from hush_common.files import draft_of, sync
 from hush_common.task import Task

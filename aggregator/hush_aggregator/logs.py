@@ -11,17 +11,32 @@ import logging
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from hush_aggregator.log_fields import LogFields, fields
 from hush_common.errors import HushError, printable
 
-__all__ = ["Log", "LogFormat", "logging_to"]
+LogFields = Mapping[str, str | int | Mapping[str, int]]
+
+_NAME = "hush"
+
+
+def fields(event: str, *, held: bool = False, **known: str | int | Mapping[str, int] | None) -> dict[str, object]:
+    """For `extra` of a call of `logging`.
+
+    Args:
+        event: one word for what happened, the same for every line of the kind.
+        held: whether it follows from reports: then the line waits for the turn of the minute (`logs`), so that it does
+            not say when one came.
+        known: what else there is: `task`, `reason`, `count`, `round`. None is left out.
+    """
+    given = {name: value for name, value in known.items() if value is not None}
+    return {_NAME: {"event": event, **given}, "hush_held": held}
+
 
 _TURN_S = 60.0
 _OF_A_KIND = 50  # lines between two turns

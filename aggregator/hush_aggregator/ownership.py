@@ -6,26 +6,278 @@ another has overwritten, less and less often if that goes on, and yields to a cl
 """
 
 import asyncio
+import json
 import logging
+import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
-from typing import NoReturn
+from hashlib import sha256
+from typing import Any, NoReturn
 
-from hush_aggregator.book import Book
-from hush_aggregator.bus import Session
-from hush_aggregator.claims import TAKE_OVER, Claim, Verdict, claim_of, judged, outranks, signature, signed, written
+from hush_aggregator.broker.session import Session
 from hush_aggregator.concurrency import in_slices, run_all
-from hush_aggregator.known_tasks import KnownTasks
 from hush_aggregator.result import encode
-from hush_aggregator.standing import Standing, shown
-from hush_aggregator.store.base import State, TaskRow
+from hush_aggregator.store.base import Origin, Owner, State, Store, TaskRow
+from hush_aggregator.tasks.known import KnownTasks
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic
+from hush_common.untrusted import ESTIMATE, read_json
 
-__all__ = ["Ownership"]
+TAKE_OVER = "?"
+"""What stands in `TaskRow.taken_from` once an operator wants it, until the aggregator has seen from whom."""
+
+_STORE = re.compile(r"[0-9a-f]{32}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_HIGHEST = 2**53 - 1  # the last integer that every reader of JSON has
+_MANY = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an estimate says of itself; whatever it leaves out is empty or 0.
+
+    Args:
+        store: identity of the store; empty if it names none, as before there was a name, or is no estimate at all.
+        term: see above.
+        taken_from: identity of the store before it, if it was taken over.
+        digest: of its task, in hexadecimal digits.
+        round: which round it is of.
+        n: reports counted in it.
+    """
+
+    store: str = ""
+    term: int = 0
+    taken_from: str = ""
+    digest: str = ""
+    round: int = 0
+    n: int = 0
+
+
+class Verdict(Enum):
+    """Whether a store owns what is published of a task, and if not, why: with what to do."""
+
+    MINE = ""
+    OTHERS_ESTIMATE = "the estimate there is that of another store, {there}"
+    OTHERS_FIGURES = (
+        "the estimate there names no store and is not made from this one: it has another digest, or more reports"
+    )
+    OTHERS_TASK = "another task is published under this id, digest {task}, where this store has {digest}"
+    REMEMBERED = "it was that of another store, {there}, when it was seen last"
+    UNSEEN = (
+        "a message to hush/v1/estimates/… did not come back, so that nobody knows whose estimate is there; allow this "
+        "user to write and to read hush/v1/estimates/+"
+    )
+
+
+def claim_of(payload: bytes) -> Claim:
+    """What a message on the topic of an estimate claims; never raises, whatever it is."""
+    try:
+        document = read_json(payload, ESTIMATE)
+    except ValueError:
+        return Claim()
+    if not isinstance(document, dict):
+        return Claim()
+    store, digest = document.get("store"), document.get("digest")
+    term, taken_from = _count(document.get("term"), _HIGHEST), document.get("taken_from")
+    named = "" if term is None else _name(store, _STORE)
+    return Claim(
+        named,
+        (term or 0) if named else 0,
+        _name(taken_from, _STORE),
+        _name(digest, _DIGEST),
+        _count(document.get("round"), _MANY) or 0,
+        _count(document.get("n"), _MANY) or 0,
+    )
+
+
+def _name(value: object, legal: re.Pattern[str]) -> str:
+    return value if isinstance(value, str) and legal.fullmatch(value) else ""
+
+
+def _count(value: object, most: int) -> int | None:
+    """0 where there is none, None where it is no count."""
+    if value is None:
+        return 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+
+
+def outranks(one: Claim, other: Claim) -> bool:
+    """Whether the store of `one` is the owner, and not that of `other`, where both believe to be."""
+    return bool(one.store) and (one.term, other.store) > (other.term, one.store)
+
+
+def judged(row: TaskRow, me: str, task: bytes | None, estimate: Claim | None, counted: int, *, seen: bool) -> Verdict:
+    """Whether this store is the owner, from what is retained when the aggregator connects.
+
+    Args:
+        row: the task as the store has it.
+        me: identity of the store.
+        task: digest of what is retained on the topic of the task; None for nothing.
+        estimate: what is retained on that of the estimate; None for nothing.
+        counted: reports that this store has of the round of that estimate.
+        seen: whether nothing means that nothing is there, and not that it must not be read.
+    """
+    own = row.digest.hex()
+    if row.taken_from == TAKE_OVER:
+        return Verdict.MINE
+    if estimate is not None and estimate.store:
+        return Verdict.MINE if (estimate.store, estimate.digest) == (me, own) else Verdict.OTHERS_ESTIMATE
+    if estimate is not None:
+        return Verdict.MINE if estimate.digest == own and counted >= estimate.n else Verdict.OTHERS_FIGURES
+    if row.owner not in ("", me):
+        return Verdict.REMEMBERED
+    if task is not None and task != row.digest:
+        return Verdict.OTHERS_TASK
+    return Verdict.MINE if seen or row.owner == me else Verdict.UNSEEN
+
+
+def signature(row: TaskRow, me: str, estimate: Claim | None) -> Claim:
+    """What the estimates of an owner say from now on: see the module.
+
+    Args:
+        row: the task as the store has it.
+        me: identity of the store.
+        estimate: what is retained; None for nothing.
+    """
+    there = estimate or Claim()
+    if row.taken_from == TAKE_OVER:
+        others = [(claim.term, claim.store) for claim in (there, Claim(row.owner, row.term)) if claim.store != me]
+        last, before = max(others, default=(0, ""))
+        return Claim(me, min(max(last, there.term, row.term) + 1, _HIGHEST), before)
+    established = row.owner == me or estimate is not None
+    term = max(row.term, there.term, int(established))
+    return Claim(me, term, row.taken_from if row.owner == me else "")
+
+
+def signed(estimate: bytes, claim: Claim) -> bytes:
+    """An estimate of this store, with the claim that it makes now."""
+    document = json.loads(estimate)
+    document.pop("taken_from", None)
+    return encode({**document, **written(claim)})
+
+
+def written(claim: Claim) -> Mapping[str, str | int]:
+    """The fields of an estimate that make this claim."""
+    fields: dict[str, str | int] = {"store": claim.store, "term": claim.term}
+    return fields | ({"taken_from": claim.taken_from} if claim.taken_from else {})
+
+
+_SHORTEST_S, _LONGEST_S = 1.0, 60.0
+_QUIET_S = 600.0
+_SENT = 16  # of what this store published lately may still be on its way back
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of a task.
+
+    Attributes:
+        task: digest of what is retained on the topic of the task; None for nothing.
+        estimate: what is retained on that of the estimate; None for nothing.
+        mine: what this store claims, if it is the owner; None if it is not, or that is not known yet.
+        forged: whether the estimate there is not one that this store published on this connection.
+        last: the estimate that it published last.
+        told: what was said about it last.
+        again_at: when it may be published again, in seconds of the event loop.
+    """
+
+    task: bytes | None = None
+    estimate: Claim | None = None
+    mine: Claim | None = None
+    forged: bool = False
+    last: bytes = b""
+    told: str = ""
+    again_at: float = 0.0
+    _again_after: float = 0.0
+    _sent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_SENT))
+
+    def sending(self, estimate: bytes) -> None:
+        """This store publishes an estimate."""
+        self.last = estimate
+        self.forged = False
+        self._sent.append(_fingerprint(estimate))
+
+    def has_sent(self, estimate: bytes) -> bool:
+        """Whether this store published these very bytes lately."""
+        return _fingerprint(estimate) in self._sent
+
+    def task_wrong(self, row: TaskRow) -> bool:
+        """Whether what is retained on the topic of the task is not what its owner wants there."""
+        if row.origin is Origin.BROKER:
+            return False  # the publisher is responsible for it
+        return self.task != row.digest if row.state is State.OPEN else self.task == row.digest
+
+    def overwritten(self, now: float) -> bool:
+        """Wait longer before the next time, up to a minute; return whether it is time to tell a person."""
+        quiet = not self.again_at or now > self.again_at + _QUIET_S
+        tell = quiet or self._again_after < _LONGEST_S <= 2 * self._again_after
+        self._again_after = _SHORTEST_S if quiet else min(2 * self._again_after, _LONGEST_S)
+        self.again_at = now + self._again_after
+        return tell
+
+
+def _fingerprint(payload: bytes) -> bytes:
+    return sha256(payload).digest()[:16]
+
+
+def shown(topic: str) -> str:
+    """What to call a topic: whoever looks whether messages come back makes up a name each time."""
+    return "hush/v1/estimates/+" if "/probe-" in topic else topic
+
+
+class Book:
+    """The store, as far as ownership goes.
+
+    Args:
+        store: keeps it.
+        tasks: follow what is written.
+        in_worker: runs a call in the store's thread.
+    """
+
+    def __init__(
+        self, store: Store, tasks: KnownTasks, in_worker: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._in_worker = in_worker
+
+    async def me(self) -> str:
+        """The identity of the store that estimates bear."""
+        identity: str = await self._in_worker(lambda: self._store.public_identity)
+        return identity
+
+    async def counted(self, rounds: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
+        """Reports counted of these rounds (digest, round)."""
+        if not rounds:
+            return {}
+
+        def read() -> dict[tuple[bytes, int], int]:
+            return {(digest, round_): self._store.tally(digest, round_).n for digest, round_ in rounds}
+
+        counts: dict[tuple[bytes, int], int] = await self._in_worker(read)
+        return counts
+
+    async def note(self, notes: Collection[tuple[TaskRow, Claim]]) -> None:
+        """Keep who owns these tasks, and since which term, as it follows from the rows: a take-over since then stays.
+
+        In one transaction, whatever their number, after which the tasks are read once.
+        """
+        if not notes:
+            return
+
+        def write() -> None:
+            self._store.set_owners(
+                [Owner(row.id, claim.store, claim.term, claim.taken_from, row.taken_from) for row, claim in notes]
+            )
+            self._tasks.refresh()
+
+        await self._in_worker(write)
+
 
 _LOG = logging.getLogger("hush.aggregator")
 _ECHO_S = 8.0

@@ -7,24 +7,25 @@ stored together, before anybody hears of them: a sign is forgotten only with its
 
 import asyncio
 import logging
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NoReturn
 
+from hush_aggregator.broker.session import Publisher, Session
 from hush_aggregator.broker_signs import BrokerSigns, Cause, natural_number
-from hush_aggregator.bus import Publisher, Session
-from hush_aggregator.claims import Claim
-from hush_aggregator.known_tasks import KnownTasks
-from hush_aggregator.lasting import Lasting
-from hush_aggregator.log_fields import fields
-from hush_aggregator.recall_terms import drawn_up, has_ended, is_kept, is_recallable
-from hush_aggregator.store.base import BrokerMemory, RecallRow, Store, Worker
+from hush_aggregator.closing import Lasting
+from hush_aggregator.logs import fields
+from hush_aggregator.ownership import Claim
+from hush_aggregator.store.base import BrokerMemory, RecallRow, State, Store, StoreReader, TaskRow, Worker
+from hush_aggregator.tasks.known import KnownTasks
 from hush_common.errors import printable
-from hush_common.recall import encode_recall
+from hush_common.recall import KEPT_FOR, LONGEST_OVER, RECALL_ID_BYTES, Recall, encode_recall
+from hush_common.task import CLOCK_SKEW, Task
 from hush_common.topics import (
     ALL_RECALLS,
     BROKER_RETAINED,
@@ -34,7 +35,58 @@ from hush_common.topics import (
     task_of_recall_topic,
 )
 
-__all__ = ["Recalls"]
+SHORTEST_S = 60
+"""Seconds over which a recall is spread at least."""
+_PER_SECOND = 500
+"""Reports that a recall brings each second, about: an aggregator on a small machine keeps up with that, and a broker's
+queue too."""
+
+
+def is_recallable(task: Task, row: TaskRow, now: datetime) -> bool:
+    """Whether devices may still keep reports of a task that count."""
+    return (
+        row.state is not State.CLOSED
+        and not (task.opens is not None and task.opens - now > CLOCK_SKEW)
+        and not (task.closes is not None and now - task.closes > CLOCK_SKEW)
+    )
+
+
+def drawn_up(store: StoreReader, task: Task, now: datetime, expected: int = 0) -> RecallRow:
+    """A new recall of a task. Reads the store.
+
+    Args:
+        store: says how many reports are counted in the rounds that devices can still keep.
+        task: which is recalled.
+        now: aware.
+        expected: how many reports are known of from elsewhere.
+    """
+    first, last = _round_at(task, now - KEPT_FOR), _round_at(task, now)
+    kept = max(expected, store.counted_since(task.digest, first), (task.enrolled or 0) * (last - first + 1))
+    over = min(max(SHORTEST_S, -(-kept // _PER_SECOND)), LONGEST_OVER)
+    identifier = secrets.token_bytes(RECALL_ID_BYTES)
+    return RecallRow(Recall(task.id, task.digest, identifier, over), int(now.timestamp()))
+
+
+def has_ended(row: RecallRow, task: Task | None, now: datetime) -> bool:
+    """Whether no device can have anything to send any more. One that is open when its task closes ends with it."""
+    if task is None or task.digest != row.recall.digest:
+        return True
+    until = row.made + KEPT_FOR.total_seconds() + row.recall.spread
+    if task.closes is not None and task.closes.timestamp() <= until:
+        return False
+    return now.timestamp() >= until
+
+
+def is_kept(row: RecallRow, task: Task) -> bool:
+    """Whether a task counts for longer because of a recall: until `closes` + `Recall.grace`."""
+    return not row.ended and task.closes is not None and row.recall.digest == task.digest
+
+
+def _round_at(task: Task, moment: datetime) -> int:
+    if task.opens is None or task.round_every is None or task.rounds == 1:
+        return 0
+    return min(max((moment.astimezone(UTC) - task.opens) // task.round_every, 0), task.rounds - 1)
+
 
 _LOG = logging.getLogger("hush.aggregator")
 _SILENT_AFTER_S = 5.0

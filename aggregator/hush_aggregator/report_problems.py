@@ -6,8 +6,6 @@ Without the package of estimates, so that `hush watch` starts without numpy.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["MONITOR", "Verdict", "report_problems"]
-
 
 class Verdict(NamedTuple):
     """A verdict on the reports.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hush_aggregator.estimate.estimates import CategoryEstimate, CoordinateEstimate, Estimate, Intervals
-from hush_aggregator.estimating import Failure
+from hush_aggregator.estimation import Failure
 from hush_aggregator.tally import Tally
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task

@@ -6,10 +6,10 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import TypeVar, TypeVarTuple, Unpack
 
-from hush_aggregator.estimating import Estimator, InThread
-from hush_aggregator.known_tasks import stored_task
+from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.result import Counted, Result, result_of
 from hush_aggregator.store.base import StoreReader
+from hush_aggregator.tasks.known import stored_task
 from hush_common.errors import TaskError
 from hush_common.task import Task
 

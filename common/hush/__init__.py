@@ -15,7 +15,7 @@ from hush_common.lazy import lazy_names, load
 
 if TYPE_CHECKING:
     from hush.version import __version__
-    from hush_aggregator.pipeline import Aggregator
+    from hush_aggregator.aggregator import Aggregator
     from hush_aggregator.result import Result
     from hush_client.client import Client
     from hush_client.sync import SyncClient
@@ -47,7 +47,7 @@ __all__ = [
 
 _HOMES = {
     "SCENARIOS": "hush_simulations.scenarios.library",
-    "Aggregator": "hush_aggregator.pipeline",
+    "Aggregator": "hush_aggregator.aggregator",
     "Client": "hush_client.client",
     "Result": "hush_aggregator.result",
     "Run": "hush_simulations.api.run",

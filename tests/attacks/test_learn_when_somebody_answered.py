@@ -14,18 +14,17 @@ import pytest
 from fake_bus import FakeBus
 from virtual_time import VirtualLoop
 
-from hush_aggregator.admission import admit
-from hush_aggregator.bus import Delivery
-from hush_aggregator.decode import decode
+from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimating import Failure, InThread
+from hush_aggregator.estimation import Failure, InThread
+from hush_aggregator.intake.admission import admit
+from hush_aggregator.intake.decode import decode, receive
+from hush_aggregator.intake.progress import Progress
 from hush_aggregator.logs import LogFormat, logging_to
-from hush_aggregator.pipeline import Aggregator
-from hush_aggregator.progress import Progress
-from hush_aggregator.receive import receive
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
+from hush_common.topics import Delivery
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 from fake_transport import FakeTransport, make_heights
 
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_client import Gateway, Reason
 from hush_client.state.database import FILE_NAME

@@ -17,7 +17,7 @@ import pytest
 from commands import EXIT_CODES, Option, Shown, commands
 from inputs import CALLS, CELLS, CLOSED, FILES, NUMBER, SECRET, Call, call, example, leaks
 
-from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.commands.serve import Settings
 from hush_client.commands import report
 from hush_client.state import outbox
 from hush_common.broker_url import BrokerUrl

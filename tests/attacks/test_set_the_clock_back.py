@@ -16,9 +16,9 @@ from counting import refused, shell
 from fake_bus import FakeBus
 from servers import Mosquitto
 
-from hush_aggregator.clock import MADE, CheckedClock
-from hush_aggregator.mqtt import MqttBus
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.closing import MADE, CheckedClock
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task
@@ -33,7 +33,7 @@ LONG_AGO, LATELY = datetime(2020, 5, 17, 12, tzinfo=UTC), datetime(2031, 5, 17, 
 async def test_reports_wait_unacknowledged_until_the_clock_is_right(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.clock._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 0.01)
     now = [LONG_AGO]
     bus = FakeBus()
     with SqliteStore(tmp_path / "hush.sqlite") as store:

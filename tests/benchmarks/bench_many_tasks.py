@@ -27,13 +27,11 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 
-from hush_aggregator.admission import admit
-from hush_aggregator.bus import Delivery
-from hush_aggregator.decode import decode
-from hush_aggregator.receive import receive
+from hush_aggregator.intake.admission import admit
+from hush_aggregator.intake.decode import decode, receive
 from hush_aggregator.store import SqliteStore
 from hush_common.task import Task, make_task
-from hush_common.topics import report_topic
+from hush_common.topics import Delivery, report_topic
 from hush_common.wire import HEADER, VERSION, Report, encode_frame, encode_json
 
 _BATCH = 2000

@@ -23,22 +23,20 @@ from toy import coarse_analysis, kary_analysis
 from toy.coarse import Coarse
 from toy.kary import KaryResponse
 
-from hush_aggregator import explain_task
-from hush_aggregator.admission import admit
-from hush_aggregator.bus import Delivery
-from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate import mechanisms as analyses
-from hush_aggregator.explain_task import alternatives
-from hush_aggregator.receive import receive
+from hush_aggregator.intake.admission import admit
+from hush_aggregator.intake.decode import decode, receive
 from hush_aggregator.tally import Tally
+from hush_aggregator.tasks import explain
+from hush_aggregator.tasks.explain import alternatives
 from hush_client import Gateway
 from hush_common.domain import CategoryDomain, Domain, NumberDomain
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Laplace, Mechanism, registry
 from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, make_task
-from hush_common.topics import task_topic
+from hush_common.topics import Delivery, task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 from hush_simulations.auditing.bound import audit
 from hush_simulations.auditing.subjects import mechanism_subject
@@ -165,7 +163,7 @@ def test_it_is_explained_beside_the_others(toy: Toy) -> None:
         default = make_task({"id": "t", "epsilon": "1", "domain": toy.domain})
         assert default.mechanism != toy.kind.name
         assert alternatives(default)[toy.kind.name] > 0
-        assert f"mechanism {toy.kind.name}" in squeezed(rendered(explain_task.blocks(toy.task())))
+        assert f"mechanism {toy.kind.name}" in squeezed(rendered(explain.blocks(toy.task())))
 
 
 def test_it_is_judged_and_audited(toy: Toy) -> None:

@@ -16,7 +16,7 @@ from counting import aggregating, counted, shell
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task, read_task
@@ -109,7 +109,7 @@ async def test_a_broker_that_restarts_in_the_middle_costs_nothing(mosquitto: Mos
 async def test_a_full_inbox_stops_reading_and_loses_nothing(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.mqtt._INBOX_MESSAGES", 10)
+    monkeypatch.setattr("hush_aggregator.broker.mqtt._INBOX_MESSAGES", 10)
     monkeypatch.setattr("hush_common.mqtt.packets._PIECE", 1024)  # what is read at once, about ten messages, fits in
     batches: list[int] = []
     store = tmp_path / "hush.sqlite"
@@ -124,7 +124,7 @@ async def test_a_full_inbox_stops_reading_and_loses_nothing(
 async def test_the_answer_to_a_publication_comes_behind_what_is_taken_from_a_full_inbox(
     mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.mqtt._INBOX_MESSAGES", 10)
+    monkeypatch.setattr("hush_aggregator.broker.mqtt._INBOX_MESSAGES", 10)
     bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
     async with bus.connect([ALL_TASKS, ALL_REPORTS]) as session:
         publishing = asyncio.create_task(asyncio.to_thread(publish, mosquitto.port, frames(900)))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from servers import need
 
-from hush_aggregator.intake import Intake
-from hush_aggregator.metrics.exposition import Exposition
-from hush_aggregator.metrics.figures import Figures, IntakeFigures
+from hush_aggregator.intake.progress import IntakeStatus
+from hush_aggregator.metrics import Exposition, Figures, IntakeFigures
 from hush_aggregator.store import CommitOutcome
 from hush_common.wire import Refusal
 
@@ -33,7 +32,7 @@ def exposed() -> str:
 
     def figures() -> Figures:
         connections = {"intake": 1}
-        intake = Intake(["heights"], connected=True, waiting=0, dropped=1, stored=0, connections=connections)
+        intake = IntakeStatus(["heights"], connected=True, waiting=0, dropped=1, stored=0, connections=connections)
         return counting.figures(intake)
 
     return Exposition(figures, "1").text().decode()

@@ -15,8 +15,8 @@ from counting import counted
 from flooding_broker import FloodingBroker, Manners
 from servers import Mosquitto
 
-from hush_aggregator.mqtt import MqttBus, _MqttSession
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.broker.mqtt import MqttBus, _MqttSession
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.mqtt.client import Received
@@ -186,7 +186,7 @@ def pass_tasks_by(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(_MqttSession, "subscribe", without_tasks)
     monkeypatch.setattr(Received, "acknowledge", hasty)
-    monkeypatch.setattr("hush_aggregator.mqtt._INBOX_MESSAGES", 100_000)
+    monkeypatch.setattr("hush_aggregator.broker.mqtt._INBOX_MESSAGES", 100_000)
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ async def test_packet_ids_that_repeat_lose_nothing_and_count_nothing_twice(
 def scaled(monkeypatch: pytest.MonkeyPatch, scale: float) -> None:
     """Seconds that hush waits, shortened like those of the broker."""
     for name in ("_PATIENCE_SECONDS", "_PING_SECONDS", "_SILENCE_SECONDS"):
-        from hush_aggregator import mqtt  # noqa: PLC0415 - what is patched
+        from hush_aggregator.broker import mqtt  # noqa: PLC0415 - what is patched
 
         monkeypatch.setattr(mqtt, name, getattr(mqtt, name) * scale)
     monkeypatch.setattr("hush_common.mqtt.client._TICK_SECONDS", scale)

@@ -15,7 +15,7 @@ import pytest
 from hardened import HOST, Hardened, hush
 from paho.mqtt.reasoncodes import ReasonCode
 
-from hush_aggregator.broker.configuration import LARGEST_PACKET
+from hush_aggregator.broker.mosquitto import LARGEST_PACKET
 from hush_client.privacy.answer import FRAME_REPORTS
 from hush_common.topics import (
     ALL_ESTIMATES,

@@ -95,7 +95,7 @@ async def test_an_estimate_that_the_broker_hangs_up_on_is_named_and_everything_e
 async def test_what_was_set_aside_is_published_once_the_broker_takes_it(
     small: Mosquitto, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.set_aside._AGAIN_S", 1.0)
+    monkeypatch.setattr("hush_aggregator.broker.session._AGAIN_S", 1.0)
     caplog.set_level(logging.INFO)
     async with aggregating(small, tmp_path / "store.sqlite3", tasks=(BITS, CARS, TRAINS)):
         await send(small, CARS, TRAINS)

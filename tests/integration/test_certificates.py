@@ -15,7 +15,7 @@ from certificates import AUTHORITY, BROKER, Authority
 from leftovers import collect_leftovers
 from servers import Mosquitto, free_port, need
 
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError

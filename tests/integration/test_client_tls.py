@@ -15,7 +15,7 @@ from certificates import Authority
 from fake_transport import HEIGHTS
 from servers import Mosquitto, free_port, need
 
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_client import Client, MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError

@@ -25,7 +25,7 @@ from counting import counted, refused
 from fake_transport import make_heights
 from virtual_time import VirtualLoop
 
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.store import SqliteStore
 from hush_client import Gateway, Policy
 from hush_client.state.database import FILE_NAME

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto, free_port
 
-from hush_aggregator.open_broker import warn_if_open
+from hush_aggregator.broker.mqtt import warn_if_open
 from hush_common.broker_url import BrokerUrl
 
 WORDS = "accepts clients without a login: unless its rules forbid them to write, anyone who reaches it can take over"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto, free_port, need
 
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME

@@ -12,8 +12,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from hush_aggregator.admission import admit
-from hush_aggregator.decode import Block, Decoded
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, categories, estimate
 from hush_aggregator.estimate.bounded_mean import Group, ends
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
@@ -26,6 +24,8 @@ from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
+from hush_aggregator.intake.admission import admit
+from hush_aggregator.intake.decode import Block, Decoded
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels

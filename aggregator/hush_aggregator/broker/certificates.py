@@ -14,8 +14,6 @@ from pathlib import Path
 
 from hush_common.errors import OptionError, SetupError
 
-__all__ = ["AUTHORITY", "Certificate", "given", "make"]
-
 AUTHORITY = "ca.pem"
 """The file that devices need."""
 

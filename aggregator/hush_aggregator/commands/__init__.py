@@ -1,3 +1,1 @@
 """The command line of the aggregator."""
-
-__all__: list[str] = []

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.broker import (
-    Certificate,
+from hush_aggregator.broker.certificates import Certificate, given, make
+from hush_aggregator.broker.mosquitto import (
     Directory,
     Listener,
     Role,
@@ -19,13 +19,9 @@ from hush_aggregator.broker import (
     closed_above,
     configuration,
     control_of,
-    given,
-    make,
 )
 from hush_common.broker_url import password_in
 from hush_common.errors import OptionError
-
-__all__ = ["add", "config", "remove"]
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _PLUGIN = "mosquitto_password_file.so"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import Id, JsonOption, StoreOption
+from hush_aggregator.commands.task import Id, JsonOption, StoreOption
 from hush_common.errors import OptionError, printable
 
 __all__ = ["app"]

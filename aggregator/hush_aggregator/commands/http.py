@@ -4,20 +4,36 @@ import asyncio
 import logging
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hush_aggregator.commands.http_extra import http_extra
 from hush_aggregator.commands.log_option import LogFormatOption
-from hush_aggregator.commands.task_end import StoreOption
-from hush_aggregator.log_fields import fields
-from hush_aggregator.logs import LogFormat, logging_to
-from hush_common.errors import OptionError
+from hush_aggregator.commands.task import StoreOption
+from hush_aggregator.logs import LogFormat, fields, logging_to
+from hush_common.errors import MissingExtraError, OptionError
 
-__all__ = ["app"]
+
+@contextmanager
+def http_extra(what: str) -> Iterator[None]:
+    """Within it, imports of HTTP that fail name what to install.
+
+    Raises:
+        MissingExtraError: something is missing, for `what`.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hush"):
+            raise
+        raise MissingExtraError(
+            f"{what} needs {error.name}, which comes with hush-ldp[service]; "
+            "in a clone of hush, run: pip install '.[service]'"
+        ) from error
+
 
 _LOG = logging.getLogger("hush.aggregator")
 
@@ -59,7 +75,7 @@ def http(
     with http_extra("hush http"):
         from hush_aggregator.http.app import create_app, serve_http  # noqa: PLC0415 - only where it is wanted
         from hush_aggregator.http.listen import Access, HttpOptions  # noqa: PLC0415 - as above
-    from hush_aggregator.processes import InProcesses  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.estimation import InProcesses  # noqa: PLC0415 - --help must not wait for numpy
 
     if not 0 < confidence < 1:
         raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")

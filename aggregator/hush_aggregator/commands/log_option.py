@@ -6,8 +6,6 @@ import typer
 
 from hush_aggregator.logs import LogFormat
 
-__all__ = ["LogFormatOption"]
-
 LogFormatOption = Annotated[
     LogFormat,
     typer.Option(envvar="HUSH_LOG_FORMAT", help="Lines of text, or of JSON for programs; both say the same."),

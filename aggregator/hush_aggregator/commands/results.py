@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import Id, JsonOption
+from hush_aggregator.commands.task import Id, JsonOption
 from hush_aggregator.figure_rows import COLUMNS, document_of, rows_of
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
@@ -19,7 +19,7 @@ from hush_common.terminal import Column, Row, Table, show
 from hush_common.topics import estimate_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.bus import Bus
+    from hush_aggregator.broker.session import Bus
     from hush_common.broker_url import BrokerUrl
 
 __all__ = ["app", "show_documents"]
@@ -101,7 +101,7 @@ def _number(text: str) -> int:
 
 
 async def _retained(task: str, where: "BrokerUrl") -> Mapping[str, object]:
-    from hush_aggregator.mqtt import MqttBus  # noqa: PLC0415 - a store needs no MQTT
+    from hush_aggregator.broker.mqtt import MqttBus  # noqa: PLC0415 - a store needs no MQTT
 
     bus: Bus = MqttBus(where, identifier=f"hush-results-{secrets.token_hex(6)}")
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -3,37 +3,278 @@
 import asyncio
 import gc
 import logging
+import math
+import re
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
 
 import typer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 
-from hush_aggregator.clock import CheckedClock
-from hush_aggregator.commands.http_beside import HttpBeside
+from hush_aggregator.aggregator import Aggregator, Separate
+from hush_aggregator.broker.mqtt import MqttBus, warn_if_open
+from hush_aggregator.closing import CheckedClock
+from hush_aggregator.commands.http import http_extra
 from hush_aggregator.commands.log_option import LogFormatOption
-from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.estimation import InProcesses
 from hush_aggregator.home_assistant import PREFIX, Announcing
-from hush_aggregator.known_tasks import check_files
-from hush_aggregator.log_fields import fields
-from hush_aggregator.logs import Log, LogFormat, logging_to
-from hush_aggregator.mqtt import MqttBus
-from hush_aggregator.open_broker import warn_if_open
-from hush_aggregator.pipeline import Aggregator, Separate
-from hush_aggregator.processes import InProcesses
-from hush_aggregator.progress import Progress
-from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush_aggregator.intake.progress import IntakeStatus, Progress
+from hush_aggregator.logs import Log, LogFormat, fields, logging_to
+from hush_aggregator.store import Limits, SqliteStore
+from hush_aggregator.store.base import CommitOutcome
+from hush_aggregator.tasks.known import check_files
 from hush_aggregator.watch.over_http import HttpUrl
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
 from hush_common.errors import OptionError, StoreError
 from hush_common.task import Task, read_task
-from hush_common.topics import status_topic
+from hush_common.topics import is_sender, status_topic
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from hush_aggregator.http.listen import Access
+    from hush_aggregator.metrics import Figures, IntakeFigures
+
+
+_DIGITS = 12
+_LEVEL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def _broker(value: object) -> object:
+    return BrokerUrl.parse(value) if isinstance(value, str) else value
+
+
+def _name(value: str) -> str:
+    if not is_sender(value):
+        raise ValueError("a name is part of a topic; use letters, digits and . _ @ : - (at most 128)")
+    return value
+
+
+def _gateways(value: object) -> object:
+    """`NAME=M`, for each gateway: how many reports of a round may come from it."""
+    if not isinstance(value, tuple):
+        return value
+    found: dict[str, int] = {}
+    for text in value:
+        name, equals, number = text.partition("=")
+        if not equals or not is_sender(name) or not number.isascii() or not number.isdecimal() or len(number) > _DIGITS:
+            raise ValueError("a gateway is given as NAME=M, its MQTT user and a whole number, as in kitchen=500")
+        if name in found:
+            raise ValueError("a gateway stands there twice; leave one out")
+        found[name] = int(number)
+    return found
+
+
+def _quota(value: int) -> int:
+    if value < 1:
+        raise ValueError("a quota is at least 1; leave it out to count any number of reports of one sender")
+    return value
+
+
+def _confidence(value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError("a confidence lies between 0 and 1, for example 0.95")
+    return value
+
+
+def _seconds(value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise ValueError("is not a length of time; write seconds, or 0 for no end")
+    return value
+
+
+def _prefix(value: str) -> str:
+    if not _LEVEL.fullmatch(value):
+        raise ValueError("is no level of a topic of Home Assistant; use letters, digits, _ and - (at most 64)")
+    return value
+
+
+def _file(value: Path) -> Path:
+    try:
+        is_directory, has_place = value.is_dir(), value.parent.is_dir()
+    except OSError as error:
+        raise ValueError(f"cannot be opened ({error.strerror}); name another file") from error
+    if is_directory:
+        raise ValueError("is a directory; name a file")
+    if not has_place:
+        raise ValueError(f"the directory {value.parent} does not exist; create it")
+    return value
+
+
+class Settings(BaseModel):
+    """Settings of `hush serve`.
+
+    Args:
+        broker: where reports come from; text is parsed.
+        store: the SQLite file, created if missing.
+        tasks: task files to publish and to count.
+        name: names this aggregator at the broker: one name, one store.
+        confidence: nominal coverage of the intervals, inside (0, 1).
+        login_timeout: seconds after which a login that is refused all the time ends the service; 0 for never.
+        any_task: whether to count every task that appears at the broker.
+        quota: how many reports of a round one sender may have counted; None for any number.
+        home_assistant: prefix under which tasks are announced to Home Assistant; None for not at all.
+        page: the address of the page, to which their devices link; empty for none.
+        gateways: how many instead, by the names of senders that speak for many devices; text is parsed.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+    broker: Annotated[InstanceOf[BrokerUrl], BeforeValidator(_broker)]
+    store: Annotated[Path, AfterValidator(_file)]
+    tasks: tuple[Path, ...] = ()
+    name: Annotated[str, AfterValidator(_name)] = "aggregator"
+    confidence: Annotated[float, AfterValidator(_confidence)] = 0.95
+    login_timeout: Annotated[float, AfterValidator(_seconds)] = 60.0
+    any_task: bool = False
+    home_assistant: Annotated[str, AfterValidator(_prefix)] | None = None
+    page: str = ""
+    quota: Annotated[int, AfterValidator(_quota)] | None = None
+    gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}
+
+    @property
+    def limits(self) -> Limits | None:
+        """What a store enforces."""
+        return None if self.quota is None else Limits(self.quota, self.gateways)
+
+    @classmethod
+    def read(cls, values: Mapping[str, object]) -> "Settings":
+        """Validate `values`.
+
+        Raises:
+            OptionError: naming the setting, its value, and the remedy.
+            BrokerError: the address of the broker is none.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = ".".join(str(part) for part in first["loc"])
+            message = str(first.get("ctx", {}).get("error", first["msg"]))
+            silent = name == "broker" or first["type"] in {"missing", "extra_forbidden"}  # a password may stand in it
+            value = "" if silent else f"{str(first['input'])[:80]!r}: "
+            raise OptionError(name, f"{value}{message}") from error
+
 
 _LOG = logging.getLogger("hush.aggregator")
+
+
+class HttpBeside:
+    """HTTP where an address is given for it, else nothing. It listens once it is made; at its end it is closed.
+
+    Args:
+        address: `HOST:PORT`; empty for none.
+        token_file: whose first line is the token.
+        write: whether tasks may be written.
+        open_: whether everybody who reaches the address may read.
+        hosts: further names under which it is asked.
+        trusted_proxies: addresses or networks of proxies, of whose requests the forwarded address counts.
+        store: the file of the store.
+        confidence: nominal coverage of the intervals, inside (0, 1).
+
+    Raises:
+        OptionError: it cannot be served as it is wanted.
+        MissingExtraError: what it stands on is not installed.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token_file: Path | None,
+        write: bool,
+        open_: bool,
+        hosts: tuple[str, ...],
+        trusted_proxies: tuple[str, ...] = (),
+        store: Path,
+        confidence: float,
+    ) -> None:
+        self._store = store
+        self._confidence = confidence
+        self._counting: IntakeFigures | None = None
+        self._access: Access | None = None
+        self._inside = ExitStack()
+        if not address:
+            _need_none(
+                {"--http-token-file": token_file, "--http-write": write, "--http-open": open_, "--http-host": hosts}
+                | {"--http-trusted-proxy": trusted_proxies}
+            )
+            return
+        with http_extra("hush serve --http"):
+            from hush_aggregator.http import app, listen  # noqa: PLC0415 - only where it is wanted
+        self._create_app, self._serve_http = app.create_app, app.serve_http
+        options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, trusted_proxies)
+        self._access = listen.Access.open(options)
+
+    def __enter__(self) -> Self:
+        if self._access is not None:
+            self._inside.enter_context(self._access.listener)
+            self._estimator = self._inside.enter_context(InProcesses())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._inside.close()
+
+    def begin(self, store: "SqliteStore") -> None:
+        """Go on from what is counted, before anything is counted here."""
+        if self._access is not None:
+            from hush_aggregator.metrics import IntakeFigures  # noqa: PLC0415 - prometheus_client is an extra
+
+            accepted = {count.id: count.counted for count in store.counts()}
+            self._counting = IntakeFigures(accepted, store.refused())
+
+    def add(self, outcome: CommitOutcome) -> None:
+        """A batch was committed and acknowledged."""
+        if self._counting is not None:
+            self._counting.add(outcome)
+
+    async def run(self, aggregator: "Aggregator") -> None:
+        """Answer until cancelled. What goes wrong is told, and raises nothing."""
+        if self._access is None or self._counting is None:
+            return
+        _LOG.info("HTTP on %s: %s", self._access.url, self._access.meaning, extra=fields("listening"))
+        try:
+            live = _Live(aggregator, self._counting)
+            service = self._access.service(self._store, self._confidence, estimator=self._estimator, live=live)
+            await self._serve_http(self._create_app(service), self._access.listener)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the intake
+            _LOG.error(
+                "HTTP has ended (%s), and reports are counted all the same",
+                type(error).__name__,
+                extra=fields("http_ended"),
+            )
+
+
+class _Live:
+    """The aggregator as HTTP sees it, with what was counted of it."""
+
+    def __init__(self, aggregator: "Aggregator", counting: "IntakeFigures") -> None:
+        self._aggregator = aggregator
+        self._counting = counting
+
+    @property
+    def intake(self) -> IntakeStatus:
+        return self._aggregator.intake
+
+    @property
+    def task_limit(self) -> str:
+        return self._aggregator.task_limit
+
+    def figures(self) -> "Figures":
+        return self._counting.figures(self._aggregator.intake)
+
+
+def _need_none(given: Mapping[str, object]) -> None:
+    for option, value in given.items():
+        if value:
+            raise OptionError(option, "is about HTTP; give the address to serve it on with --http, or leave this out")
+
+
 _FORGET_S = 60.0
 _STOP_S = 4.0
 

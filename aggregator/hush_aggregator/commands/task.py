@@ -4,25 +4,184 @@ import asyncio
 import json
 import secrets
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.commands.task_end import JsonOption, close, recall
-from hush_aggregator.commands.task_store import forget, list_, take_over, withdraw
-from hush_aggregator.explain_task import blocks, meaning, warnings
+from hush_aggregator.tasks.explain import blocks, meaning, warnings
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.task import Task, digest_of, read_task, settled
-from hush_common.terminal import show
+from hush_common.terminal import Column, Row, Table, show
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.bus import Bus
+    from hush_aggregator.broker.session import Bus
+    from hush_aggregator.store import TaskRow
 
-__all__ = ["app"]
+
+Id = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.", show_default=False)]
+StoreOption = Annotated[
+    Path, typer.Option(envvar="HUSH_STORE", help="The store of its aggregator.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def close(
+    task: Id,
+    store: StoreOption,
+    round_: Annotated[int | None, typer.Option("--round", help="Only this round, from 0; left out: the task.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close a task, or one round of it, for good: nothing more is counted, and its estimate is final.
+
+    A running aggregator reacts within two seconds: the estimate says `final`, and a closed task is withdrawn.
+    """
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks import changes  # noqa: PLC0415 - it brings numpy, which `check` does without
+
+    with SqliteEditor(store) as opened:
+        row = changes.close(opened, task, round_)
+    which, facts = (row.id, {}) if round_ is None else (f"round {round_} of {row.id}", {"round": round_})
+    say("closed", row, "nothing more is counted, whatever still comes", facts if as_json else None, which)
+
+
+def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
+    """Ask all devices to send again what they keep of a task. What is counted already counts once.
+
+    For when reports may have been lost that the broker had taken. A running aggregator publishes it within two seconds,
+    any other when it starts.
+    """
+    from hush_aggregator.recalls import drawn_up, is_recallable  # noqa: PLC0415 - as above
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks.known import stored_task  # noqa: PLC0415 - as above
+
+    now = datetime.now(UTC)
+    with SqliteEditor(store) as opened:
+        row = row_of(opened, task)
+        known = stored_task(row.payload)
+        if row.owner not in ("", opened.public_identity):
+            raise TaskError(
+                "task", f"{row.id!r} is another store's, {row.owner}; let the aggregator of that one recall"
+            )
+        made = drawn_up(opened, known, now)
+        if not is_recallable(known, row, now) or not opened.recall([made]):
+            raise TaskError(
+                "task", f"{row.id!r} is closed or not open yet: no report of it that counts can be recalled"
+            )
+    over = made.recall.spread
+    follows = f"devices send what they have kept again, over {over} s once they hear of it"
+    say("recalled", row, follows, {"over": over} if as_json else None)
+
+
+def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None, which: str = "") -> None:
+    """Tell what was done with a task.
+
+    Args:
+        done: what.
+        row: with which.
+        follows: what comes of it.
+        facts: printed as JSON, if there are any to print.
+        which: what to call it, where its id is not enough.
+    """
+    if facts is None:
+        print(f"{done}: {which or row.id}; {follows}")
+    else:
+        status = {"status": done.replace(" ", "_")}
+        print(json.dumps({"v": 1, "task": row.id, "digest": row.digest.hex(), **status, **facts}))
+
+
+def list_(store: StoreOption, as_json: JsonOption = False) -> None:
+    """List the tasks of a store: who gave them, what is to become of them, and who publishes them."""
+    from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - it brings numpy, which `check` does without
+    from hush_aggregator.tasks.changes import facts_of  # noqa: PLC0415 - as above
+
+    with SqliteReader(store) as opened:
+        facts = [facts_of(opened, row) for row in opened.task_rows()]
+    if as_json:
+        print(json.dumps({"v": 1, "tasks": facts}, indent=2))
+        return
+    columns = [Column("task"), Column("digest"), Column("given by"), Column("state"), Column("published by")]
+    rows = [
+        Row(
+            [
+                str(fact["task"]),
+                _in_two(str(fact["digest"])),
+                *(str(fact[name]) for name in ("origin", "state", "owner", "n")),
+            ]
+        )
+        for fact in facts
+    ]
+    show([Table([*columns, Column("reports", right=True)], rows)])
+
+
+def _in_two(digest: str) -> str:
+    """A digest that a narrow terminal can break."""
+    return bytes.fromhex(digest).hex(" ", 16)
+
+
+def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
+    """Ask nobody any more: the retained task is cleared. Reports that are under way still count.
+
+    A running aggregator reacts within two seconds, any other when it starts. To ask again, run hush task publish.
+    """
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks import changes  # noqa: PLC0415 - as above
+
+    with SqliteEditor(store) as opened:
+        row = changes.withdraw(opened, task)
+    say("withdrawn", row, "nobody is asked any more, and what is under way counts", {} if as_json else None)
+
+
+def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
+    """Publish task and estimate from this store from now on, in place of the one that published them.
+
+    That one yields as soon as it sees the new estimate. Reports that only it has counted are not in this store: devices
+    are asked to send again what they have kept.
+    """
+    from hush_aggregator.ownership import TAKE_OVER  # noqa: PLC0415 - as above
+    from hush_aggregator.recalls import drawn_up, is_recallable  # noqa: PLC0415 - as above
+    from hush_aggregator.store import Owner, SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks.known import stored_task  # noqa: PLC0415 - as above
+
+    now = datetime.now(UTC)
+
+    with SqliteEditor(store) as opened:
+        row = row_of(opened, task)
+        if row.owner == opened.public_identity:
+            raise TaskError("task", f"{row.id!r} is published by this store already, as far as it knows")
+        known = stored_task(row.payload)
+        if is_recallable(known, row, now):  # first: it is published by whoever owns the task, and forgotten by nobody
+            opened.recall([drawn_up(opened, known, now)])
+        opened.set_owners([Owner(row.id, row.owner, row.term, TAKE_OVER)])
+    say("taken over", row, "its aggregator publishes it as soon as it is connected", {} if as_json else None)
+
+
+def forget(
+    task: Id,
+    store: StoreOption,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the reports and tallies of a task for good; its id stays taken, so that nothing counts again.
+
+    The task is closed, and what the broker retains of it is cleared. Backups still have what they have.
+    """
+    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
+
+    with SqliteEditor(store) as opened:
+        row = row_of(opened, task, forgotten=True)
+        if not yes:
+            typer.confirm(f"Delete all reports of {row.id}, for good?", abort=True, err=True)
+        opened.forget(row.id)
+    say("forgotten", row, "its reports and tallies are deleted, and its id stays taken", {} if as_json else None)
+
 
 _RETAINED_WITHIN_S = 1.0
 
@@ -77,7 +236,7 @@ def publish(
     """
     if store is not None:
         from hush_aggregator.store import Origin, SqliteEditor  # noqa: PLC0415 - `check` does without numpy
-        from hush_aggregator.task_changes import give  # noqa: PLC0415 - as above
+        from hush_aggregator.tasks.changes import give  # noqa: PLC0415 - as above
 
         task = read_task(file)
         _warn(task)
@@ -91,7 +250,7 @@ def publish(
         return
     if not broker:
         raise OptionError("--store", "give the store of its aggregator, or the address of a broker with --broker")
-    from hush_aggregator.mqtt import MqttBus  # noqa: PLC0415 - `check` needs no MQTT
+    from hush_aggregator.broker.mqtt import MqttBus  # noqa: PLC0415 - `check` needs no MQTT
 
     where = address(broker, {"user": user}, password_file)
     task = read_task(file)

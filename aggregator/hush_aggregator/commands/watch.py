@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 
 from hush_aggregator.commands.results import show_documents
-from hush_aggregator.commands.task_end import Id
+from hush_aggregator.commands.task import Id
 from hush_aggregator.watch.over_http import TOKEN_VARIABLE, HttpUrl, watch_http
 from hush_aggregator.watch.shows import Show, as_json, drawn, is_drawn, lines
 from hush_aggregator.watch.watched import Heard, News, Watched

@@ -10,8 +10,6 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from hush_aggregator import task_changes
-from hush_aggregator.explain_task import warnings
 from hush_aggregator.exporting import FORMATS, need_arrow, reports_of
 from hush_aggregator.http.feed import Feed
 from hush_aggregator.http.schemas import (
@@ -30,12 +28,12 @@ from hush_aggregator.http.schemas import (
 )
 from hush_aggregator.http.security import may_export, may_write
 from hush_aggregator.http.service import JSON, PROBLEMS_PATH, Kind, Live, Opened, ProblemError, Reading, Served, answer
-from hush_aggregator.metrics.exposition import CONTENT_TYPE, Exposition
-from hush_aggregator.metrics.figures import StoreFigures
+from hush_aggregator.metrics import CONTENT_TYPE, Exposition, StoreFigures
 from hush_aggregator.store import Origin, SqliteEditor, SqliteReader
 from hush_aggregator.store.base import UNKNOWN, StoreReader, TaskRow
-from hush_aggregator.task_changes import check_round, row_of
-from hush_aggregator.task_facts import facts_of
+from hush_aggregator.tasks import changes
+from hush_aggregator.tasks.changes import check_round, facts_of, row_of
+from hush_aggregator.tasks.explain import warnings
 from hush_common.errors import OptionError, StoreError, TaskError
 from hush_common.task import ROUND_LIMIT, Task, read_draft
 from hush_common.wire import Refusal
@@ -176,36 +174,36 @@ async def give_task(request: Request, store: Opened) -> Response:
         raise ProblemError(Kind.WRONG_MEDIA_TYPE, f"a task is sent as {JSON} or {_TOML}; say so in Content-Type")
     body = await request.body()
 
-    def give() -> tuple[task_changes.Given, list[str]]:
+    def give() -> tuple[changes.Given, list[str]]:
         task = _read(body, kind)
         with SqliteEditor(store.path) as opened:
-            return task_changes.give(opened, task, _NAME, Origin.HTTP), [*warnings(task, datetime.now(UTC))]
+            return changes.give(opened, task, _NAME, Origin.HTTP), [*warnings(task, datetime.now(UTC))]
 
     (done, task), told = await store.aside(give)
     document = {"v": 1, "status": done.replace(" ", "_"), "task": task.id, "digest": task.digest.hex()}
     document |= {"mechanism": task.mechanism} | ({"warnings": told} if told else {})
     place = f"/v1/tasks/{task.id}"
-    return answer(document, 201, {"Location": place}) if done == task_changes.GIVEN else answer(document)
+    return answer(document, 201, {"Location": place}) if done == changes.GIVEN else answer(document)
 
 
 @change_routes.post("/{task_id}/withdraw", responses={200: {"model": Change}})
 async def withdraw_task(task_id: Id, store: Opened) -> Response:
     """Ask nobody any more: the retained task is cleared. Reports that are under way still count."""
-    row = await _changed(store, lambda opened: task_changes.withdraw(opened, task_id))
+    row = await _changed(store, lambda opened: changes.withdraw(opened, task_id))
     return _said("withdrawn", row)
 
 
 @change_routes.post("/{task_id}/close", responses={200: {"model": Change}})
 async def close_task(task_id: Id, store: Opened) -> Response:
     """Close a task for good: nothing more is counted, and its estimate is final."""
-    row = await _changed(store, lambda opened: task_changes.close(opened, task_id))
+    row = await _changed(store, lambda opened: changes.close(opened, task_id))
     return _said("closed", row)
 
 
 @change_routes.post("/{task_id}/rounds/{number}/close", responses={200: {"model": Change}})
 async def close_round(task_id: Id, number: Round, store: Opened) -> Response:
     """Close one round of a task for good."""
-    row = await _changed(store, lambda opened: task_changes.close(opened, task_id, number))
+    row = await _changed(store, lambda opened: changes.close(opened, task_id, number))
     return _said("closed", row, {"round": number})
 
 

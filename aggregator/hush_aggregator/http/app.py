@@ -24,7 +24,7 @@ from hush_aggregator.http.page.reading_views import Views
 from hush_aggregator.http.schemas import Described
 from hush_aggregator.http.security import HEAD_LIMIT, Guard
 from hush_aggregator.http.service import Kind, ProblemError, Reading, Service, problem
-from hush_aggregator.task_changes import ClosedError, NoRoundError, TakenError, UnknownError
+from hush_aggregator.tasks.changes import ClosedError, NoRoundError, TakenError, UnknownError
 from hush_common.errors import StoreError, TaskError
 
 ROUTERS: tuple[APIRouter, ...] = (

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Self
 
-from hush_aggregator.estimating import Estimator
+from hush_aggregator.estimation import Estimator
 from hush_aggregator.http.client_address import Network, parse_network
 from hush_aggregator.http.service import LOOPBACK, TOKEN_VARIABLE, Live, Service, Token, find_token
 from hush_common.errors import OptionError

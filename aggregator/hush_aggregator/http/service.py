@@ -20,15 +20,15 @@ from typing import Annotated, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 from fastapi import Depends, Request, Response
 
-from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.http.client_address import Network
 from hush_aggregator.intake import Intake
-from hush_aggregator.known_tasks import stored_task
-from hush_aggregator.metrics.figures import Figures
+from hush_aggregator.metrics import Figures
 from hush_aggregator.result import Counted, Result, encode, result_of
 from hush_aggregator.result_reader import read_round, utc_now
 from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
+from hush_aggregator.tasks.known import stored_task
 from hush_common.errors import OptionError, StoreError, printable
 from hush_common.task import Task
 

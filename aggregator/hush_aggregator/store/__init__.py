@@ -16,8 +16,7 @@ from hush_aggregator.store.base import (
 )
 from hush_aggregator.store.quotas import Limits, quota_file
 from hush_aggregator.store.reading import SqliteReader
-from hush_aggregator.store.sqlite import SqliteStore
-from hush_aggregator.store.writing import SqliteEditor
+from hush_aggregator.store.sqlite import SqliteEditor, SqliteStore
 
 __all__ = [
     "UNKNOWN",

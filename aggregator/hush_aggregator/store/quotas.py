@@ -32,8 +32,6 @@ from pathlib import Path
 from hush_aggregator.store.reading import is_closed, translated
 from hush_common.files import make_private_file
 
-__all__ = ["Charging", "Limits", "Quotas", "quota_file"]
-
 _DAYS = 30
 _TABLES = """
 CREATE TABLE IF NOT EXISTS token (one INTEGER PRIMARY KEY CHECK (one = 1), held BLOB NOT NULL, pending BLOB NOT NULL)

@@ -4,23 +4,114 @@ import json
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskCount, TaskRow
-from hush_aggregator.store.counting import read_counts, reasons
-from hush_aggregator.store.recalling import read_broker, read_recalls
 from hush_aggregator.store.schema import check, damaged, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
+from hush_common.recall import Recall
 from hush_common.rng import REPORT_ID_BYTES
 from hush_common.task import digest_of
 from hush_common.wire import Refusal, Report, report_digest_of
 
-__all__ = ["WHOLE_TASK", "SqliteReader", "closed_rounds", "is_closed", "read_tallies", "read_tally", "translated"]
+_REASONS = frozenset(reason.value for reason in Refusal)
+# Beside one `max`, SQLite takes a column that is not aggregated from the row of the maximum. `length` of a payload
+# leaves the payload unread.
+_COUNTS = """
+SELECT task.id, task.digest, task.state, counted.latest, counted.n, counted.total,
+    (SELECT count(*) FROM closed WHERE closed.digest = task.digest)
+FROM task LEFT JOIN (SELECT digest, max(round) AS latest, n, sum(n) AS total FROM tally GROUP BY digest) AS counted
+    ON counted.digest = task.digest
+WHERE length(task.payload) > 0 ORDER BY task.id
+"""
+
+
+def read_counts(run: sqlite3.Connection) -> list[TaskCount]:
+    """What is counted of each task that is not forgotten."""
+    refused: dict[str, dict[str, int]] = defaultdict(dict)
+    for task_id, reason, count in run.execute("SELECT task, reason, count FROM refusal"):
+        refused[task_id][reason] = count
+    found = []
+    for task_id, digest, state, latest, n, total, closed in run.execute(_COUNTS).fetchall():
+        counted = int(latest or 0), int(n or 0), int(total or 0)
+        found.append(TaskCount(task_id, digest, *counted, reasons(refused.get(task_id, {})), closed, _state(state)))
+    return found
+
+
+def _state(text: str) -> State:
+    try:
+        return State(text)
+    except ValueError:
+        raise damaged("a task") from None
+
+
+def reasons(counts: Mapping[str, int]) -> dict[Refusal, int]:
+    """Counts by reason, as a store writes them."""
+    if not counts.keys() <= _REASONS:
+        raise damaged("a refusal reason")
+    return {Refusal(reason): count for reason, count in counts.items()}
+
+
+def read_recalls(run: sqlite3.Connection) -> list[RecallRow]:
+    """The last recall of each task, in the order of their ids."""
+    rows = run.execute("SELECT task, digest, id, over, made, ended FROM recall ORDER BY task").fetchall()
+    try:
+        return [RecallRow(Recall(*row[:4]), row[4], ended=bool(row[5])) for row in rows]
+    except ValueError:
+        raise damaged("a recall") from None
+
+
+_KEEP = """
+INSERT OR REPLACE INTO recall SELECT ?, ?, ?, ?, ?, 0
+WHERE NOT EXISTS (SELECT 1 FROM closed WHERE digest = ? AND round = -1)
+"""
+_END = "UPDATE recall SET ended = 1 WHERE task = ? AND id = ?"
+
+
+def write_recalls(run: sqlite3.Connection, rows: Iterable[RecallRow]) -> list[RecallRow]:
+    """Keep these, each in place of an earlier one of its task; return those that were kept.
+
+    Whoever drew one up looked at the store before: of a task that was closed since then nothing is kept, and one that
+    has ended ends no later one.
+    """
+    return [row for row in rows if _written(run, row)]
+
+
+def _written(run: sqlite3.Connection, row: RecallRow) -> bool:
+    recall = row.recall
+    if row.ended:
+        return run.execute(_END, (recall.task, recall.id)).rowcount > 0
+    values = (recall.task, recall.digest, recall.id, recall.over, row.made, recall.digest)
+    return run.execute(_KEEP, values).rowcount > 0
+
+
+def end_recalls(run: sqlite3.Connection, digest: bytes) -> None:
+    """The recall of a task has ended; it is still to be cleared at the broker."""
+    run.execute("UPDATE recall SET ended = 1 WHERE digest = ?", (digest,))
+
+
+def delete_recall(run: sqlite3.Connection, recall: Recall) -> None:
+    """This recall is cleared; a later one of its task stays."""
+    run.execute("DELETE FROM recall WHERE task = ? AND id = ?", (recall.task, recall.id))
+
+
+def read_broker(run: sqlite3.Connection) -> BrokerMemory:
+    session, started, alive, dropped = run.execute("SELECT session, started, alive, dropped FROM broker").fetchone()
+    return BrokerMemory(session=bool(session), started=started, alive=alive, dropped=dropped)
+
+
+def write_broker(run: sqlite3.Connection, memory: BrokerMemory) -> None:
+    run.execute(
+        "UPDATE broker SET session = ?, started = ?, alive = ?, dropped = ?",
+        (int(memory.session), memory.started, memory.alive, memory.dropped),
+    )
+
 
 WHOLE_TASK = -1
 """The round of a mark that closes a whole task."""

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from hush_common.errors import StoreError
 
-__all__ = ["check", "damaged", "prepare", "seal"]
-
 _APPLICATION = 0x68757368  # "hush" in ASCII: tells our file from another program's
 _VERSION = 8
 """Of the tables below. Up to 7 a digest had 8 bytes: no release wrote such a store, and none reads one."""

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable
 from typing import NoReturn
 
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_aggregator.watch.watched import Heard, News
 from hush_common.aio import Backoff, cancellable
 from hush_common.broker_url import BrokerUrl

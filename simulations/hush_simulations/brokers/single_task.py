@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from hush_aggregator.bus import Bus, Session
+from hush_aggregator.broker.session import Bus, Session
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, estimate_topic, report_topic, status_topic, task_topic
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_client.sending.mqtt import MqttTransport
 from hush_client.sending.transport import Transport
 from hush_common.broker_url import BrokerUrl

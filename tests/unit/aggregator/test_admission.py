@@ -6,12 +6,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from hush_aggregator.admission import Admitted, admit
-from hush_aggregator.bus import Delivery
-from hush_aggregator.decode import decode
-from hush_aggregator.receive import receive
+from hush_aggregator.intake.admission import Admitted, admit
+from hush_aggregator.intake.decode import decode, receive
 from hush_aggregator.store.base import UNKNOWN
 from hush_common.task import CLOCK_SKEW, Task, make_task
+from hush_common.topics import Delivery
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)

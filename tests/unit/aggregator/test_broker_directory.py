@@ -14,11 +14,8 @@ from certificates import Authority
 from hardened import Hardened, hush
 from servers import need
 
-from hush_aggregator.broker import Directory, Role, configuration
 from hush_aggregator.broker.certificates import given
-from hush_aggregator.broker.configuration import Listener
-from hush_aggregator.broker.files import closed_above
-from hush_aggregator.broker.rules import roles_of, rules
+from hush_aggregator.broker.mosquitto import Directory, Listener, Role, closed_above, configuration, roles_of, rules
 from hush_common.errors import OptionError, SetupError
 
 PASSWORD = "hunter2 ü:$7$"  # noqa: S105 - of tests

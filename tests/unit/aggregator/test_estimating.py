@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from hush_aggregator import estimating, processes
+from hush_aggregator import estimation
 from hush_aggregator.estimate import (
     CategoryEstimate,
     CoordinateEstimate,
@@ -24,9 +24,8 @@ from hush_aggregator.estimate import (
     WinsorisedMean,
     estimate,
 )
-from hush_aggregator.estimating import Failure, attempted
+from hush_aggregator.estimation import Failure, InProcesses, attempted
 from hush_aggregator.fold import fold
-from hush_aggregator.processes import InProcesses
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import perturb
 from hush_common.task import Task, make_task
@@ -67,7 +66,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Estimate | Fa
                 raise made
             return made
 
-        monkeypatch.setattr(estimating, "estimate", plant)
+        monkeypatch.setattr(estimation, "estimate", plant)
         return attempted(HEIGHTS, COUNTED, 0.95)
 
     return become
@@ -205,7 +204,7 @@ def test_a_division_by_zero_is_an_error_and_no_warning_in_the_log(
     planted: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted(SOUND)
-    monkeypatch.setattr(estimating, "estimate", lambda *_: np.float64(1) / np.zeros(1))
+    monkeypatch.setattr(estimation, "estimate", lambda *_: np.float64(1) / np.zeros(1))
     found = attempted(HEIGHTS, COUNTED, 0.95)
     assert isinstance(found, Failure)
     assert found.reason == "not_finite"
@@ -249,7 +248,7 @@ async def test_an_estimate_that_is_given_up_ends_its_process_and_the_next_has_an
 def test_no_process_outlives_the_service() -> None:
     program = """
 import asyncio, os, signal
-from hush_aggregator.processes import InProcesses
+from hush_aggregator.estimation import InProcesses
 
 async def main():
     estimator = InProcesses()
@@ -274,8 +273,8 @@ asyncio.run(main())
 async def test_where_no_process_can_be_started_a_thread_makes_the_estimates(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for command in (("hush-is-not-here",), (processes._COMMAND[0], "-c", "pass")):
-        monkeypatch.setattr(processes, "_COMMAND", command)
+    for command in (("hush-is-not-here",), (estimation._COMMAND[0], "-c", "pass")):
+        monkeypatch.setattr(estimation, "_COMMAND", command)
         with InProcesses() as estimator:
             for _ in range(2):
                 assert await estimator(HEIGHTS, COUNTED, 0.95) == SOUND

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 from rendered import rendered, squeezed
 
-from hush_aggregator.admission import admit
-from hush_aggregator.bus import Delivery
-from hush_aggregator.decode import decode
 from hush_aggregator.estimate import estimate
-from hush_aggregator.explain_task import blocks, expected_error, meaning
 from hush_aggregator.fold import fold
-from hush_aggregator.receive import receive
+from hush_aggregator.intake.admission import admit
+from hush_aggregator.intake.decode import decode, receive
 from hush_aggregator.result import Result, encode
 from hush_aggregator.store import SqliteStore
+from hush_aggregator.tasks.explain import blocks, expected_error, meaning
 from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
+from hush_common.topics import Delivery
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

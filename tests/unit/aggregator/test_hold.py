@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_aggregator.bus import Delivery
-from hush_aggregator.pending import PendingReports
-from hush_aggregator.receive import ReportMessage, receive
+from hush_aggregator.intake.admission import PendingReports
+from hush_aggregator.intake.decode import ReportMessage, receive
+from hush_common.topics import Delivery
 
 LATER, NOW = receive(Delivery(f"hush/v1/reports/{task}/d", b"") for task in ("later", "known")).reports
 KNOWN = {"known"}

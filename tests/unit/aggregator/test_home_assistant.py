@@ -12,7 +12,7 @@ from broker_world import DRAFT, HEIGHTS, World, frame, living
 from home_assistant import CATEGORIES, DEVICE, ENTITY_ID, ORIGIN, SENSOR, TOP, TOPIC, rendered, sensors
 from made_results import result_of
 
-from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.commands.serve import Settings
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.home_assistant.device import MOST_PARTS, announcement

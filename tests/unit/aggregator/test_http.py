@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.http.service import Service
-from hush_aggregator.intake import Backlog, Intake
-from hush_aggregator.metrics.figures import Figures
+from hush_aggregator.intake.progress import Backlog, IntakeStatus
+from hush_aggregator.metrics import Figures
 from hush_aggregator.store import Origin, SqliteReader, SqliteStore, State
 from hush_aggregator.store.schema import _VERSION
 
@@ -214,10 +214,10 @@ class Running:
 
     def __init__(self, *, connected: bool, backlog: Backlog | None = None, stored: int | None = None) -> None:
         self.task_limit = ""
-        self.state = Intake((), connected=connected, waiting=0, dropped=None, backlog=backlog, stored=stored)
+        self.state = IntakeStatus((), connected=connected, waiting=0, dropped=None, backlog=backlog, stored=stored)
 
     @property
-    def intake(self) -> Intake:
+    def intake(self) -> IntakeStatus:
         return self.state
 
     def figures(self) -> Figures:

@@ -10,7 +10,7 @@ import pytest
 from http_world import TOKEN
 from servers import free_port
 
-from hush_aggregator.commands.http_beside import HttpBeside
+from hush_aggregator.commands.serve import HttpBeside
 from hush_aggregator.http.listen import Access, Address, HttpOptions
 from hush_aggregator.http.service import TOKEN_VARIABLE, Token, find_token
 from hush_common.errors import OptionError

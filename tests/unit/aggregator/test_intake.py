@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 

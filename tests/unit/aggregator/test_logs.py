@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hush_aggregator.log_fields import fields
-from hush_aggregator.logs import Log, LogFormat, logging_to
+from hush_aggregator.logs import Log, LogFormat, fields, logging_to
 from hush_common.errors import StoreError
 
 LOG = logging.getLogger("hush.aggregator")

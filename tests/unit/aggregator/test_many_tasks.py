@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_aggregator.book import Book
-from hush_aggregator.bus import Delivery
-from hush_aggregator.claims import TAKE_OVER, Claim
 from hush_aggregator.concurrency import AT_ONCE, run_all
-from hush_aggregator.known_tasks import KnownTasks
-from hush_aggregator.ownership import Ownership
+from hush_aggregator.ownership import TAKE_OVER, Book, Claim, Ownership
 from hush_aggregator.store import Owner, SqliteStore
+from hush_aggregator.tasks.known import KnownTasks
 from hush_common.errors import BrokerError
 from hush_common.task import make_task
-from hush_common.topics import estimate_topic, task_topic
+from hush_common.topics import Delivery, estimate_topic, task_topic
 
 MANY = 300
 TASKS = [make_task({"id": f"task-{k}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(MANY)]

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hush_aggregator.intake import Backlog, Intake
-from hush_aggregator.metrics.exposition import EVERY_S, Exposition
-from hush_aggregator.metrics.figures import Figures, Histogram, IntakeFigures, StoreFigures
+from hush_aggregator.intake.progress import Backlog, IntakeStatus
+from hush_aggregator.metrics import EVERY_S, Exposition, Figures, Histogram, IntakeFigures, StoreFigures
 from hush_aggregator.store import CommitOutcome, TaskCount
 from hush_common.wire import Refusal
 
@@ -54,9 +53,9 @@ def outcome(counted: Mapping[str, int], refused: Mapping[Refusal, int] | None = 
     )
 
 
-def intake(*tasks: str) -> Intake:
+def intake(*tasks: str) -> IntakeStatus:
     backlog, connections = Backlog(5000, 400.0), {"intake": 1, "control": 3}
-    return Intake(
+    return IntakeStatus(
         tasks, connected=True, waiting=7, dropped=2, backlog=backlog, stored=800, connections=connections, repeated=9
     )
 

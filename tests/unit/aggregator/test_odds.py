@@ -8,7 +8,7 @@ import mpmath
 import pytest
 
 from hush_aggregator.http.page.label import promise
-from hush_aggregator.odds import EVEN, dearest, factor, from_to, losses, sure
+from hush_aggregator.tasks.explain import EVEN, dearest, factor, from_to, losses, sure
 from hush_common.epsilon import parse_epsilon
 from hush_common.task import make_task
 

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from broker_world import living
 
-from hush_aggregator.claims import TAKE_OVER, Claim
-from hush_aggregator.ownership import Ownership
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.ownership import TAKE_OVER, Claim, Ownership
 from hush_aggregator.store import Owner, SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
 from hush_common.task import Task, make_task
 from hush_common.wire import Report, encode_frame

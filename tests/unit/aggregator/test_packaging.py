@@ -18,7 +18,7 @@ from commands import commands, run
 from servers import need
 
 from hush import cli
-from hush_aggregator.broker.configuration import _QUEUED_BYTES
+from hush_aggregator.broker.mosquitto import _QUEUED_BYTES
 
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "aggregator/packaging"

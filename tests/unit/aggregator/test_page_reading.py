@@ -14,7 +14,7 @@ import page_tasks
 import pytest
 from page_server import served
 
-from hush_aggregator.estimating import Estimator, Failure, InThread
+from hush_aggregator.estimation import Estimator, Failure, InThread
 from hush_aggregator.http.page.assets import addresses, assets
 from hush_aggregator.http.page.reading_views import PER_PAGE, Views
 from hush_aggregator.http.page.view import Standing

@@ -12,10 +12,10 @@ import pytest
 from broker_world import CLOSING, DRAFT, HEIGHTS, HOUR, START, TOPIC, WEEK, World, frame, living
 from typer.testing import CliRunner
 
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.closing import LASTING_S
 from hush_aggregator.commands.task import app
-from hush_aggregator.lasting import LASTING_S
-from hush_aggregator.pipeline import Aggregator
-from hush_aggregator.recall_terms import drawn_up, is_recallable
+from hush_aggregator.recalls import drawn_up, is_recallable
 from hush_aggregator.store import BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State, TaskRow
 from hush_common.recall import Recall, encode_recall
 from hush_common.task import make_task
@@ -430,7 +430,7 @@ def test_a_quiet_day_costs_a_write_every_ten_minutes(world: World, monkeypatch: 
         return recall(store, rows, memory)
 
     monkeypatch.setattr(SqliteStore, "recall", watched)
-    monkeypatch.setattr("hush_aggregator.store_watch._LOOK_EVERY_S", 60)
+    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 60)
     world.serve()
     world.wait(24 * HOUR)
     assert 24 <= len(written) <= 24 * 6 + 5
@@ -442,7 +442,7 @@ def test_a_quiet_day_costs_a_write_every_ten_minutes(world: World, monkeypatch: 
 def test_a_recall_ends_after_seven_days_and_its_spread_and_is_cleared(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.store_watch._LOOK_EVERY_S", 600)
+    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 600)
     world.serve()
     asked(world)
     world.wait(WEEK)

@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_aggregator.bus import Delivery
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimating import Failure, one_by_one
-from hush_aggregator.lanes import LONGEST_S
-from hush_aggregator.release import Releases
+from hush_aggregator.estimation import Failure, one_by_one
+from hush_aggregator.release import LONGEST_S, Releases
 from hush_aggregator.result import Counted
 from hush_aggregator.tally import Tally
 from hush_common.errors import BrokerError
 from hush_common.task import Task, make_task
+from hush_common.topics import Delivery
 
 FRESH_S = 5.0
 FAILS = Failure("failed", "planted")

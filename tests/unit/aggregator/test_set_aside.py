@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from hush_aggregator.bus import Delivery, Session
-from hush_aggregator.set_aside import SetAside
+from hush_aggregator.broker.session import Session, SetAside
 from hush_common.errors import BrokerError
+from hush_common.topics import Delivery
 
 A, B, TASK = "hush/v1/estimates/a", "hush/v1/estimates/b", "hush/v1/tasks/a"
 
@@ -110,7 +110,7 @@ async def test_what_is_as_long_is_set_aside_without_a_trial_on_topics_of_that_ki
 
 
 async def test_one_trial_after_the_pause_costs_a_connection_or_frees_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.set_aside._AGAIN_S", 0.05)
+    monkeypatch.setattr("hush_aggregator.broker.session._AGAIN_S", 0.05)
     broker = Broker()
     for _ in range(2):
         await broker.send((A, 2000))

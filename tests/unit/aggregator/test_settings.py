@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hush_aggregator.commands.serve_settings import Settings
+from hush_aggregator.commands.serve import Settings
 from hush_common.errors import BrokerError, OptionError
 
 

@@ -10,9 +10,9 @@ import pytest
 from fake_bus import FakeBus
 
 from hush_aggregator import release
+from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimating import Failure, InThread
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.estimation import Failure, InThread
 from hush_aggregator.store import SqliteStore
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task

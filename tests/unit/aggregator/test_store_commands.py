@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from hush_aggregator.commands import export, results, store
 from hush_aggregator.commands.task import app as task_app
-from hush_aggregator.known_tasks import KnownTasks, check_files
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore, State
+from hush_aggregator.tasks.known import KnownTasks, check_files
 from hush_common.errors import HushError, OptionError, StoreError, TaskError
 from hush_common.task import Task, make_task
 from hush_common.wire import Refusal

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from fake_bus import FakeBus
 
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.closing import StoreWatch
 from hush_aggregator.store import Origin, SqliteEditor, SqliteStore
-from hush_aggregator.store_watch import StoreWatch
 from hush_common.task import make_task
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 
 
 async def test_each_listener_is_told_of_a_change_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.store_watch._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 0.0)
     numbers = iter([7, 7, 8, 8, 8, 9])
     told: list[str] = []
 

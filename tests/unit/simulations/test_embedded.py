@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from hush_aggregator.bus import Session
-from hush_aggregator.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.broker.session import Session
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hush_aggregator.bus import Bus, Session
-from hush_aggregator.pipeline import Aggregator
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.broker.session import Bus, Session
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rendered import rendered
 
-from hush_aggregator import estimating
+from hush_aggregator import estimation
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate, estimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.tally import Tally
@@ -56,7 +56,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
             failures={failing: "not_finite"} if made.intervals else {},
         )
 
-    monkeypatch.setattr(estimating, "estimate", planted)
+    monkeypatch.setattr(estimation, "estimate", planted)
     monkeypatch.setattr("hush_simulations.display.style.DPI", 20)
 
 

@@ -17,8 +17,8 @@ import pytest
 from rendered import rendered
 
 from hush.cli import main
-from hush_aggregator import explain_task
-from hush_aggregator.explain_task import meaning
+from hush_aggregator.tasks import explain
+from hush_aggregator.tasks.explain import meaning
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import read_task
 from hush_simulations.display import plan_table, table
@@ -152,7 +152,7 @@ def test_the_errors_of_a_task_are_those_of_its_json(document: str, tmp_path: Pat
         width = Fraction(found["domain"].get("upper", 100)) - Fraction(found["domain"].get("lower", 0))
         is_number = found["domain"]["kind"] == "number"
         values += [int(people), *((error, 100 * Fraction(error) / width) if is_number else (100 * Fraction(error),))]
-    text = rendered(explain_task.blocks(task))
+    text = rendered(explain.blocks(task))
     lines = [line for line in text.splitlines() if "±" in line]
     assert unmatched("\n".join(lines), values) == ([], [])
     others = [line for line in text.splitlines() if line.strip().startswith("alternatives")]

@@ -10,7 +10,7 @@ from hush_aggregator.http.page.label import promise
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
 from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
 from hush_aggregator.http.page.view import View, primary
-from hush_aggregator.odds import dearest
+from hush_aggregator.tasks.explain import dearest
 from hush_common.formatting import whole
 
 __all__ = ["index"]

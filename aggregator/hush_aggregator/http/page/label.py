@@ -6,7 +6,7 @@ from hush_aggregator.http.page.drawings import meter
 from hush_aggregator.http.page.markup import Html, Part, element, foreign, fragment, tabular
 from hush_aggregator.http.page.view import View
 from hush_aggregator.http.page.words import ORIGINS, question, times
-from hush_aggregator.odds import EVEN, Loss, dearest, factor, from_to, losses, sure
+from hush_aggregator.tasks.explain import EVEN, Loss, dearest, factor, from_to, losses, sure
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task

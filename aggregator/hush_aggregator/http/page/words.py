@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from hush_aggregator.estimate.estimates import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
-from hush_aggregator.estimating import CRASHED, TOO_SLOW
+from hush_aggregator.estimation import CRASHED, TOO_SLOW
 from hush_aggregator.http.page.markup import Html, element, foreign, fragment, joined
 from hush_aggregator.store.base import Origin
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain

@@ -2,26 +2,11 @@
 
 from typing import NamedTuple
 
-from hush_aggregator.known_tasks import stored_task
 from hush_aggregator.store.base import Origin, State, StoreReader, TaskRow
-from hush_aggregator.store.writing import SqliteEditor
+from hush_aggregator.store.sqlite import SqliteEditor
+from hush_aggregator.tasks.known import stored_task
 from hush_common.errors import TaskError
 from hush_common.task import Task, settled
-
-__all__ = [
-    "GIVEN",
-    "ClosedError",
-    "Given",
-    "NoRoundError",
-    "TakenError",
-    "UnknownError",
-    "check_round",
-    "close",
-    "give",
-    "row_of",
-    "withdraw",
-]
-
 
 GIVEN = "given to the store"
 """What was done with a task that is new there."""
@@ -142,3 +127,22 @@ def close(store: SqliteEditor, task_id: str, round_: int | None = None) -> TaskR
         check_round(stored_task(row.payload), round_)
     store.close_task(row.id, round_)
     return row
+
+
+def facts_of(store: StoreReader, row: TaskRow) -> dict[str, str | int]:
+    """Who gave it, what is to become of it, and who publishes it; `n` is of its latest round. Blocks.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    owner = {"": "nobody yet", store.public_identity: "this store"}.get(row.owner, row.owner)
+    latest = store.latest_round(row.digest)
+    return {
+        "task": row.id,
+        "digest": row.digest.hex(),
+        "origin": row.origin.value,
+        "state": row.state.value if row.payload else "forgotten",
+        "owner": owner,
+        "round": latest,
+        "n": store.tally(row.digest, latest).n,
+    }

@@ -17,44 +17,131 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from hush_aggregator.admission import admit
-from hush_aggregator.backlog import BacklogWatch
-from hush_aggregator.book import Book
-from hush_aggregator.bus import Bus, Delivery, Session
-from hush_aggregator.claims import Claim
-from hush_aggregator.closings import Closings
-from hush_aggregator.decode import decode
-from hush_aggregator.estimating import Estimator, InThread
+from hush_aggregator.broker.session import Bus, Session, SetAside
+from hush_aggregator.closing import Closings, StoreWatch
+from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.home_assistant import Announcing
-from hush_aggregator.intake import Intake
-from hush_aggregator.known_tasks import KnownTasks
-from hush_aggregator.learned_limits import NoRoomError
-from hush_aggregator.log_fields import fields
-from hush_aggregator.ownership import Ownership
-from hush_aggregator.pending import PendingReports
+from hush_aggregator.intake.admission import PendingReports, admit
+from hush_aggregator.intake.decode import ReportMessage, TaskMessage, decode, receive
+from hush_aggregator.intake.progress import BacklogWatch, IntakeStatus
+from hush_aggregator.logs import fields
+from hush_aggregator.ownership import Book, Claim, Ownership, shown
 from hush_aggregator.recalls import Recalls
-from hush_aggregator.receive import ReportMessage, TaskMessage, receive
 from hush_aggregator.release import Releases
 from hush_aggregator.result import Counted, Result
 from hush_aggregator.result_reader import ResultReader, utc_now
-from hush_aggregator.set_aside import SetAside
-from hush_aggregator.staying import Staying
 from hush_aggregator.store.base import CommitOutcome, Store
-from hush_aggregator.store_watch import StoreWatch
-from hush_common.aio import cancellable, to_the_end
-from hush_common.errors import BrokerError, TaskError, worst
+from hush_aggregator.tasks.known import KnownTasks, NoRoomError
+from hush_common.aio import Backoff, cancellable, to_the_end
+from hush_common.errors import BrokerError, LoginRefusedError, TaskError, worst
 from hush_common.task import Task
 from hush_common.topics import (
     ALL_REPORTS,
     ALL_TASKS,
+    Delivery,
     task_of_estimate_topic,
     task_of_report_topic,
     task_of_task_topic,
 )
 
-__all__ = ["Aggregator", "Separate"]
-
 _LOG = logging.getLogger("hush.aggregator")
+_STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
+
+
+class Staying:
+    """Connects, and connects again.
+
+    Args:
+        name: what the connection is called in the log.
+        connect: serves one connection until it is lost, and calls `connected` once it is there.
+        login_s: seconds after which a login that is refused all the time is an error; None for never.
+        open_ends: topics of messages that did not come back on the last connection: perhaps the broker hung up on them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Awaitable[None]],
+        *,
+        login_s: float | None,
+        open_ends: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._login_s = login_s
+        self._open_ends = open_ends
+        self._told = ""
+        self._refused_since: float | None = None
+        self._there = False
+        self._lost_at: float | None = None
+        self.connections: int = 0
+        """How many there were since the start."""
+
+    @property
+    def there(self) -> bool:
+        """Whether there is a connection."""
+        return self._there
+
+    def connected(self, where: str) -> None:
+        """Note that there is a connection to `where`."""
+        self._there = True
+        self._refused_since = None
+        self.connections += 1
+        said = fields("connected", count=self.connections)
+        if self._lost_at is None:
+            _LOG.info("%s: connected to %s", self._name, where, extra=said)
+        else:
+            away = asyncio.get_running_loop().time() - self._lost_at
+            what = "%s: connected to %s again after %.0f s, connection %d since the start"
+            _LOG.info(what, self._name, where, away, self.connections, extra=said)
+
+    async def run(self) -> NoReturn:
+        """Until cancelled.
+
+        Raises:
+            LoginRefusedError: the broker has refused the login for that long.
+        """
+        backoff, loop = Backoff(), asyncio.get_running_loop()
+        while True:
+            began, self._there = loop.time(), False
+            try:
+                await cancellable(self._connect(), BrokerError)
+            except BrokerError as error:
+                steady = loop.time() - began > _STEADY_S
+                if steady:
+                    backoff.reset()
+                if self._there:
+                    self._lost_at = loop.time()
+                    self._told = ""  # the loss of each connection is logged
+                self._look_at_login(error, loop.time())
+                self._warn(error, again=backoff.longest, hint="" if steady else self._hint())
+            self._there = False
+            await asyncio.sleep(backoff.next())
+
+    def _look_at_login(self, error: BrokerError, now: float) -> None:
+        if not isinstance(error, LoginRefusedError) or self._login_s is None:
+            return
+        if self._refused_since is None:
+            self._refused_since = now
+        if now - self._refused_since >= self._login_s:
+            raise LoginRefusedError(
+                error.url,
+                f"{error.message}; refused for {self._login_s:g} s, and given up (--login-timeout 0 goes on for ever)",
+                reason=error.reason,
+            )
+
+    def _hint(self) -> str:
+        """Some brokers hang up on whoever publishes what their rules forbid, and do not say why."""
+        topics = ", ".join(sorted({shown(topic) for topic in self._open_ends()}))
+        return f" (lost after messages to {topics}: may this user write and read there?)" if topics else ""
+
+    def _warn(self, error: BrokerError, *, again: bool, hint: str) -> None:
+        """One line for an outage, and one for each attempt once those are rare."""
+        told = f"{error}{hint if self._there else ''}"
+        if again or told != self._told:
+            _LOG.warning("%s; trying again until it works", told, extra=fields("disconnected"))
+        self._told = told
+
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -232,10 +319,10 @@ class Aggregator:
         return await self._results.result(task_id, round_)
 
     @property
-    def intake(self) -> Intake:
+    def intake(self) -> IntakeStatus:
         """Its state now, to be read in the event loop."""
         session = self._session
-        return Intake(
+        return IntakeStatus(
             self._tasks.keys(),
             self.connected,
             session.waiting if session else 0,

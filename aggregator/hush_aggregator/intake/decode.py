@@ -1,26 +1,70 @@
-"""Decode: a batch of payloads into arrays. Total: every message ends in an array or is counted as refused.
-
-Reports of one task, round and body length form one block, in the order of receipt, whether they came in frames or as
-JSON. All rows of one length are read by one `np.frombuffer`. The reports read, and the payloads refused, are those of
-`hush_common.wire.decode` (a property test compares them).
-"""
+"""Receive: classify each message by its topic, once, when it arrives."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.receive import ReportMessage
-from hush_aggregator.senders import note, only
+from hush_aggregator.store.base import note_sender, only_sender
 from hush_common.rng import REPORT_ID_BYTES
-from hush_common.topics import is_sender
+from hush_common.topics import Delivery, is_sender, task_of_report_topic, task_of_task_topic
 from hush_common.wire import HEADER, VERSION, Refusal, count_of, decode_json, width_of
 
-__all__ = ["Block", "Decoded", "decode"]
+
+class TaskMessage(NamedTuple):
+    """A message on the topic of a task.
+
+    Args:
+        task_id: the task in the topic.
+        payload: its bytes, unchecked.
+        number: by which it is acknowledged.
+    """
+
+    task_id: str
+    payload: bytes
+    number: int
+
+
+class ReportMessage(NamedTuple):
+    """A message on the topic of a report, or on an unknown one, which is refused as a report.
+
+    Args:
+        task_id: the task in the topic; None for an unknown topic.
+        sender: the last level of the topic.
+        payload: its bytes, unchecked.
+        number: by which it is acknowledged.
+    """
+
+    task_id: str | None
+    sender: str
+    payload: bytes
+    number: int
+
+
+class Messages(NamedTuple):
+    """A batch, in the order in which it came."""
+
+    tasks: list[TaskMessage]
+    reports: list[ReportMessage]
+
+
+def receive(deliveries: Iterable[Delivery]) -> Messages:
+    """Separate the tasks of a batch from its reports."""
+    tasks: list[TaskMessage] = []
+    reports: list[ReportMessage] = []
+    add, make = reports.append, tuple.__new__
+    for topic, payload, number, _ in deliveries:
+        task_id = task_of_report_topic(topic)
+        if task_id is None and (published := task_of_task_topic(topic)) is not None:
+            tasks.append(TaskMessage(published, payload, number))
+        else:
+            add(make(ReportMessage, (task_id, topic.rpartition("/")[2], payload, number)))
+    return Messages(tasks, reports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +92,7 @@ class Block:
     @property
     def sender(self) -> str | None:
         """Who sent all of them; None for several senders."""
-        return only(self.senders)
+        return only_sender(self.senders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +121,7 @@ def decode(messages: Iterable[ReportMessage]) -> Decoded:
 
     def refuse(task_id: str | None, reason: Refusal, sender: str) -> None:
         found.refused[task_id, reason] += 1
-        note(found.senders, (task_id, reason), sender)
+        note_sender(found.senders, (task_id, reason), sender)
 
     parts: list[bytes] = []  # the reports of each message, as a frame has them
     senders: list[str] = []

@@ -11,8 +11,6 @@ from hush_aggregator.store.sqlite import take_lock
 from hush_common.errors import StoreError
 from hush_common.files import make_private_file
 
-__all__ = ["back_up", "put_back"]
-
 _SIDES = ("-wal", "-shm", "-journal")
 _FURTHER = 1 << 32  # more transactions than the store had since its backup: its version goes on rising
 

@@ -1,5 +1,6 @@
 """Admission: which decoded reports count, given the tasks and the clock. A refusal is a value, counted by reason."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,14 +12,12 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.decode import Block, Decoded
-from hush_aggregator.senders import note
-from hush_aggregator.store.base import UNKNOWN, Accepted
+from hush_aggregator.broker.session import BATCH_LIMIT
+from hush_aggregator.intake.decode import Block, Decoded, ReportMessage
+from hush_aggregator.store.base import UNKNOWN, Accepted, note_sender
 from hush_common.mechanisms import Offers
 from hush_common.task import CLOCK_SKEW, Task
 from hush_common.wire import Refusal
-
-__all__ = ["Admitted", "admit"]
 
 _FEW = 16
 _NONE: Mapping[str, timedelta] = MappingProxyType({})
@@ -67,7 +66,7 @@ def admit(
     def refuse(task_id: str, reason: Refusal, count: int, sender: str | None) -> None:
         if count:
             refused[task_id, reason] += count
-            note(senders, (task_id, reason), sender)
+            note_sender(senders, (task_id, reason), sender)
 
     for (task_id, reason), count in decoded.refused.items():
         if task_id in others and task_id not in tasks:
@@ -91,7 +90,7 @@ def admit(
         if task.closes is not None and now - task.closes > grace.get(task.id, CLOCK_SKEW):
             # Not refused yet: what was counted in time and comes again is a duplicate, which only the store can tell.
             accepted.append(Accepted(task, block.round, block.ids, block.bodies, late=True))
-            note(senders, (task.id, Refusal.CLOSED), block.sender)
+            note_sender(senders, (task.id, Refusal.CLOSED), block.sender)
             continue
         accepted += _within(block, task, partial(refuse, task.id, Refusal.OUT_OF_RANGE))
     return Admitted(accepted, refused, senders, foreign)
@@ -152,3 +151,56 @@ def _inside(block: Block, task: Task) -> NDArray[np.bool_]:
         return np.fromiter(map(mechanism.admits, map(tuple, block.bodies.tolist())), np.bool_, len(block.ids))
     low, high = span
     return np.asarray((block.bodies[:, 0] >= low) & (block.bodies[:, 0] <= high))
+
+
+_LIMIT = 2 * BATCH_LIMIT
+_LONGEST = 10
+
+
+class PendingReports:
+    """The reports of one connection that wait for their task.
+
+    Args:
+        patience: seconds from now, and from each new task that arrives until then, during which unknown is not refused;
+            `_LONGEST` times as long at most, whoever publishes tasks meanwhile.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._patience = patience
+        self._settles_at = self._clock() + patience
+        self._latest = self._clock() + _LONGEST * patience
+        self._held: list[ReportMessage] = []
+        self.overflowed: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether a task that is unknown now is unknown for good."""
+        return self._clock() >= self._settles_at
+
+    @property
+    def until(self) -> float | None:
+        """When to come back without a new message (time of the event loop); None if nothing waits for it."""
+        return self._settles_at if self._held or self.overflowed else None
+
+    def sift(self, reports: list[ReportMessage], known: Container[str | None], *, extend: bool) -> list[ReportMessage]:
+        """The reports to judge now, those held before among them; the others are kept.
+
+        Args:
+            reports: those that came now.
+            known: ids of the tasks known now.
+            extend: whether new, legal tasks came with them. (Anything else on their topics must not make honest
+                reports wait: anybody may be able to publish there.)
+        """
+        waiting = self._held + reports
+        self._held = []
+        if self.settled:
+            return waiting
+        if extend:
+            self._settles_at = min(self._clock() + self._patience, self._latest)
+        ready = [report for report in waiting if report.task_id in known]
+        if len(ready) < len(waiting):
+            self._held = [report for report in waiting if report.task_id not in known]
+            self.overflowed = self.overflowed or len(self._held) > _LIMIT
+            del self._held[_LIMIT:]
+        return ready

@@ -1,0 +1,432 @@
+"""The directory of one broker: made as a whole, then changed a file at a time, users with it."""
+
+import base64
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+from hush_common.errors import OptionError, SetupError
+from hush_common.files import FileLock
+from hush_common.topics import (
+    ALL_ESTIMATES,
+    ALL_RECALLS,
+    ALL_REPORTS,
+    ALL_TASKS,
+    is_sender,
+    status_topic,
+)
+
+LARGEST_PACKET = 4 * 1024 * 1024
+"""Most bytes of a packet: a gateway's longest frame has 2.1 million, and an estimate of 1024 coordinates half of it."""
+
+QUEUED = 1_000_000
+"""Messages that wait for an aggregator that is away. What comes beyond is dropped, and asked for again."""
+
+_QUEUED_BYTES = 1024 * 1024 * 1024
+_SAVED_EVERY_S = 60
+_SESSIONS_END_AFTER = "2m"  # months, in the words of mosquitto: longer than any aggregator is away
+
+
+class Versions(StrEnum):
+    """Mosquitto speaks two dialects: 2.1 has plugins for what 2.0 has built in."""
+
+    V20 = "2.0"
+    V21 = "2.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where a broker listens, and as whom.
+
+    Args:
+        address: of the interface; empty for all of them.
+        port: of TCP.
+        certificate: of the broker, with those that vouch for it.
+        key: of that certificate.
+        user: whom mosquitto becomes if root starts it.
+    """
+
+    address: str
+    port: int
+    certificate: Path
+    key: Path
+    user: str
+
+
+def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugins: Path | None = None) -> str:
+    """The text of `mosquitto.conf`.
+
+    Args:
+        home: the directory of all files that it names.
+        listener: where it listens.
+        queued: messages that may wait for one client; 0 for no bound.
+        plugins: where the plugins of mosquitto 2.1 are; None writes for 2.0.
+    """
+    passwords, rules = home / "passwords", home / "rules"
+    access = [f"password_file {passwords}", f"acl_file {rules}"]
+    memory = [
+        "persistence true",
+        f"autosave_interval {_SAVED_EVERY_S}",
+    ]
+    if plugins is not None:
+        access = [
+            f"global_plugin {plugins / 'mosquitto_password_file.so'}",
+            f"plugin_opt_password_file {passwords}",
+            f"global_plugin {plugins / 'mosquitto_acl_file.so'}",
+            f"plugin_opt_acl_file {rules}",
+        ]
+        memory = [
+            f"global_plugin {plugins / 'mosquitto_persist_sqlite.so'}",
+            "plugin_opt_flush_period 0",
+            "plugin_opt_sync full",
+        ]
+    version = Versions.V20 if plugins is None else Versions.V21
+    return "\n".join(
+        [
+            f"# mosquitto {version} for hush. docs/operations.md says why each line is here.",
+            f"user {listener.user}",
+            f"pid_file {home / 'mosquitto.pid'}",
+            "",
+            "# who may come in, and do what; the client id is the user, so that nobody takes another's session",
+            "allow_anonymous false",
+            *access,
+            "",
+            "# what waits for an aggregator that is away; 1000 in flight, because packet ids repeat past 65 535",
+            "max_inflight_messages 1000",
+            f"max_queued_messages {queued}",
+            f"max_queued_bytes {_QUEUED_BYTES}",
+            f"persistent_client_expiration {_SESSIONS_END_AFTER}",
+            *memory,
+            f"persistence_location {home / 'data'}/",
+            "",
+            "# what is longer is not dropped in silence: its sender is disconnected",
+            f"max_packet_size {LARGEST_PACKET}",
+            "",
+            "# who connects when, and from where, is nobody's business",
+            "log_dest stderr",
+            "log_type error",
+            "log_type warning",
+            "connection_messages false",
+            "",
+            "# TLS alone: there is no other listener",
+            f"listener {listener.port} {listener.address}".rstrip(),
+            f"certfile {listener.certificate}",
+            f"keyfile {listener.key}",
+            "use_username_as_clientid true",
+            "max_qos 1",
+            "",
+        ]
+    )
+
+
+_TITLE = "# The rules of hush; `hush broker add` and `hush broker remove` write this file anew."
+_OWN_REPORTS = ALL_REPORTS.removesuffix("+") + "%u"  # %u is the user, who is the sender: no one else's name will do
+
+
+class Role(StrEnum):
+    """What a user is, and may do beside what everybody may.
+
+    Everybody reads tasks, recalls and estimates, and writes reports under the user's own name.
+    """
+
+    DEVICE = "device"
+    AGGREGATOR = "aggregator"
+    ANNOUNCER = "announcer"
+    HOME_ASSISTANT = "home-assistant"
+    PUBLISHER = "publisher"
+
+    @property
+    def has_control(self) -> bool:
+        """Whether it is the role of an aggregator, which has two connections, and so two users."""
+        return self in (Role.AGGREGATOR, Role.ANNOUNCER)
+
+    @property
+    def meaning(self) -> str:
+        """One line for a person."""
+        return _MEANING[self]
+
+
+_MEANING = {
+    Role.DEVICE: "a device or a gateway",
+    Role.AGGREGATOR: "`hush serve`, or one worker of it",
+    Role.ANNOUNCER: "`hush serve --home-assistant`",
+    Role.HOME_ASSISTANT: "Home Assistant",
+    Role.PUBLISHER: "`hush task publish`",
+}
+_COUNTING = (
+    f"read {ALL_REPORTS}",
+    f"readwrite {ALL_TASKS}",
+    f"readwrite {ALL_RECALLS}",
+    f"readwrite {ALL_ESTIMATES}",
+    f"readwrite {status_topic('+')}",
+    "read $SYS/broker/#",  # whether the broker was started anew, and what it dropped
+)
+_HOME_ASSISTANT = "homeassistant"  # where it looks, if it was not told otherwise
+_BESIDE = {
+    Role.DEVICE: (),
+    Role.AGGREGATOR: _COUNTING,
+    Role.ANNOUNCER: (*_COUNTING, f"readwrite {_HOME_ASSISTANT}/device/+/config", f"read {_HOME_ASSISTANT}/status"),
+    Role.HOME_ASSISTANT: (f"readwrite {_HOME_ASSISTANT}/#", f"read {status_topic('+')}"),
+    Role.PUBLISHER: (f"readwrite {ALL_TASKS}",),
+}
+
+
+def control_of(user: str) -> str:
+    """Return the second user of an aggregator: the client id is the user, and a client id has one connection."""
+    return f"{user}-control"
+
+
+def rules(roles: Mapping[str, Role]) -> str:
+    """The file of rules, for users with these roles."""
+    lines = [_TITLE, "", *(f"pattern read {topic}" for topic in (ALL_TASKS, ALL_RECALLS, ALL_ESTIMATES))]
+    lines.append(f"pattern write {_OWN_REPORTS}")
+    for user, role in sorted(roles.items()):
+        if _BESIDE[role]:
+            lines += ["", f"# {role}", f"user {user}", *(f"topic {rule}" for rule in _BESIDE[role])]
+    return "\n".join([*lines, ""])
+
+
+def roles_of(text: str) -> dict[str, Role]:
+    """The users with rights of their own in a file that `rules` made."""
+    lines = text.splitlines()
+    heads = {f"# {role}": role for role in Role}
+    return {
+        line.removeprefix("user "): heads.get(before, Role.DEVICE)
+        for before, line in pairwise(lines)
+        if line.startswith("user ")
+    }
+
+
+MADE_ITERATIONS = 101
+"""What `mosquitto_passwd` takes: 192 random bits need no slow hash, and a broker hashes at each connection."""
+
+GIVEN_ITERATIONS = 20_000
+"""For a password that a person chose: 10 to 20 ms of the broker for each connection and each guess."""
+
+_SALT_BYTES = 12  # mosquitto 2.0 reads no other length
+
+
+def made() -> str:
+    """A new password that nobody can guess: 192 bits, 32 letters, digits, `-` and `_`."""
+    return secrets.token_urlsafe(24)
+
+
+def hashed(password: str, iterations: int) -> str:
+    """What stands after the name and a colon in the file of passwords."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    key = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, iterations)
+    return f"$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(key).decode()}"
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file, mode 0600, in place of what was there under its name; the owner of the directory owns it.
+
+    Raises:
+        OSError: it cannot be written; what was there is as it was.
+    """
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = Path(name)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            _give(draft, path.parent)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def closed_above(path: Path, user: int, groups: Collection[int]) -> Path | None:
+    """Return the topmost directory above `path` that a user cannot enter, by its mode; None if there is none.
+
+    Args:
+        path: absolute.
+        user: number of the user.
+        groups: numbers of all groups of the user.
+    """
+    for directory in reversed(path.parents):
+        found = directory.stat()
+        enters = stat.S_IXUSR if found.st_uid == user else stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH
+        if user != 0 and not found.st_mode & enters:
+            return directory
+    return None
+
+
+def _give(path: Path, like: Path) -> None:
+    """Give a file to whom another belongs: what root writes, mosquitto reads as a user of its own."""
+    owner = like.stat()
+    if hasattr(os, "chown") and path.stat().st_uid != owner.st_uid:
+        os.chown(path, owner.st_uid, owner.st_gid)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what the system complains about into one line with a remedy."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise SetupError(
+            f"{where}: {error.strerror or error}; nothing was changed; make room, or name another directory"
+        ) from error
+
+
+CONFIGURATION = "mosquitto.conf"
+_PASSWORDS, _RULES, _CREDENTIALS, _DATA, _LOCK = "passwords", "rules", "credentials", "data", "lock"
+_KEPT_BY_ITS_MAKER = ("ca.key", _CREDENTIALS)  # mosquitto has no use for these
+
+
+class Directory:
+    """The directory of a broker that `create` made.
+
+    Raises:
+        OptionError: there is none at `path`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not all((path / name).is_file() for name in (CONFIGURATION, _PASSWORDS, _RULES)):
+            raise OptionError(
+                "--config", f"{path} is no directory of a broker; name the one that `hush broker config` made"
+            )
+        self._path = path
+
+    @classmethod
+    def create(cls, path: Path, fill: Callable[[Path], str], owner: tuple[int, int] | None) -> "Directory":
+        """Make the directory of a broker without users, or nothing at all.
+
+        Args:
+            path: absolute; is not there yet, or empty.
+            fill: writes certificates into the directory that it is given, and returns the text of the configuration.
+            owner: whom mosquitto runs as (user and group), if not as whoever makes this.
+
+        Raises:
+            OptionError: something is there already.
+            SetupError: it cannot be written.
+        """
+        with told(path):
+            _refuse_what_is_there(path)
+            draft = Path(tempfile.mkdtemp(prefix=".hush-broker-", dir=path.parent))
+            try:
+                for name in (_DATA, _CREDENTIALS):
+                    (draft / name).mkdir(mode=0o700)
+                text = fill(draft)
+                for name, content in ((CONFIGURATION, text), (_RULES, rules({})), (_PASSWORDS, "")):
+                    replace_file(draft / name, content.encode())
+                _make_private(draft, owner)
+                draft.rename(path)
+            except BaseException:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
+        return cls(path)
+
+    def add(self, name: str, role: Role, password: str | None = None, *, keep: bool = True) -> str:
+        """Let a user in once mosquitto has read its files again; return the password.
+
+        An aggregator becomes two users with one password: this one and `control_of` it.
+
+        Args:
+            name: of the user, who will be the sender in the topics of its reports.
+            role: what it may do.
+            password: None makes one.
+            keep: whether to write the password into a file too (`credential`).
+
+        Raises:
+            OptionError: the name cannot be that of a sender, or is taken.
+            SetupError: a file cannot be written; nobody was added.
+        """
+        names = [name, control_of(name)] if role.has_control else [name]
+        if not is_sender(names[-1]) or ":" in name:  # mosquitto has a colon between name and password
+            raise OptionError(
+                "NAME", f"{name[:80]!r} cannot be a sender; use letters, digits and . _ @ - (at most 128)"
+            )
+        with self._changing() as (users, roles):
+            for one in names:
+                if one in users:
+                    raise OptionError("NAME", f"{one} is there already; `hush broker remove {one}` ends it")
+            iterations = MADE_ITERATIONS if password is None else GIVEN_ITERATIONS
+            text = made() if password is None else password
+            if keep:
+                replace_file(self.credential(name), f"{text}\n".encode())
+            for one in names:
+                users[one] = hashed(text, iterations)
+                roles[one] = role
+        return text
+
+    @property
+    def process_file(self) -> Path:
+        """Where mosquitto writes the number of its process."""
+        return self._path / "mosquitto.pid"
+
+    def credential(self, name: str) -> Path:
+        """The file with the password of a user, for `--password-file`, if it was kept."""
+        return self._path / _CREDENTIALS / name
+
+    def remove(self, name: str) -> None:
+        """Let a user in no more once mosquitto has read its files again; of an aggregator, both users.
+
+        Raises:
+            OptionError: there is no such user.
+            SetupError: a file cannot be written; the user is still there.
+        """
+        with self._changing() as (users, roles):
+            if name not in users:
+                raise OptionError("NAME", f"{name[:80]!r} is no user here")
+            role = roles.get(name, Role.DEVICE)
+            for one in (name, control_of(name)) if role.has_control else (name,):
+                users.pop(one, None)
+                roles.pop(one, None)
+        with told(self._path):
+            self.credential(name).unlink(missing_ok=True)
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[dict[str, str], dict[str, Role]]]:
+        """Users with their hashed passwords, and roles. What becomes of them in the block is written at its end."""
+        with told(self._path), self._alone():
+            lines = (self._path / _PASSWORDS).read_text(encoding="utf-8").splitlines()
+            users = {name: hash_ for name, _, hash_ in (line.partition(":") for line in lines) if name}
+            roles = roles_of((self._path / _RULES).read_text(encoding="utf-8"))
+            yield users, roles
+            # Rules of a user without a password let nobody in; a password whose rules are missing would not do.
+            replace_file(self._path / _RULES, rules(roles).encode())
+            replace_file(
+                self._path / _PASSWORDS, "".join(f"{name}:{hash_}\n" for name, hash_ in sorted(users.items())).encode()
+            )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        lock = FileLock.take(self._path / _LOCK)
+        if lock is None:
+            raise SetupError(f"{self._path}: another hush changes its users; try again")
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _refuse_what_is_there(path: Path) -> None:
+    if (path / CONFIGURATION).exists():
+        raise OptionError(
+            "DIR", f"{path} has a configuration already, and nothing is overwritten; `hush broker add` adds users to it"
+        )
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise OptionError("DIR", f"{path} holds something else; name a directory that is empty, or not there yet")
+
+
+def _make_private(home: Path, owner: tuple[int, int] | None) -> None:
+    """Files 0600, directories 0700, those that mosquitto reads its own."""
+    for place in [home, *home.rglob("*")]:
+        place.chmod(0o700 if place.is_dir() else 0o600)
+        if owner is not None and place.name not in _KEPT_BY_ITS_MAKER:
+            os.chown(place, *owner)

@@ -1,0 +1,267 @@
+"""Closings: a task whose time is over is marked closed, for good, and its estimate is released as final.
+
+Admission looks at the clock for every batch; the mark is what a clock that goes back cannot take away. It is set once
+nothing can come any more that counts: the clock skew after `closes`, or later where an open recall brings reports, and
+only when the clock has said so for a while.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import NoReturn
+
+from hush_aggregator.store import SqliteStore
+from hush_aggregator.store.base import State, Store, Worker
+from hush_aggregator.tasks.known import KnownTasks
+from hush_common.errors import StoreError
+from hush_common.task import CLOCK_SKEW
+
+LASTING_S = 300.0
+"""Seconds for which the clock has to say something that cannot be taken back."""
+
+
+class Lasting:
+    """Remembers since when something is true, by a clock that nobody sets.
+
+    Args:
+        elapsed: seconds by that clock.
+    """
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._since: dict[Hashable, float] = {}
+
+    def holds(self, what: Hashable, *, now: bool) -> bool:
+        """Whether it has been true at every look for `LASTING_S`."""
+        if not now:
+            self._since.pop(what, None)
+            return False
+        return self._elapsed() - self._since.setdefault(what, self._elapsed()) >= LASTING_S
+
+    def forget(self, what: Hashable) -> None:
+        self._since.pop(what, None)
+
+
+_LOOK_S = 60.0  # the clock may have been set
+_AFTER_S = 0.01
+_NOTHING = timedelta(0)
+
+
+class Closings:
+    """Marks what is over, and tells whose estimate says something else from then on.
+
+    Args:
+        store: keeps the marks.
+        tasks: those counted.
+        grace: how much longer than others some tasks count after they close, by id.
+        work: runs a function in the store's thread.
+        clock: the time, aware.
+        changed: awaited with the ids of tasks that have closed, or of which a round has.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: KnownTasks,
+        *,
+        grace: Callable[[], Mapping[str, timedelta]],
+        work: Worker,
+        clock: Callable[[], datetime],
+        changed: Callable[[set[str]], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._grace = grace
+        self._work = work
+        self._clock = clock
+        self._changed = changed
+        self._lasting = Lasting(lambda: asyncio.get_running_loop().time())
+        self._marks: frozenset[tuple[bytes, int]] = frozenset()
+        self._silent: set[str] = set()  # tasks that no device answers any more, as far as was told
+
+    async def refresh(self) -> None:
+        """Read the marks again: a command may have set one."""
+        marks = await self._work(self._store.marks)
+        digests = {digest for digest, _ in marks - self._marks}
+        self._marks = marks
+        await self._tell({task_id for task_id, task in self._tasks.items() if task.digest in digests})
+
+    async def serve(self) -> NoReturn:
+        """Mark what is over, until cancelled."""
+        while True:
+            wait = await self._step()
+            await asyncio.sleep(wait)
+
+    async def _step(self) -> float:
+        """Look at every task; return in how many seconds to look again."""
+        now, grace, wait = self._clock(), self._grace(), _LOOK_S
+        silent, over = set[str](), set[str]()
+        for task_id, task in self._tasks.items():
+            if task.closes is None or self._tasks.rows[task_id].state is State.CLOSED:
+                continue
+            left = task.closes - now
+            last = left + grace.get(task_id, CLOCK_SKEW)
+            if left <= _NOTHING:
+                silent.add(task_id)
+            if self._lasting.holds(task.digest, now=last < _NOTHING):
+                over.add(task_id)
+            wait = min([wait, *(span.total_seconds() + _AFTER_S for span in (left, last) if span >= _NOTHING)])
+        await self._tell(silent - self._silent)
+        self._silent = silent
+        for task_id in sorted(over):
+            await self._work(partial(self._store.close_task, task_id))
+        if over:
+            await self._work(self._tasks.refresh)
+            await self.refresh()
+        return wait
+
+    async def _tell(self, task_ids: set[str]) -> None:
+        if task_ids:
+            await self._changed(task_ids)
+
+
+MADE = date(2026, 11, 22)
+"""No hush like this was there before that day. To be raised with each release."""
+
+_LOG = logging.getLogger("hush.aggregator")
+_NOTE_EVERY_S = 3600.0
+_LOOK_EVERY_S = 1.0
+_TELL_EVERY = 600  # looks
+_MADE_AT = re.compile(rb'"updated_at":"([0-9TZ:+.-]{1,40})"')
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class CheckedClock:
+    """Compares the clock with what the store and the build know.
+
+    Args:
+        store: remembers the newest day.
+        accept: take the clock for right, whatever they know; the store then begins anew from today.
+        made: the day of the build.
+        now: the time, aware.
+    """
+
+    def __init__(
+        self, store: SqliteStore, *, accept: bool = False, made: date = MADE, now: Callable[[], datetime] = _now
+    ) -> None:
+        self._store = store
+        self._now = now
+        self._made = date.min if accept else made
+        self._newest = store.newest_day or date.min
+        self._doubted = False
+        if accept:
+            self._newest = date.min
+            store.note_day(self._today())
+
+    def wrong(self) -> str | None:
+        """Why the clock cannot be right; None if it can."""
+        today = self._today()
+        if today >= max(self._made, self._newest):
+            return None
+        reason = (
+            f"this hush was made no earlier than {self._made}"
+            if self._made >= self._newest
+            else f"this store was in use on {self._newest}"
+        )
+        return f"the clock says {today}, but {reason}"
+
+    async def right(self) -> None:
+        """Return at once if the clock can be right, else once it is."""
+        looks = 0
+        while (wrong := self.wrong()) is not None:
+            if looks % _TELL_EVERY == 0:
+                _LOG.error(
+                    "%s: reports wait at the broker, uncounted and unacknowledged; set the clock, "
+                    "or start once with --accept-clock if it is right",
+                    wrong,
+                )
+            looks += 1
+            await asyncio.sleep(_LOOK_EVERY_S)
+        if looks:
+            _LOG.info("the clock is plausible again: counting")
+
+    def look_at(self, estimate: bytes) -> None:
+        """Say once if a retained estimate claims to be from later than now: it decides nothing."""
+        made = _time_of(estimate)
+        if self._doubted or made is None or made - self._now() <= CLOCK_SKEW:
+            return
+        self._doubted = True
+        _LOG.warning(
+            "an estimate on this broker says that it was made at %s, which this clock has not reached yet: is "
+            "the clock slow? Whoever may write estimates can forge that, so reports are counted all the same",
+            made.isoformat(timespec="seconds"),
+        )
+
+    def note(self) -> None:
+        """Remember the day, if it can be right."""
+        if self.wrong() is None and (today := self._today()) != self._newest:
+            self._store.note_day(today)
+            self._newest = today
+
+    async def run(self) -> None:
+        """Remember the day once an hour, until cancelled."""
+        while True:
+            try:
+                await asyncio.to_thread(self.note)
+            except StoreError as error:
+                _LOG.warning("could not record the day: %s", error)
+            await asyncio.sleep(_NOTE_EVERY_S)
+
+    def _today(self) -> date:
+        return self._now().astimezone(UTC).date()
+
+
+def _time_of(estimate: bytes) -> datetime | None:
+    """When a result document says that it was made; None if it does not say."""
+    found = _MADE_AT.search(estimate)
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(found[1].decode()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+class StoreWatch:
+    """Tells that another process has written to the store. What the aggregator writes itself tells nothing.
+
+    Args:
+        changes: a number that is another one then (`StoreReader.changes`).
+    """
+
+    def __init__(self, changes: Callable[[], Awaitable[int]]) -> None:
+        self._changes = changes
+        self._listeners: list[Callable[[], Awaitable[None]]] = []
+        self._last: int | None = None
+
+    def tell(self, listener: Callable[[], Awaitable[None]]) -> None:
+        """Await `listener` after each change, in the order in which they were named."""
+        self._listeners.append(listener)
+
+    async def begin(self) -> None:
+        """Remember the store of now: to be awaited before it is read for the first time, so that nothing slips by.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        self._last = await self._changes()
+
+    async def run(self) -> NoReturn:
+        """Look once a second, until cancelled.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            now = await self._changes()
+            if now != self._last:
+                self._last = now
+                for listener in self._listeners:
+                    await listener()

@@ -1,0 +1,1 @@
+"""Receive, decode and admit reports, and log what was counted."""
