@@ -22,7 +22,7 @@ from fastapi import Depends, Request, Response
 
 from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.http.client_address import Network
-from hush_aggregator.intake import Intake
+from hush_aggregator.intake.progress import IntakeStatus
 from hush_aggregator.metrics import Figures
 from hush_aggregator.result import Counted, Result, encode, result_of
 from hush_aggregator.result_reader import read_round, utc_now
@@ -391,7 +391,7 @@ class Live(Protocol):
         ...
 
     @property
-    def intake(self) -> Intake:
+    def intake(self) -> IntakeStatus:
         """The state of its intake; to be read in the event loop."""
         ...
 
