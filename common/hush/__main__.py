@@ -7,7 +7,7 @@ from hush_common.lazy import load
 
 
 def main() -> None:
-    """Entry point: `hush.cli`, if what it stands on is installed."""
+    """Entry point: `hush.cli`, if typer is installed."""
     try:
         command = load("hush.cli", "the command hush").main
     except MissingExtraError as error:

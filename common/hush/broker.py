@@ -1,4 +1,4 @@
-"""`hush broker`: set up a broker that lasts, or run a small one to try things. Each part needs an extra of its own."""
+"""`hush broker`: set up mosquitto, or run a small broker to try things. The two need different extras."""
 
 from typing import Annotated
 
@@ -25,5 +25,5 @@ def run(
     port: Annotated[str, typer.Option(metavar="INTEGER", help="TCP port; 0 takes a free one.")] = "1883",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
-    """Run the embedded broker until Ctrl-C. It keeps everything in memory and asks nobody for a password."""
+    """Run the embedded broker until Ctrl-C. It keeps everything in memory and accepts any login."""
     load("hush_simulations.commands.broker", "hush broker run").run(port, host)

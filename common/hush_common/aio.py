@@ -55,12 +55,7 @@ _STEPS = 1000
 
 
 class Backoff:
-    """The first delay doubles up to the longest; each is cut short by up to half, so that not all come back at once.
-
-    Args:
-        first: seconds.
-        longest: seconds.
-    """
+    """Seconds between attempts: they double up to the longest; each is shortened at random by up to half."""
 
     def __init__(self, first: float = _FIRST_SECONDS, longest: float = _LONGEST_SECONDS) -> None:
         self._first, self._longest = first, longest
@@ -86,7 +81,7 @@ _LOOK_SECONDS = 0.1
 
 
 def run_blocking(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run `work` in an event loop of its own, and wait for what it returns.
+    """Run `work` in a new event loop, and return its result.
 
     Where a loop runs in this thread already, as in a notebook, the work gets a thread; that loop stands still until it
     is done. Whatever ends the waiting (Ctrl-C) cancels the work, waits until it has cleaned up, and is raised.
@@ -109,7 +104,7 @@ def _in_thread(work: Coroutine[Any, Any, _T]) -> _T:
     def run() -> None:
         try:
             done.set_result(asyncio.run(announced()))
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+        except BaseException as error:  # noqa: BLE001 - it is raised in the waiting thread
             done.set_exception(error)
 
     thread = threading.Thread(target=run, name="hush-simulate")

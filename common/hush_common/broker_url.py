@@ -16,7 +16,7 @@ from hush_common.errors import BrokerError, OptionError
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 _FILES = ("ca", "cert", "key")
-_PATH = "/mqtt"  # where brokers expect WebSockets unless told otherwise
+_PATH = "/mqtt"  # the default path of brokers for WebSockets
 _MOST_BYTES = 65_535  # of a text in MQTT
 _ENCODE = "write / as %2F, ? as %3F, # as %23 and @ as %40 in a user, a password or a path"
 
@@ -70,8 +70,8 @@ class BrokerUrl:
         """Read an address. User and password may be percent-encoded.
 
         Raises:
-            BrokerError: not such an address. The message repeats its scheme and nothing else: where an address cannot
-                be read, nobody knows which part of it is the password.
+            BrokerError: not such an address. The message repeats only its scheme: any other part of an address that
+                cannot be parsed may be the password.
         """
         scheme = next((name for name in _PORTS if text.lower().startswith(f"{name}://")), None)
         try:
@@ -130,7 +130,7 @@ def is_loopback(host: str) -> bool:
 def _fits(text: str) -> bool:
     try:
         return len(text.encode()) <= _MOST_BYTES
-    except UnicodeEncodeError:  # bytes of the command line or of a variable that are no text
+    except UnicodeEncodeError:  # bytes of the command line or of a variable that are not text
         return False
 
 
@@ -237,13 +237,8 @@ def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
 
 
 def remedy(error: BaseException, url: BrokerUrl) -> str:
-    """Return what to do about a connection that failed. It reads the file of the authority.
-
-    Args:
-        error: why. That of the socket may be in its context, where aiomqtt leaves it.
-        url: the address of the broker.
-    """
-    cause: BaseException | None = error
+    """Return what to do about a connection that failed. It reads the file of the authority."""
+    cause: BaseException | None = error  # aiomqtt leaves the error of the socket in its context
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
     return _START if cause is None else _remedy_for(cause.verify_code, url)
@@ -299,5 +294,5 @@ def _show(context: ssl.SSLContext, url: BrokerUrl, cert: str) -> None:
 
 
 def _no_password() -> bytes:
-    """A device has nobody to ask: without this, OpenSSL would wait for somebody at the terminal."""
+    """Without this, OpenSSL would ask for a password at the terminal."""
     return b""

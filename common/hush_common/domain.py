@@ -37,7 +37,7 @@ class Grid:
 
     Both bounds are binary fractions. Over a common denominator they are integers, computed once, and a number n/u lies
     at (n·unit - low·u)·steps / (span·u) steps: one division with a remainder, which says the point and on which side.
-    How long that takes grows with the digits of n and u: a number that is tiny beside its domain, such as 1e-300,
+    How long that takes grows with the digits of n and u: a number that is tiny next to its domain, such as 1e-300,
     takes longer than one of its size, and one beyond a bound saves the division.
 
     Args:
@@ -60,9 +60,6 @@ class Grid:
 
         Exact and bounded: a Decimal is taken as the nearest binary64, so that no exponent is ever expanded, and the
         work on any other number is linear in its digits.
-
-        Args:
-            value: of a type that `hush_common.domain.is_real` admits.
         """
         try:
             found = value.as_integer_ratio() if type(value) is float and isfinite(value) else _ratio(value)
@@ -90,7 +87,7 @@ class Grid:
 
 
 def _ratio(value: object) -> tuple[int, int] | float:
-    """An exact fraction with a positive denominator; a float only if it is none."""
+    """An exact fraction with a positive denominator, or a float that is NaN or infinite."""
     kind = type(value)
     if issubclass(kind, int):
         return int.__int__(value), 1  # type: ignore[arg-type]  # of an int
@@ -145,11 +142,7 @@ def _filled(part: int | None, size: int, rng: Rng) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A value as the mechanism sees it.
-
-    Args:
-        index: an integer of the domain; of a vector, one for each coordinate.
-    """
+    """A value as the mechanism sees it: an integer; of a vector, one for each coordinate."""
 
     index: int | tuple[int, ...]
 
@@ -183,7 +176,7 @@ class Readable(ABC):
 
         Args:
             value: the private value; None and NaN stand for a missing one.
-            strict: whether a wrong type is a mistake; else it is no usable value.
+            strict: whether a wrong type is a mistake; else it is a missing value.
 
         Raises:
             TypeError: the value is of a type that this domain never takes, and `strict`.
@@ -191,7 +184,7 @@ class Readable(ABC):
 
     @property
     def nothing(self) -> Reading:
-        """What is read where there is no value at all."""
+        """The result for a missing value."""
         return Reading((None,) * len(self.sizes))
 
     def check(self, value: object) -> Became:
@@ -211,7 +204,7 @@ class Readable(ABC):
 
         Raises:
             TypeError: it is of a type that this domain never takes.
-            ValueError: it is no usable value.
+            ValueError: the value is not usable.
         """
         reading = self.read(value)
         if None in reading.parts:
@@ -247,7 +240,7 @@ def plain(value: object) -> object:
 
 
 def is_real(value: object) -> bool:
-    """Whether it is of a type of real numbers; a bool is none."""
+    """Whether its type is of real numbers; bool does not count."""
     return issubclass(type(value), Real | Decimal) and type(value) is not bool
 
 
@@ -276,7 +269,7 @@ class NumberDomain(Readable):
         steps: grid steps; `GRID_STEPS` in every published task, fewer in an enumeration.
 
     Raises:
-        TaskError: bounds that are not finite, not in order, or too far apart; a unit that is no short line.
+        TaskError: bounds that are not finite, not in order, or too far apart; a unit that is not one short line.
     """
 
     kind = "number"
@@ -356,7 +349,7 @@ class BitDomain(Readable):
         return (2,)
 
     def read(self, value: object, *, strict: bool = True) -> Reading:
-        """0 or 1; any other integer is no usable value."""
+        """0 or 1; any other integer is not usable."""
         value = plain(value)
         if not issubclass(type(value), int):
             return self._missing(value, "yes or no; pass True, False, 1 or 0", strict=strict)
@@ -370,10 +363,10 @@ class CategoryDomain(Readable):
 
     Args:
         labels: distinct, printable, not empty; the index of a label is its place.
-        other: the one of them that stands for a text that is none; without it, such a text is no usable value.
+        other: the label that represents every other text; without it, such a text is not usable.
 
     Raises:
-        TaskError: too few or too many labels, a repeated, empty or unprintable one, or `other` is none of them.
+        TaskError: too few or too many labels, a repeated, empty or unprintable one, or `other` is not one of them.
     """
 
     kind = "category"
@@ -385,7 +378,7 @@ class CategoryDomain(Readable):
     def __post_init__(self) -> None:
         if not _is_tuple_of(str, self.labels):
             raise TaskError("domain.labels", "are not a tuple of strings; write each label in quotes")
-        if not 2 <= len(self.labels) <= MOST_LABELS:  # noqa: PLR2004 - one category is no question
+        if not 2 <= len(self.labels) <= MOST_LABELS:  # noqa: PLR2004 - one category is not a question
             raise TaskError("domain.labels", f"{len(self.labels)} labels; a category has 2 to {MOST_LABELS}")
         for place, label in enumerate(self.labels):
             if not _is_line(label, LABEL_LIMIT) or not label.strip():
@@ -435,10 +428,7 @@ class Coordinate(NumberDomain):
 
 @dataclass(frozen=True)
 class VectorDomain(Readable):
-    """d bounded numbers, 1 ≤ d ≤ 1024, each on the grid of its own range.
-
-    Args:
-        coordinates: their bounds; names are distinct.
+    """d bounded numbers, 1 ≤ d ≤ 1024, each with its range and grid.
 
     Raises:
         TaskError: no or too many coordinates, a repeated name, or grids of different steps.
@@ -474,7 +464,7 @@ class VectorDomain(Readable):
     def read(self, value: object, *, strict: bool = True) -> Reading:
         """The grid index of each coordinate, from a sequence of d numbers or a mapping from every name to one.
 
-        A sequence of another length has no usable number, a mapping none for the names that it lacks.
+        A sequence of another length has no usable number, and a mapping lacks those of missing names.
         """
         value = plain(value)
         if not is_table(value):

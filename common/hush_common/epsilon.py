@@ -64,7 +64,7 @@ def decimal_text(epsilon: Fraction) -> str:
 
 
 def posterior(epsilon: Fraction) -> float:
-    """What an observer who was 50/50 between two values can at most become sure of: e^epsilon / (1 + e^epsilon).
+    """The largest posterior of an observer who was 50/50 between two values: e^epsilon / (1 + e^epsilon).
 
     For people to read; no probability of a device is made of it.
     """
@@ -72,11 +72,11 @@ def posterior(epsilon: Fraction) -> float:
 
 
 def at_most_sure(epsilon: Fraction, prior: Fraction = Fraction(1, 2)) -> Fraction:
-    """An upper bound, within 2^-300, of what an observer can become sure of: p·e^epsilon/(p·e^epsilon + 1 - p).
+    """An upper bound, within 2^-300, of an observer's posterior: p·e^epsilon/(p·e^epsilon + 1 - p).
 
     Args:
-        epsilon: what all reports lose together; beyond 64 the bound is 1.
-        prior: p, how likely the observer held a value to be before, as against any other one; in [0, 1].
+        epsilon: the loss of all reports together; beyond 64 the bound is 1.
+        prior: p, the observer's probability of a value before, against any other one; in [0, 1].
     """
     if epsilon > 64:  # noqa: PLR2004 - as far as `certified_exp` goes
         return Fraction(prior > 0)

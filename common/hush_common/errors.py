@@ -2,7 +2,7 @@
 
     HushError
     ├── TaskError            a task that must not be published or answered
-    │   └── EpsilonError     an epsilon that is no number, or outside what hush admits
+    │   └── EpsilonError     an epsilon that is not a number, or outside the supported range
     ├── OptionError          a setting, an option or an argument that cannot be used
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
@@ -13,8 +13,8 @@
     │   └── ProtocolRefusedError       it does not speak this version of MQTT
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
-Each message is one line that says what was wrong and what to do, whatever stands in the names that it repeats. There is
-none for a value: whatever a person's value is, the device answers (`hush_common.domain`), and no message contains it.
+Each message is one line that says what is wrong and what to do, whatever the names in it contain. No error exists for a
+value: a device answers with any value (`hush_common.domain`), and no message contains one.
 """
 
 import re
@@ -52,7 +52,7 @@ class TaskError(HushError):
 
 
 class EpsilonError(TaskError):
-    """An epsilon that is no exact decimal number, or outside the range that hush admits."""
+    """An epsilon that is not an exact decimal number, or is outside the supported range."""
 
 
 class StateError(HushError):

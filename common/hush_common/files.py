@@ -18,9 +18,9 @@ Writer = Callable[[BinaryIO], object]
 
 
 def exposing(path: Path) -> Path | None:
-    """Return the nearest directory above `path` in which everybody may replace what is there; None if there is none.
+    """Return the nearest directory above `path` in which any user may replace files; None if there is none.
 
-    In a directory with the sticky bit, as /tmp, nobody can replace what is another's. None on Windows.
+    A sticky bit, as of /tmp, protects the files of others. None on Windows.
 
     Raises:
         OSError: a directory above it cannot be looked up.
@@ -35,7 +35,7 @@ def exposing(path: Path) -> Path | None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make the file if it is missing, for its owner alone; take an existing one away from everybody else's eyes.
+    """Make the file if it is missing, readable for its owner alone; remove the rights of others from an existing one.
 
     SQLite gives its side files the mode of the main one. A group that was let in by hand stays.
 
@@ -106,23 +106,27 @@ def replace_files(directory: Path, files: Mapping[str, Writer]) -> list[Path]:
 
 
 # Closing any descriptor of a file ends the locks that POSIX gives a process on it. SQLite minds that for its own; but
-# whoever makes the file has another, and until it is closed nobody may lock.
+# making the file needs another one, and no lock may be taken until it is closed.
 _TURN = threading.Lock()
 
 
 class FileLock:
-    """A lock that is held until `release`, or until nobody refers to it any more."""
+    """A lock between processes, held until `release` or until this object is deleted.
+
+    It is SQLite's lock on an empty database. The operating system releases it when the process ends, also after
+    SIGKILL. A forked process does not hold it.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._close = weakref.finalize(self, connection.close)
 
     @classmethod
     def take(cls, path: Path) -> Self | None:
-        """Lock the file, or say None while another holds it. It never waits.
+        """Lock the file; return None, without waiting, if another process holds it.
 
         Args:
-            path: made if need be, for its owner alone, and never deleted: whoever locks a file that another has
-                replaced holds nothing. It is no symbolic link, which would make or lock a file somewhere else.
+            path: created if missing, for its owner alone, and never deleted: a lock on a replaced file is void.
+                It must not be a symbolic link, which would lock a file somewhere else.
 
         Raises:
             OSError: it cannot be made or locked.
@@ -143,7 +147,7 @@ class FileLock:
         return cls(connection)
 
     def release(self) -> None:
-        """Let the next one in; calling it again does nothing."""
+        """Release the lock; calling it again does nothing."""
         self._close()
 
 

@@ -1,4 +1,4 @@
-"""Figures: how numbers are written for people, wherever hush prints one.
+"""How numbers are written for people.
 
 Every figure is rounded once, from the exact value of what it is given, half to even; so what is read back lies within
 half a unit of the last digit. Thousands are grouped by a space. `at_least`, `at_most` and `percent_at_most` round in
@@ -22,7 +22,7 @@ _MOST_PLACES = 12
 
 
 def significant(value: Figure, digits: int = 3, *, scale: int = 1) -> str:
-    """`value`·`scale` with so many significant digits, and no fewer than all before the point.
+    """Format `value`·`scale` with `digits` significant digits, and at least all before the point.
 
     Zeros at the end of a fraction are left out, those of a whole number never: 200 is `"200"`, 0.1999 is `"0.2"`. Below
     1e-6 and from 1e9 on it has an exponent: `"1.23e-07"`.
@@ -46,7 +46,7 @@ def significant(value: Figure, digits: int = 3, *, scale: int = 1) -> str:
 
 
 def fixed(value: Figure, places: int, *, scale: int = 1, sign: bool = False) -> str:
-    """`value`·`scale` with so many digits after the point; with `sign`, a + before what is positive as it is shown."""
+    """Format `value`·`scale` with `places` digits after the point; with `sign`, a + before positive numbers."""
     if _is_endless(value):
         return str(value)
     units = _rounded(_scaled(value, scale), places)
@@ -131,7 +131,7 @@ def _scaled(value: Figure, scale: int) -> _Quotient:
 
 
 def _rounded(x: _Quotient, places: int) -> int:
-    """In units of the last of so many places (before the point if negative), half to even."""
+    """In units of the last place (before the point if negative), half to even."""
     numerator, denominator = x
     if places < 0:
         denominator *= 10**-places
@@ -142,7 +142,7 @@ def _rounded(x: _Quotient, places: int) -> int:
 
 
 def _power(x: _Quotient, digits: int) -> int:
-    """The power of ten of the first digit of x ≠ 0, once it is rounded to so many."""
+    """The power of ten of the first digit of x ≠ 0, once it is rounded to `digits`."""
     size = abs(x[0]), x[1]
     power = math.floor((size[0].bit_length() - size[1].bit_length() - 1) * math.log10(2))  # or one more
     while _rounded(size, digits - 1 - power) >= 10**digits:

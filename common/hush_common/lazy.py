@@ -47,12 +47,8 @@ _EXTRAS = {
 def load(module: str, what: str) -> ModuleType:
     """Import a module of hush.
 
-    Args:
-        module: its full name.
-        what: what needs it, for the message.
-
     Raises:
-        MissingExtraError: what it stands on comes with an extra that is not installed.
+        MissingExtraError: a library that it needs is in an extra that is not installed.
     """
     try:
         return import_module(module)

@@ -1,10 +1,10 @@
-"""Recall: an aggregator asks devices to send what they have kept once more, because a broker may have forgotten it.
+"""Recall: an aggregator asks devices to resend their retained reports, because a broker may have lost them.
 
     topic     hush/v1/recalls/{task}, retained, QoS 1, written by the aggregator alone; empty: the recall has ended
     payload   {"v":1,"task":"heights","digest":"<64 hex>","id":"<32 hex>","over":3600}, at most 512 bytes
 
 The same bytes go out again, never a fresh draw, so that a report counts once however often it is recalled. Reading is
-total: any bytes give a `Recall` or None, and whoever gets None goes on as if there were no recall.
+total: any bytes give a `Recall` or None, which readers treat as no recall.
 """
 
 import json
@@ -25,7 +25,7 @@ KEPT_FOR = timedelta(days=7)
 
 
 def grace_of(spread: int) -> timedelta:
-    """How long after `closes` a report is still sent and admitted that was recalled over so many seconds, clamped."""
+    """How long after `closes` a report recalled over `spread` seconds (clamped) is still sent and admitted."""
     return CLOCK_SKEW + timedelta(seconds=2 * spread)
 
 
@@ -63,7 +63,7 @@ class Recall:
 
     @property
     def spread(self) -> int:
-        """`over`, clamped to 1 s … 24 h, with which both sides reckon: no recall is for at once, or for ever."""
+        """`over`, clamped to 1 s … 24 h on both sides: no recall is immediate or endless."""
         return min(max(self.over, SHORTEST_OVER), LONGEST_OVER)
 
     @property
@@ -85,7 +85,7 @@ def encode_recall(recall: Recall) -> bytes:
 
 
 def decode_recall(payload: bytes) -> Recall | None:
-    """Read a document; None where it is none. Never raises, whatever the bytes are."""
+    """Parse a recall; return None if it is invalid. Never raises."""
     if b"\\" in payload:  # what is legal needs no escape
         return None
     try:
@@ -104,7 +104,7 @@ def decode_recall(payload: bytes) -> Recall | None:
 
 
 def _natural(text: str) -> int:
-    """An integer without a sign: -0 is none."""
+    """An integer without a sign: -0 has one."""
     if not text.isdigit():
         raise ValueError("an integer with a sign")
     return int(text)

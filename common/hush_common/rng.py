@@ -63,7 +63,7 @@ class SystemRng:
 
 
 class SpareRng:
-    """The work of `SystemRng.randbelow`, for a result that nobody uses: with bytes of its own.
+    """The work of `SystemRng.randbelow` for an unused result, with separate random bytes.
 
     So a place that needs an integer in some cases only takes as long in the others, and the bytes of the device's
     randomness stay in the order of docs/wire.md.

@@ -70,11 +70,11 @@ class Task:
 
     Args:
         id: a-z, 0-9 and -, at most 64 characters.
-        epsilon: the loss of a device that answers *every* round. With `repeat = "sticky"` that is beside the pattern of
-            rounds in which its value changed: see `hush_common.mechanisms.sticky`.
+        epsilon: the loss of a device that answers *every* round. With `repeat = "sticky"` it does not cover the
+            pattern of rounds in which its value changed: see `hush_common.mechanisms.sticky`.
         mechanism: how a value becomes a report; `hush_common.mechanisms.registry` says which fit a domain.
         domain: which values are legal.
-        parameters: what the mechanism needs besides, complete.
+        parameters: what the mechanism also needs, complete.
         offers: the totals among which a device may choose, ascending, `epsilon` the last; empty offers `epsilon` alone.
         title: one line for a person.
         purpose: why it is asked; shown to the person whose device answers. Lifetime budgets are kept per purpose.
@@ -174,7 +174,7 @@ class Task:
             )
         if not self.offers:
             return
-        if not 2 <= len(self.offers) <= MOST_OFFERS:  # noqa: PLR2004 - one is no choice
+        if not 2 <= len(self.offers) <= MOST_OFFERS:  # noqa: PLR2004 - one is not a choice
             raise TaskError("offers", f"{len(self.offers)} epsilons; offer 2 to {MOST_OFFERS}, or drop offers")
         if list(self.offers) != sorted(set(self.offers)) or self.offers[-1] != self.epsilon:
             texts = ", ".join(map(decimal_text, self.offers))
@@ -292,15 +292,7 @@ _INTERVAL = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What a document says about the mechanism.
-
-    Args:
-        name: its own, `"auto"`, or None.
-        given: its parameters.
-        shipped: the name of a table, where a draft has that in its place.
-        rounds: of the task.
-        repeat: of the task.
-    """
+    """What a document says about the mechanism."""
 
     name: str | None
     given: Parameters
@@ -504,7 +496,7 @@ def encode_document(task: Task) -> bytes:
 
 
 def domain_document(domain: Domain) -> dict[str, object]:
-    """A domain as it stands in a task."""
+    """A domain as a task document has it."""
     match domain:
         case NumberDomain():
             return {"kind": domain.kind, **_bounds_document(domain)}
@@ -530,9 +522,6 @@ PAYLOAD_LIMIT = TASK.bytes
 def read_task(path: Path) -> Task:
     """Read a task from a TOML or JSON file, and fix the bytes under which it will be published.
 
-    Args:
-        path: the file.
-
     Raises:
         TaskError: naming the file, which is missing, not TOML or JSON, or not a legal task.
     """
@@ -550,10 +539,6 @@ def read_task(path: Path) -> Task:
 def read_draft(text: str, name: str) -> Task:
     """Read a task from TOML or JSON, and fix the bytes under which it will be published.
 
-    Args:
-        text: the draft; JSON begins with a brace.
-        name: what to call it in a message.
-
     Raises:
         TaskError: naming the draft, which is not TOML or JSON, or not a legal task.
     """
@@ -562,7 +547,7 @@ def read_draft(text: str, name: str) -> Task:
     except ValueError as error:
         raise TaskError(name, f"cannot be parsed: {error}") from error
     if isinstance(document.get("task"), dict):
-        raise TaskError(name, "is a scenario, not a task; write what stands under [task] into a file of its own")
+        raise TaskError(name, "is a scenario, not a task; write the content of [task] to a separate file")
     try:
         return make_task(document)
     except TaskError as error:
@@ -586,10 +571,6 @@ def settled(task: Task, payload: bytes) -> Task | None:
     Tasks never change, but what a draft leaves open another version of hush may have decided otherwise: the G of
     `multilevel`, the table, with `"auto"` the mechanism. Then what was decided first stays, and its reports count.
 
-    Args:
-        task: made from a draft by this version.
-        payload: what is stored or published under its id.
-
     Returns:
         `task` itself, or the one in `payload`, or None if that is another one: the draft fixes something else.
     """
@@ -610,9 +591,6 @@ def settled(task: Task, payload: bytes) -> Task | None:
 
 def decode_task(payload: bytes) -> Task:
     """The task in a retained message. Its digest is that of these very bytes.
-
-    Args:
-        payload: the message.
 
     Raises:
         TaskError: not UTF-8 JSON, too long, a duplicate key, an unknown field, or not a legal task.

@@ -11,7 +11,7 @@ from typing import Protocol, Self, TextIO, TypeAlias
 from hush_common.errors import printable
 
 _NOBODY_SAYS = 100
-"""Columns of a table in a pipe, where nobody says how wide it may be."""
+"""Columns of a table in a pipe, which has no width."""
 _NARROWEST = 20
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
 
@@ -160,7 +160,7 @@ _GAP = 3
 _SLIM_GAP = 2
 _STEP = 4
 _ROOM = 24
-"""Columns that a value should have beside its label; with fewer it stands below."""
+"""Columns that a value should have next to its label; with fewer it is below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Facts:
     Args:
         facts: in their order.
         indent: blanks before each line.
-        least: columns that the labels take at least, so that several lists stand in line.
+        least: least width of the labels, so that several lists align.
     """
 
     facts: Sequence[Fact]
@@ -256,7 +256,7 @@ class Column:
     Args:
         title: in the head of the table.
         right: numbers stand right, and are never broken; texts stand left.
-        named: of the first column: where its cells stand on lines of their own, its title stands before a number.
+        named: of the first column: where its cells have separate lines, its title precedes a number.
     """
 
     title: str
@@ -270,7 +270,7 @@ class Row:
 
     Args:
         cells: as many as there are columns; no cells make an empty line.
-        style: of the cells that have none of their own.
+        style: of the cells without a style.
     """
 
     cells: Sequence[Cell] = ()
@@ -354,7 +354,7 @@ class Table:
             yield (" " * self.indent + (" " * gap).join(parts)).rstrip()
 
     def _by_group(self, screen: Screen) -> list[str]:
-        """Without the columns of the groups; their cells stand on a line above the rows of each."""
+        """Without the columns of the groups; their cells are on a line above the rows of each."""
         rows = [replace(row, cells=row.cells[self.grouped :]) for row in self.rows]
         inner = Table(self.columns[self.grouped :], rows, indent=self.indent + _STEP)
         widths = inner._widths(screen.width, _SLIM_GAP, titles_whole=False)
@@ -392,7 +392,7 @@ class Table:
                     yield from self._titled(screen, column.title, title, cell, style_of(cell) or row.style)
 
     def _titled(self, screen: Screen, title: str, left: int, cell: Cell, style: str) -> Iterator[str]:
-        """A cell beside the title of its column, or below it where there is no room."""
+        """A cell next to the title of its column, or below it where there is no room."""
         start = " " * (self.indent + _STEP) + title
         room = screen.width - self.indent - _STEP
         if left + longest_word(cell) <= room:

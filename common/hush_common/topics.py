@@ -21,7 +21,7 @@ BROKER_UPTIME = "$SYS/broker/uptime"
 BROKER_DROPPED = "$SYS/broker/publish/messages/dropped"
 """Of mosquitto, retained: messages that fitted into no queue since it started."""
 BROKER_STORED = "$SYS/broker/store/messages/count"
-"""Of mosquitto, retained: messages that it holds, those that are retained and those that wait for somebody."""
+"""Of mosquitto, retained: messages that it stores: retained ones and queued ones."""
 BROKER_RETAINED = "$SYS/broker/retained messages/count"
 """Of mosquitto, retained: how many of these are retained."""
 BROKER_VERSION = "$SYS/broker/version"
@@ -124,7 +124,7 @@ class Acknowledgement:
 
     Args:
         reason: the reason code. MQTT 3.1.1 has none: then it is 0, success.
-        told: whether the broker could have given another: MQTT 5.
+        told: whether the broker could have sent another: MQTT 5.
     """
 
     reason: int = 0

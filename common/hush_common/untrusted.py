@@ -18,13 +18,7 @@ from hush_common.errors import TaskError, printable
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a document of one kind may have at most.
-
-    Args:
-        bytes: as UTF-8.
-        depth: brackets that are open at one place.
-        keys: in all its objects or tables together, the headers of tables among them.
-    """
+    """The most that a document may have: bytes of UTF-8, open brackets at one place, keys and headers of tables."""
 
     bytes: int
     depth: int
@@ -150,10 +144,6 @@ def read_json(
 def read_toml(text: str, limits: Limits) -> dict[str, object]:
     """Parse a TOML document.
 
-    Args:
-        text: of a file, or of an HTTP body.
-        limits: what it may have.
-
     Raises:
         ValueError: it is not TOML, or beyond a limit.
     """
@@ -268,7 +258,7 @@ def integers(path: str, value: object) -> tuple[int, ...]:
 
 
 def check_integers(field: str, numbers: object) -> None:
-    """Refuse what is no tuple of integers: whatever is no integer here would end in a probability that is not exact."""
+    """Refuse anything but a tuple of integers: another number would give a probability that is not exact."""
     if not isinstance(numbers, tuple) or not all(type(number) is int for number in numbers):
         raise TaskError(field, f"{str(numbers)[:40]!r} holds something that is not an integer; write whole numbers")
 
@@ -285,10 +275,6 @@ def _shown(value: object) -> str:
 
 class Fields:
     """The fields of one table. Take each that is known, then call `end`.
-
-    Args:
-        document: a mapping with texts for keys.
-        path: dotted name of the table, empty for the document itself.
 
     Raises:
         TaskError: (from every method) naming the field and the remedy.
@@ -310,7 +296,7 @@ class Fields:
             raise TaskError(self.path(printable(str(name)[:80])), "unknown field; check its spelling")
 
     def anything(self, name: str, default: object = _REQUIRED) -> object:
-        """Whatever stands there."""
+        """The value, of any type."""
         if name not in self._left and default is _REQUIRED:
             raise TaskError(self.path(name), "is missing; add it")
         return self._left.pop(name, default)

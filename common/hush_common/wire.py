@@ -198,11 +198,7 @@ def _decode_frame(payload: bytes) -> Frame | Refusal:
 
 
 def width_of(header: bytes) -> int | Refusal:
-    """Integers per body that the header of a frame declares, or why no frame starts with it.
-
-    Args:
-        header: the first `HEADER.size` bytes of a payload, or all of a shorter one.
-    """
+    """Integers per body that the header of a frame declares, or why it is refused."""
     if header and header[0] != VERSION:
         return Refusal.UNKNOWN_VERSION
     if len(header) < HEADER.size:
@@ -213,7 +209,7 @@ def width_of(header: bytes) -> int | Refusal:
 
 
 def count_of(length: int, width: int) -> int:
-    """Reports in a frame of `length` bytes, header included, with `width` integers per body; 0 if that is no frame."""
+    """Reports in a frame of `length` bytes, header included, with `width` integers per body; 0 if invalid."""
     count, rest = divmod(length - HEADER.size, REPORT_ID_BYTES + 8 * width)
     return count if rest == 0 and 1 <= count <= FRAME_LIMIT else 0
 
@@ -251,10 +247,10 @@ def _is_json_report(document: dict[str, Any]) -> bool:
 
 
 def is_hex(text: object, length: int) -> bool:
-    """Whether it is text of so many bytes in hexadecimal digits."""
+    """Whether it is text of `length` bytes in hexadecimal digits."""
     return isinstance(text, str) and len(text) == 2 * length and _HEX.fullmatch(text) is not None
 
 
 def is_int(value: object, allowed: range) -> bool:
-    """Whether it is an integer of that range; neither true nor 1.0 is."""
+    """Whether it is an integer in that range; `True` and 1.0 are not."""
     return type(value) is int and value in allowed

@@ -1,7 +1,7 @@
 """Mechanism: the one interface between every mechanism and the rest of hush.
 
 A mechanism is a module of this package and a line in `registry`; on the aggregator's side a module and a line in
-`hush_aggregator.estimate.mechanisms`. Whoever wants to know something about one asks it, and never which one it is.
+`hush_aggregator.estimate.mechanisms`. Other code asks a mechanism for what it needs, and never which one it is.
 
 The class says what a task may hold and makes the parameter object; the object, made once from the task
 (`Task.randomizer`), is what a device perturbs with and an aggregator estimates with.
@@ -88,12 +88,7 @@ class Mechanism(ABC):
 
     @classmethod
     def complete(cls, domain: Any, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:  # noqa: ANN401, ARG003 - a domain that it fits
-        """The best parameters where a task file leaves them out: once, when it is published.
-
-        Args:
-            domain: one that it fits.
-            epsilons: loss of one report under each offer.
-            given: what the task file says.
+        """Fill in the best parameters that a task file leaves out: once, when it is published.
 
         Raises:
             TaskError: what is given leaves no choice that is legal.
@@ -104,12 +99,6 @@ class Mechanism(ABC):
     @abstractmethod
     def build(cls, domain: Any, epsilon: Fraction, parameters: Parameters, offer: int) -> "Mechanism":  # noqa: ANN401 - as above
         """The parameter object for one epsilon of a task.
-
-        Args:
-            domain: one that it fits.
-            epsilon: loss of one report.
-            parameters: complete.
-            offer: the number of the epsilon among those offered.
 
         Raises:
             TaskError: a parameter is out of range.
@@ -158,7 +147,7 @@ class Mechanism(ABC):
 
     @property
     def law(self) -> FiniteLaw | None:
-        """The law of its `part` for one value; None where reports have no bound worth the name, or of a vector."""
+        """The law of its `part` for one value; None for a vector, and where reports have no useful bound."""
         return None
 
     @abstractmethod

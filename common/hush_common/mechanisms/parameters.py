@@ -1,4 +1,4 @@
-"""What a mechanism needs beside domain and epsilon: fixed when the task is published, and part of it.
+"""What a mechanism needs in addition to domain and epsilon: fixed when the task is published, and part of it.
 
 So a device in any language reads G, w or s instead of computing it, and both sides hold the same numbers. The names are
 one vocabulary for all mechanisms, because the fields of a task are read before its mechanism is looked up.
@@ -256,10 +256,6 @@ class Parameters:
     @classmethod
     def read(cls, document: Fields, table: object) -> "Parameters":
         """From a task document.
-
-        Args:
-            document: the fields that are left of it.
-            table: the field of that name, which is read already; None if there is none.
 
         Raises:
             TaskError: naming the field and the remedy.

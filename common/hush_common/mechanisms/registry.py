@@ -1,7 +1,7 @@
 """The registry of mechanisms: one line for each.
 
-A task names its mechanism, and what is not in here is refused by whoever reads the task. No task, file, variable of the
-environment or installed package adds a line: `registered` is called by a program, about itself, or by nobody.
+A task names its mechanism, and every reader refuses one that is not here. No task, file, environment variable or
+installed package adds a line; only a program can, for itself, with `registered`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ def fitting(domain: Domain) -> tuple[type[Mechanism], ...]:
 def registered(kind: type[Mechanism]) -> Iterator[None]:
     """One mechanism more, in this process and as long as the context lasts.
 
-    A device that does so answers tasks that name it: whoever registers one vouches for its proof of privacy. The
+    A device that does so answers tasks that name it: its programmer is responsible for the proof of privacy. The
     aggregator's side of it is `hush_aggregator.estimate.mechanisms.registered`.
 
     Raises:
@@ -129,12 +129,6 @@ def perturb(randomizer: Mechanism | Offers, index: Index, rng: Rng, offer: int) 
 def complete(name: str, domain: Domain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:
     """Fill in the best parameters where a task file leaves them out: once, when it is published.
 
-    Args:
-        name: the mechanism; where it does not fit the domain nothing is filled in.
-        domain: the domain.
-        epsilons: loss of one report under each offer.
-        given: what the task file says.
-
     Raises:
         TaskError: what is given leaves no choice that is legal.
     """
@@ -144,12 +138,6 @@ def complete(name: str, domain: Domain, epsilons: Sequence[Fraction], given: Par
 
 def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters: Parameters) -> Mechanism | Offers:
     """The parameter object of a task, at the epsilon of one report.
-
-    Args:
-        name: the mechanism.
-        domain: the domain.
-        epsilons: loss of one report under each offer, ascending.
-        parameters: complete.
 
     Raises:
         TaskError: the mechanism does not fit the domain, or a parameter is missing, out of range or superfluous.
@@ -174,10 +162,6 @@ def choose(domain: Domain, epsilons: Sequence[Fraction]) -> tuple[str, Table | N
     A bit, a category and a vector have one mechanism each. A number has whichever has the smaller worst-case variance:
     the shipped table of the nearest grid point below, or `multilevel`, which also serves several offers at once. Both
     bound what a lying device can do. (`laplace`, the third, has the largest variance at every epsilon.)
-
-    Args:
-        domain: the domain.
-        epsilons: loss of one report under each offer.
     """
     able = [kind for kind in fitting(domain) if kind.auto and kind.serves(epsilons)]
     chosen = able[0] if len(able) == 1 else min(able, key=lambda kind: _worst(kind, domain, epsilons[-1]))

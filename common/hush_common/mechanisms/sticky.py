@@ -1,7 +1,7 @@
 """Sticky answers (memoization): a repeated task that a device answers with reports drawn once.
 
 Specification. For a mechanism on the levels {0, …, G} (`multilevel`, or a bit, whose levels are 0 and 1) at loss e, a
-device draws before its first answer, once and for ever,
+device draws before its first answer, once,
 
 - a report z_j for each level j: by the mechanism, from a value that lies on level j, independent of all others,
 - a threshold alpha, uniform in {0, …, m - 1}, and
@@ -48,7 +48,7 @@ from hush_common.rng import Rng
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that a device ever draws for a sticky task. Secret: whoever knows it reads the values from the reports.
+    """All that a device ever draws for a sticky task. Secret: it reveals the values from the reports.
 
     Args:
         threshold: alpha.

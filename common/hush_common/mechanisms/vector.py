@@ -121,7 +121,7 @@ class Vector(Mechanism):
         return tuple(body)
 
     def _one_by_one(self, index: tuple[int, ...], rng: Rng) -> tuple[int, ...]:
-        """Many coordinates: the digits of one huge integer would take longer than integers of their own."""
+        """Many coordinates: the digits of one huge integer would take longer than separate integers."""
         drawn = draw_subset(self.coordinates, self.sampled, rng)
         places = [c for c in range(self.coordinates) if drawn >> c & 1]
         return tuple(number for c in places for number in (c, *self.part.perturb(index[c], rng)))

@@ -20,8 +20,8 @@ from hush_common.mqtt.packets import Incoming, Message, Outgoing, limit_packets,
 from hush_common.topics import Delivery
 
 
-class Aside:
-    """Who gets the messages of which filter."""
+class TopicHandlers:
+    """Handlers of the messages that match a filter, past the inbox."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
@@ -36,10 +36,10 @@ class Aside:
         self._ends = tuple(_end(one) for one, beginning in beginnings.items() if not beginning)
 
     def takes(self, topic: str, payload: bytes) -> bool:
-        """Give a message to its listeners; return whether nobody else gets it.
+        """Pass a message to its listeners; return True if it does not go to the inbox.
 
-        Nobody listens to most messages, and a filter is matched for each of those that could be meant: their topics
-        begin as the filter does, or, if that begins with a wildcard, end as it does.
+        Most messages have no listener. A filter is only tried where the topic begins as the filter does or, if that
+        begins with a wildcard, ends as it does.
         """
         if topic.startswith(self._beginnings) or topic.endswith(self._ends):
             for wanted, (to, copy) in self._listeners.items():
@@ -51,13 +51,13 @@ class Aside:
 
 
 def _beginning(wanted: str) -> str:
-    """Return how every topic begins that matches a filter: `a/#` matches `a`, too."""
+    """Return the start of every topic that matches a filter: `a/#` matches `a`, too."""
     before = wanted.partition("+")[0].partition("#")[0]
     return before if before == wanted else before.rstrip("/")
 
 
 def _end(wanted: str) -> str:
-    """Return how every topic ends that matches a filter."""
+    """Return the end of every topic that matches a filter."""
     return "" if wanted.endswith("#") else wanted.rpartition("+")[2]
 
 
@@ -65,12 +65,7 @@ _PUBACK = b"\x40\x02"
 
 
 class Inbox:
-    """Messages that came and were not taken yet, in order.
-
-    Args:
-        messages: the number of messages that makes it full.
-        payload_bytes: the bytes of payload that make it full, however few messages they are.
-    """
+    """Received messages that were not taken yet, in order; full at so many messages or bytes of payload."""
 
     def __init__(self, messages: int, payload_bytes: int) -> None:
         self._limits = messages, payload_bytes
@@ -108,9 +103,6 @@ class Received:
     Acknowledgements are sent in that order, whatever the order of the calls: a message that is done waits for those
     before it. MQTT requires it (3.1.1, section 4.6), and mosquitto up to 2.0.12 depends on it: it may have more than
     65 535 messages in flight, so that packet ids repeat, and a PUBACK deletes the oldest message with its id.
-
-    Args:
-        send: sends acknowledgements: their bytes, and how many they are.
 
     Attributes:
         repeated: how many messages came with the packet id of another one that was not acknowledged yet.
@@ -165,11 +157,11 @@ class NoWelcomeError(aiomqtt.MqttError):
 
 
 class Client(aiomqtt.Client):
-    """aiomqtt's client with an inbox of our own, acknowledgement by hand, and what a broker said to a publication.
+    """aiomqtt's client with our inbox, manual acknowledgement, and the broker's answer to each publication.
 
     The inherited one acknowledges as soon as a message is queued; and a topic that it cannot parse ends the connection
-    (again after every reconnect, because the broker sends that message again), or would be read for ever. It waits out
-    the whole timeout for the welcome of a broker that has hung up, and leaves sockets open.
+    (again after every reconnect, because the broker sends that message again), or would be read forever. It waits the
+    whole timeout for the CONNACK of a broker that has hung up, and leaves sockets open.
     """
 
     def __init__(
@@ -187,7 +179,7 @@ class Client(aiomqtt.Client):
         self._client.manual_ack_set(True)
         self.inbox: Inbox = inbox
         self._arrived = asyncio.Event()
-        self._aside = Aside()
+        self._aside = TopicHandlers()
         self.resumed: bool = False
         self._outgoing = Outgoing(
             self._client, self._loop, window=window, patience=patience, write=self._write, ask=self.ping
@@ -232,7 +224,7 @@ class Client(aiomqtt.Client):
         Raises:
             aiomqtt.MqttError: the broker says no, or nothing.
             OSError: it is not there.
-            ValueError: its address is none.
+            ValueError: its address is invalid.
         """
         opening = asyncio.create_task(self.__aenter__(), name="hush-open")
         try:
@@ -255,16 +247,16 @@ class Client(aiomqtt.Client):
         self._disconnected.add_done_callback(self._end)
 
     async def close(self) -> None:
-        """Take leave if there is somebody to take leave of, and close the socket."""
+        """Disconnect if connected, and close the socket."""
         try:
             if self._connected.done() and not self._connected.cancelled() and self._connected.exception() is None:
-                with suppress(aiomqtt.MqttError):  # a broker that does not even take a farewell
+                with suppress(aiomqtt.MqttError):  # a broker that does not even accept a DISCONNECT
                     await cancellable(self.__aexit__(None, None, None))
         finally:
             self._drop()
 
     async def deliver(self, topic: str, payload: bytes, *, retain: bool) -> int:
-        """Publish at QoS 1; the reason code that the broker gave: 0 for MQTT 3.1.1, which has none.
+        """Publish at QoS 1; return the broker's reason code, 0 for MQTT 3.1.1, which has none.
 
         What is longer than the broker takes is not sent, for it would hang up: the reason is `TOO_LARGE`.
 
@@ -282,7 +274,7 @@ class Client(aiomqtt.Client):
         return await self._outgoing.publish(name, payload, retain=retain)
 
     async def request(self, topics: Iterable[str], qos: int) -> list[int]:
-        """Subscribe; the reason codes that the broker gives.
+        """Subscribe; return the broker's reason codes.
 
         Raises:
             aiomqtt.MqttError: it could not be sent, or the connection is lost.
@@ -329,12 +321,12 @@ class Client(aiomqtt.Client):
         self._look_at_loss()
 
     def _look_at_loss(self) -> None:
-        """Read why a connection was lost: where nobody does, as in aiomqtt, asyncio complains to the application."""
+        """Retrieve the exception of a lost connection: aiomqtt does not, and asyncio would log it."""
         if self._disconnected.done() and not self._disconnected.cancelled():
             self._disconnected.exception()
 
     def _end(self, _: object) -> None:
-        """Let nobody wait for what cannot come any more."""
+        """Wake all who wait for an answer."""
         self._arrived.set()
         self._outgoing.end(aiomqtt.MqttError("the connection is lost"))
 
@@ -373,7 +365,7 @@ class Client(aiomqtt.Client):
         self._look_at_loss()
 
     def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
-        if mid in self._pending_subscribes:  # else nobody waits any more, of which aiomqtt would print a traceback
+        if mid in self._pending_subscribes:  # else its caller has given up, and aiomqtt would print a traceback
             super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
     def _deliver(self, messages: list[Message]) -> None:

@@ -1,4 +1,4 @@
-"""One connection to a broker, and nothing that outlives it."""
+"""One connection to a broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -31,10 +31,10 @@ class Options:
     Args:
         identifier: the MQTT client id. A broker keeps the session of one id for one connection: two that share an id
             throw each other out.
-        version: of MQTT. 5 has acknowledgements that tell what became of a publication.
-        persistent: whether the broker keeps the session while nobody is connected; of 3.1.1 alone. Else it begins
-            empty, and ends with the connection: under MQTT 5 a clean start, and a session that expires after 0 s.
-        will: topic and payload of what the broker publishes, retained, once the connection is lost without a farewell.
+        version: of MQTT. 5 has acknowledgements with reason codes.
+        persistent: whether the broker keeps the session while disconnected; only with 3.1.1. Else it begins empty,
+            and ends with the connection: under MQTT 5 a clean start, and a session that expires after 0 s.
+        will: topic and payload of what the broker publishes, retained, if the connection is lost without a DISCONNECT.
         payload_limit: most bytes of a payload; a longer one comes cut, and still longer than this.
         inbox_messages: messages not taken yet at which no more are read.
         inbox_bytes: their bytes at which no more are read.
@@ -64,7 +64,7 @@ async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["Connection
 
     Raises:
         BrokerError: (on entering) the broker is not there, refuses the login, or a file for TLS cannot be read.
-        ProtocolRefusedError: (likewise) it does not speak this version, or said nothing.
+        ProtocolRefusedError: (likewise) it does not support this version, or did not answer.
     """
     client = await _client(url, options)
     trouble = await _trouble(client, url)
@@ -149,17 +149,14 @@ class Connection:
         return self._client.current_until
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool = False) -> None:
-        """Give topic and payload of messages that a filter matches to `to`, at once.
+        """Pass topic and payload of messages that match a filter to `to` at once; it must neither block nor raise.
 
-        Args:
-            wanted: the filter.
-            to: must neither block nor raise.
-            copy: whether they are deliveries all the same.
+        With `copy` they are deliveries as well.
         """
         self._client.set_aside(wanted, to, copy=copy)
 
     async def deliveries(self, most: int) -> list[Delivery]:
-        """Wait for a message, then hand over all that have come, in order, at most so many.
+        """Wait for a message, then return all received ones in order, at most `most`.
 
         Cancelling it loses nothing. What was not acknowledged comes again if the session is persistent.
         """
@@ -219,7 +216,7 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
 
 
 async def _trouble(client: Client, url: BrokerUrl) -> BrokerError | None:
-    """Connect, or leave nothing behind and say why."""
+    """Connect; on failure release everything and return the error."""
     name = str(url)
     try:
         await client.open()

@@ -3,9 +3,9 @@
 paho keeps in memory whatever a broker sends.
 
 A packet of MQTT 3.1.1 may have 256 MiB, and nothing tells a broker to keep such ones to itself. Hanging up would let
-whoever may publish one switch off all who subscribe to it, for good: a retained message comes again with the next
+anyone who may publish one disconnect all subscribers permanently: a retained message comes again with the next
 connection, and so does one that was not acknowledged. So the message is cut as it comes, and what is left is longer
-than anything legal: whoever decodes it refuses it like any other nonsense. It is what a broker of MQTT 5 does for a
+than anything legal, so the decoder refuses it like any other invalid payload. A broker of MQTT 5 does the same for a
 client that names its limit: that message is lost to it, and the others come.
 
 Everything else that is too long no broker has a reason to send: that ends the connection.
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 _PUBLISH, _KIND = 0x30, 0xF0
 _EXACTLY_ONCE, _QOS = 0x04, 0x06
 _BEFORE = 2 + 65_535 + 2
-"""The most that stands before the payload of a message: the length of its topic, the topic, and a number. Properties of
+"""Most bytes before the payload of a message: the length of its topic, the topic, and a number. Properties of
 MQTT 5 count as payload: no task comes with many."""
 _PIECE = 64 * 1024
 _MOST_UNSENT = 70_000
@@ -48,11 +48,6 @@ def limit_packets(paho: Any, most: int, name: str) -> Callable[[], None]:  # noq
     """Cut messages with payloads of more than `most` bytes to a little more than that, as they come.
 
     Returns a check, for those who read ahead: it raises an `OSError` if the packet that paho reads ends the connection.
-
-    Args:
-        paho: a client of paho that is not connected yet.
-        most: bytes of a payload.
-        name: of the broker, for the log.
     """
     limit = _Limit(paho, most, name)
     paho._sock_recv = limit  # noqa: SLF001 - by which paho reads everything
@@ -140,13 +135,7 @@ _NUMBER_BYTES = 2
 
 
 class Message(NamedTuple):
-    """A message as it came.
-
-    Args:
-        topic: unchecked bytes.
-        packet_id: two bytes; none at QoS 0.
-        payload: unchecked bytes.
-    """
+    """A received message, unchecked; `packet_id` has two bytes, or none at QoS 0."""
 
     topic: bytes
     packet_id: bytes
@@ -419,7 +408,7 @@ class Outgoing:
         paho._packet_queue = self._after_others  # noqa: SLF001
 
     def check(self) -> None:
-        """Before more is read: nobody owes so many acknowledgements.
+        """Check before more is read that the number of unsent acknowledgements is plausible.
 
         Raises:
             ConnectionAbortedError: the broker takes none of them, and sends on.
@@ -450,7 +439,7 @@ class Outgoing:
             future.set_result(reason)
         while self._waiting and len(self._in_flight) < self.window:
             head, topic, payload, future = self._waiting.popleft()
-            if not future.done():  # else nobody waits for it any more
+            if not future.done():  # else its caller has given up
                 self._send(head, topic, payload, future)
 
     def expect(self, answer: "asyncio.Future[Any]") -> None:

@@ -80,7 +80,7 @@ def test_a_wrong_field_is_told_with_its_file_and_a_scenario_as_one(tmp_path: Pat
     assert str(caught.value).startswith(f"{wrong}: epsilon: 0 is outside")
     assert caught.value.field == "epsilon"
     scenario = file_of(tmp_path, {"clients": 3, "task": HEIGHTS, "population": {}})
-    with pytest.raises(TaskError, match="is a scenario, not a task; write what stands under") as found:
+    with pytest.raises(TaskError, match="is a scenario, not a task; write the content of") as found:
         CliRunner().invoke(app, ["check", scenario], catch_exceptions=False)
     assert str(found.value).startswith(f"{scenario}: ")
 

@@ -12,7 +12,7 @@ from paho.mqtt.client import Client, MQTTv5, MQTTv311, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 from scripted_broker import header, message
 
-from hush_common.mqtt.client import Aside
+from hush_common.mqtt.client import TopicHandlers
 from hush_common.mqtt.packets import Incoming, Message, Outgoing, limit_packets, longest_packet
 
 MOST = 70_000
@@ -185,7 +185,7 @@ def test_no_filter_is_matched_against_the_topic_of_a_report(monkeypatch: pytest.
         return topic_matches_sub(wanted, topic)
 
     monkeypatch.setattr("hush_common.mqtt.client.topic_matches_sub", match)
-    aside, got = Aside(), list[str]()
+    aside, got = TopicHandlers(), list[str]()
     for wanted in ("hush/v1/estimates/+", "+/status", "$SYS/broker/uptime", "hush/v1/recalls/+"):
         aside.set(wanted, lambda topic, _: got.append(topic), copy=False)
     assert not aside.takes("hush/v1/reports/heights/device-7", b"")
@@ -209,7 +209,7 @@ def test_a_message_is_set_aside_for_all_whose_filter_matches(filters: list[str],
     def listen(wanted: str, _topic: str, _payload: bytes) -> None:
         got.append(wanted)
 
-    aside = Aside()
+    aside = TopicHandlers()
     for wanted in filters:
         aside.set(wanted, partial(listen, wanted), copy=True)
     assert not aside.takes(topic, b"")
