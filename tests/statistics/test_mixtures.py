@@ -38,15 +38,18 @@ def pair(  # noqa: PLR0917 - one cell
     return Mixture(kind, epsilons, (few, many), HALF, (first, HALF), confidence)
 
 
-def worst(kind: str, epsilons: tuple[str, str], many: int, confidence: float) -> tuple[float, float, Mixture]:
-    """Of all numbers of noisy reports, and some of those who hold 1: the least coverage, exactly."""
+def worst(kind: str, epsilons: tuple[str, str], many: int, confidence: float) -> tuple[float, float, Mixture] | None:
+    """Of all numbers of noisy reports, and some of those who hold 1: the least coverage, exactly.
+
+    None where the method is valid at every n for all of them.
+    """
     found = []
     for few, upper in product(FEW, (0.0, 0.25, 0.5, 1.0)):
         one = pair(kind, epsilons, few, many, confidence, upper)
         if one.methods[REPORTERS] == "student-t-capped":
             seen = exact(one)
             found.append((seen.coverage, seen.uncorrected, one))
-    return min(found, key=lambda each: each[0])
+    return min(found, key=lambda each: each[0], default=None)
 
 
 PAIRS = (
@@ -89,7 +92,9 @@ def test_the_published_interval_is_the_corrected_one() -> None:
 
 
 def test_the_worst_number_of_noisy_reports_found_by_search_is_covered() -> None:
-    coverage, _, one = worst("bit", ("0.1", "10"), 1000, 0.95)
+    found = worst("bit", ("0.1", "10"), 1000, 0.95)
+    assert found is not None
+    coverage, _, one = found
     assert standard_errors(coverage, 0.95, EXACT_RUNS) >= BAR, one
 
 
@@ -123,8 +128,12 @@ def test_the_rule_without_the_correction_is_found_among_the_mixtures() -> None:
 def test_of_every_pair_the_worst_number_found_by_search_is_covered(
     kind: str, epsilons: tuple[str, str], many: int, confidence: float
 ) -> None:
-    coverage, _, one = worst(kind, epsilons, many, confidence)
-    assert standard_errors(coverage, confidence, EXACT_RUNS) >= BAR, (coverage, one)
+    """A category needs more: it has the normal interval only where its joint one, at a higher confidence, is normal."""
+    found = worst(kind, epsilons, many, confidence)
+    assert (found is None) is (kind == "category" and confidence > 0.9)
+    if found is not None:
+        coverage, _, one = found
+        assert standard_errors(coverage, confidence, EXACT_RUNS) >= BAR, (coverage, one)
 
 
 @pytest.mark.soak
