@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.betting import Reports
 from hush_aggregator.estimate.intervals.chernoff import Sizes
-from hush_aggregator.estimate.intervals.lattice import Lattice, lattices
+from hush_aggregator.estimate.intervals.lattice import Lattice, Spread, lattices
 from hush_aggregator.estimate.intervals.student_score import enough
 
 __all__ = ["Group", "Sample", "is_normal"]
@@ -92,7 +92,11 @@ class Sample:
 
     def lattices(self, shortest: float, answered: float) -> list[Lattice]:
         """Those of the sum that show in an interval of this half-length; the values smooth but for a share of them."""
-        return lattices(self.sizes, shortest, seen=self._seen, answered=answered)
+        return lattices(self.sizes, shortest, seen=lambda: self._spread, answered=answered)
+
+    @cached_property
+    def _spread(self) -> Spread:
+        return Spread(self.sizes, self._seen())
 
     def _seen(self) -> list[NDArray[np.float64]]:
         return [np.array([[group.counts[y] for y in group.channel.used]], dtype=float) for group in self.groups]

@@ -27,7 +27,7 @@ Known: n, the channels, and for the population the reports, because the spread o
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import pi
 
 import numpy as np
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.chernoff import Sizes
 
-__all__ = ["Lattice", "Seen", "lattices", "widened"]
+__all__ = ["Lattice", "Seen", "Spread", "lattices", "widened"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -93,37 +93,79 @@ class _Plain:
 
 
 def lattices(
-    sizes: Sizes, shortest: float, *, seen: Callable[[], Seen] | None = None, answered: float = 1.0
+    sizes: Sizes, shortest: float, *, seen: "Callable[[], Seen | Spread] | None" = None, answered: float = 1.0
 ) -> list[Lattice]:
     """The lattices of several groups of reports that show, the coarsest first.
 
     Args:
         sizes: channels of evenly spaced outputs, and their reports.
         shortest: the least half-length that is to be widened.
-        seen: gives the reports, where the spread of the values counts.
+        seen: gives the reports or their `Spread`, where the spread of the values counts.
         answered: the share of the values that does not count; 1 for the reporters and 0 for the population.
     """
     plain = [one for one in _of_noise(tuple(sizes)) if one.step > _NEGLIGIBLE * shortest]
     if not plain or seen is None or answered == 1:
         return [_lattice(one, one.damped[None], np.array([one.variance]), np.zeros(1)) for one in plain]
-    reports = seen()
+    spread, share = seen(), 1 - answered
+    if not isinstance(spread, Spread):
+        spread = Spread(sizes, spread)
     drift = np.zeros(1)
     if any(one.radius is not None and one.radius < _HALF_OF_ALL for one in plain):
-        drift = (1 - answered) * _drift(sizes, reports)
-    found = []
-    for one in plain:
-        damped, variance = np.zeros((1, len(one.terms))), np.zeros(1)
-        for other, (of, count) in enumerate(sizes):
-            if other != one.place:
-                logs, turned = _resonance(of, one.step)
-                noise, values = count * logs[one.terms], count * of.variances[1]
-                modulus = np.abs(reports[other] @ turned[:, one.terms]) / count
-                more = count * np.log(np.clip(modulus, _LEAST, 1)) - noise
-                damped = damped + noise + (1 - answered) * np.minimum(more, 0)
-                squares = _squares(of, reports[other])
-                variance = variance + values + (1 - answered) * np.maximum(squares - values, 0)
-        found.append(_lattice(one, damped, variance, drift))
-    return found
+        drift = share * spread.drift
+    return [
+        _lattice(one, one.damped + share * more, one.variance + share * variance, drift)
+        for one in plain
+        for more, variance in [spread.of(one)]
+    ]
+
+
+class Spread:
+    """What the spread of the values adds to the smoothing by noise: computed once for all intervals of some reports.
+
+    Args:
+        sizes: channels, and their reports.
+        reports: of each channel.
+    """
+
+    def __init__(self, sizes: Sizes, reports: Seen) -> None:
+        self._sizes, self._reports = sizes, reports
+        self._known: dict[int, tuple[Array, Array]] = {}
+
+    def of(self, one: "_Plain") -> tuple[Array, Array]:
+        """By how much the logarithms of the factors fall, and by how much the variance grows, for each question."""
+        if one.place not in self._known:
+            damped, variance = np.zeros((1, len(one.terms))), np.zeros(1)
+            for other, (of, count) in enumerate(self._sizes):
+                if other != one.place:
+                    logs, turned = _resonance(of, one.step)
+                    modulus = np.abs(self._reports[other] @ turned[:, one.terms]) / count
+                    more = count * (np.log(np.clip(modulus, _LEAST, 1)) - logs[one.terms])
+                    damped = damped + np.minimum(more, 0)
+                    variance = variance + np.maximum(self._squares[other] - count * of.variances[1], 0)
+            self._known[one.place] = damped, variance
+        return self._known[one.place]
+
+    @cached_property
+    def _squares(self) -> list[Array]:
+        """For each channel: of each question the sum of squares around its mean."""
+        found = []
+        for (channel, _), counts in zip(self._sizes, self._reports, strict=True):
+            n = counts.sum(axis=1)
+            found.append(np.asarray(counts @ channel.a**2 - (counts @ channel.a) ** 2 / n))
+        return found
+
+    @cached_property
+    def drift(self) -> Array:
+        """How far, in people, the means of the groups may move the sum, if the value decides who has which epsilon."""
+        n = np.array([[size] for _, size in self._sizes], dtype=float)
+        means = np.stack(
+            [
+                np.clip(counts @ channel.a / size, 0, 1)
+                for (channel, size), counts in zip(self._sizes, self._reports, strict=True)
+            ]
+        )
+        between = (n * (means - (n * means).sum(axis=0) / n.sum()) ** 2).sum(axis=0)
+        return np.asarray(_DRIFTS * np.sqrt(between))
 
 
 @lru_cache(maxsize=1024)
@@ -164,22 +206,6 @@ def _resonance(of: FiniteChannel, step: float) -> tuple[Array, Complex]:
     """Of a report at the rates of a lattice: the logarithm of `modulus`, and e^(i·l·a) of every output."""
     rates = np.asarray(2 * pi / step * _LOOKED_AT, dtype=float)
     return np.log(of.modulus(rates)), np.exp(1j * np.outer(of.a, rates))
-
-
-def _squares(channel: FiniteChannel, counts: Array) -> Array:
-    """Of each question the sum of squares around its mean."""
-    n = counts.sum(axis=1)
-    return np.asarray(counts @ channel.a**2 - (counts @ channel.a) ** 2 / n)
-
-
-def _drift(sizes: Sizes, seen: Seen) -> Array:
-    """How far, in people, the means of the groups may move the sum, if the value decides who chose which epsilon."""
-    n = np.array([[size] for _, size in sizes], dtype=float)
-    means = np.stack(
-        [np.clip(counts @ channel.a / size, 0, 1) for (channel, size), counts in zip(sizes, seen, strict=True)]
-    )
-    between = (n * (means - (n * means).sum(axis=0) / n.sum()) ** 2).sum(axis=0)
-    return np.asarray(_DRIFTS * np.sqrt(between))
 
 
 def _phases(center: float, radius: Array) -> NDArray[np.int64]:
