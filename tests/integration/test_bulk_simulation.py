@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import hush
 from hush_common.errors import OptionError
 from hush_common.task import Task
+from hush_simulations.engines.bulk import cells
 from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds
@@ -16,6 +19,7 @@ from hush_simulations.engines.bulk.tallies import draw_population
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import Scenario, scenario_of_column
+from hush_simulations.scenarios.scenario_file import scenario_of_document
 
 SCENARIOS: Mapping[str, Scenario] = {
     name: one
@@ -61,6 +65,36 @@ def test_a_billion_devices_are_a_matter_of_counts() -> None:
     run = hush.simulate("commute", engine="bulk", clients=10**9, seed=1, confidence=0.999999)
     assert (run.accepted, run.clients, run.drawing) == (10**9, 10**9, "tally")
     assert all(run.covered.values())
+
+
+def test_liars_and_later_runs_share_the_cells_of_a_population(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make them takes a hundred times as long as to draw 150 people."""
+    made, make = [], cells._number_cells
+
+    def counting(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
+        made.append(arguments)
+        return make(*arguments)
+
+    monkeypatch.setattr(cells, "_number_cells", counting)
+    cells._of_numbers.cache_clear()
+    groups = [
+        {"name": "day", "share": 0.7, "people": {"kind": "lognormal", "median": 6.0, "sigma": 0.4}},
+        {"name": "night", "share": 0.3, "people": {"kind": "mixture", "parts": [{"mean": 4.5, "sd": 1.2}]}},
+    ]
+    scenario = scenario_of_document(
+        {
+            "clients": 150,
+            "rounds": 2,
+            "drift": 0.5,
+            "task": {"id": "t", "epsilon": "2", "domain": {"kind": "number", "lower": 0.0, "upper": 14.0}},
+            "population": {"kind": "groups", "groups": groups},
+            "liars": [{"share": 0.05, "lie": "edge"}],
+        },
+        Path("liars.toml"),
+    )
+    for seed in range(2):
+        hush.simulate(scenario, engine="bulk", draw="tally", seed=seed)
+    assert len(made) == 2
 
 
 def test_what_rests_on_more_than_the_sum_of_the_reports_is_absent_and_says_so() -> None:

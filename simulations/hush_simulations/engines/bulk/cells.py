@@ -13,6 +13,7 @@ law by that; the truth of one trial is off by the spread within cells over sqrt(
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import isqrt
 from typing import Self
 
@@ -226,7 +227,7 @@ def _cells(domain: Domain, population: Population, panel: Panel, rounds: int) ->
             )
         case NumberDomain(), Mixture() | Lognormal() | Points():
             (steps,) = panel.steps(domain)
-            return _of_numbers(domain, population, panel.cuts, [steps * round_ for round_ in range(rounds)])
+            return _of_numbers(domain, population, panel.cuts, tuple(steps * round_ for round_ in range(rounds)))
         case BitDomain(), Bernoulli(proportion=yes):
             return _plain((1 - yes, yes))
         case CategoryDomain(), Frequencies():
@@ -255,11 +256,14 @@ def _plain(shares: Sequence[float]) -> Cells:
     return Cells(places, places.astype(np.float64), np.array(shares), np.zeros(len(shares), dtype=bool))
 
 
+@lru_cache(maxsize=2)  # liars have the values of everybody; an entry has up to 30 MB
 def _of_numbers(
-    domain: NumberDomain, population: Numbers, cuts: Sequence[float] = (), shifts: Sequence[int] = (0,)
+    domain: NumberDomain, population: Numbers, cuts: tuple[float, ...] = (), shifts: tuple[int, ...] = (0,)
 ) -> Cells:
     shares, values = _number_cells(domain, population, cuts, shifts)
     indices, moved = on_grid(domain, values)
+    for column in (indices, values, shares, moved):
+        column.flags.writeable = False  # other runs share it
     return Cells(indices, values, shares, moved)
 
 
