@@ -18,8 +18,8 @@ import hush_aggregator.estimate
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 
 VALID_AT_EVERY_N = {
-    "betting", "binomial-inversion", "chernoff", "chernoff-hoeffding", "clopper-pearson", "clopper-pearson-hoeffding",
-    "laplace-exact", "laplace-hoeffding",
+    "betting", "binomial-inversion", "chernoff", "chernoff-betting", "chernoff-hoeffding", "clopper-pearson",
+    "clopper-pearson-hoeffding", "laplace-exact", "laplace-hoeffding",
 }  # fmt: skip
 NO_METHODS = {"laplace-contour", "chernoff-hoeffding-mixture"}
 """An accepted underflow, and a name that stands behind that of its target."""
