@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hush_simulations.api.sweep_result import SweepResult
     from hush_simulations.scenarios.library import SCENARIOS
     from hush_simulations.scenarios.scenario import Scenario
-    from hush_simulations.sweeps.row import SweepRow
+    from hush_simulations.sweeps.result import SweepRow
 
 __all__ = [
     "SCENARIOS",
@@ -53,7 +53,7 @@ _HOMES = {
     "Run": "hush_simulations.api.run",
     "Scenario": "hush_simulations.scenarios.scenario",
     "SweepResult": "hush_simulations.api.sweep_result",
-    "SweepRow": "hush_simulations.sweeps.row",
+    "SweepRow": "hush_simulations.sweeps.result",
     "SyncClient": "hush_client.sync",
     "__version__": "hush.version",
     "simulate": "hush_simulations.api.simulate",

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from audit_laws import LAWS, at_once, larger, leaky
 
-from hush_simulations.auditing.bound import audit_coded, default_samples
+from hush_simulations.auditing.audit import audit_coded, default_samples
 
 CONFIDENCE = 0.99
 SEEDS = 100

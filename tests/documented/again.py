@@ -17,8 +17,8 @@ from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH
 from hush_common.mechanisms import Multilevel
 from hush_common.mechanisms.multilevel import best_levels, best_sticky_levels
-from hush_simulations.auditing import bound
-from hush_simulations.auditing.bound import default_samples
+from hush_simulations.auditing import audit
+from hush_simulations.auditing.audit import default_samples
 
 AUDITS = Path(__file__).with_name("audits.json")
 """What `tests/benchmarks/bench_audit.py` found."""
@@ -149,4 +149,4 @@ def leaks() -> Iterator[str]:
 
 @on_section("15")
 def rules() -> Iterator[str]:
-    yield f"cells that hold at least {computed(bound._ONE_SIDED)} reports of one value"
+    yield f"cells that hold at least {computed(audit._ONE_SIDED)} reports of one value"

@@ -38,15 +38,14 @@ from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import Delivery, task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
-from hush_simulations.auditing.bound import audit
+from hush_simulations.auditing.audit import audit
 from hush_simulations.auditing.subjects import mechanism_subject
 from hush_simulations.display.files import write_files
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.engines.seeded_rng import SeededRng
-from hush_simulations.planning.plan import PlanQuestion
-from hush_simulations.planning.solve import solve
+from hush_simulations.planning.plan import PlanQuestion, solve
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Frequencies, Mixture, Normal, Population
 from hush_simulations.scenarios.scenario import Scenario

@@ -15,9 +15,9 @@ import pytest
 
 import hush
 from hush_common.errors import HushError, OptionError
-from hush_simulations.sweeps import cell_file
+from hush_simulations.sweeps import directory as cell_file
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.sweep_file import text_of_sweep
+from hush_simulations.sweeps.sweep import text_of_sweep
 
 GRID = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]}
 

@@ -17,9 +17,15 @@ from scipy import stats
 
 from hush_common.mechanisms.registry import known
 from hush_common.task import make_task
-from hush_simulations.auditing.bound import Measured, audit, audit_coded, default_samples, highest_bound
-from hush_simulations.auditing.subjects import Subject, mechanism_subject, task_subjects
-from hush_simulations.auditing.views import View, numeric, views_of_reports
+from hush_simulations.auditing.audit import Measured, audit, audit_coded, default_samples, highest_bound
+from hush_simulations.auditing.subjects import (
+    Subject,
+    View,
+    mechanism_subject,
+    numeric,
+    task_subjects,
+    views_of_reports,
+)
 from hush_simulations.engines.seeded_rng import SeededRng
 
 pytestmark = pytest.mark.slow

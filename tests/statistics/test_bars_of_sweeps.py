@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_simulations.sweeps.judging import _bars_of_rms, _chi_square_ends
+from hush_simulations.sweeps.evaluation import _bars_of_rms, _chi_square_ends
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,17 @@ from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.task import Task
-from hush_simulations.planning.costs import MechanismCost, central, offered, references
-from hush_simulations.planning.own_values import own_values
-from hush_simulations.planning.plan import PlanQuestion
-from hush_simulations.planning.precision import TARGETS, Target, error_of, people_for
-from hush_simulations.planning.solve import solve
+from hush_simulations.planning.costs import (
+    TARGETS,
+    MechanismCost,
+    Target,
+    central,
+    error_of,
+    offered,
+    people_for,
+    references,
+)
+from hush_simulations.planning.plan import PlanQuestion, own_values, solve
 
 SEED = 23
 NUMBER = NumberDomain(0.0, 1.0)

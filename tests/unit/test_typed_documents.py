@@ -19,6 +19,8 @@ EDGES = {
     "hush_simulations/planning/plan.py": "the JSON of `hush plan`",
     "hush_attacks/demonstration.py": "the JSON of `hush attack`",
     "hush_simulations/auditing/finding.py": "the JSON of `hush audit`",
+    "hush_simulations/attacks/demonstration.py": "the JSON of `hush attack`",
+    "hush_simulations/auditing/audit.py": "the JSON of `hush audit`",
 }
 
 

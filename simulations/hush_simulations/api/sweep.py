@@ -7,11 +7,9 @@ from pathlib import Path
 from hush_common.errors import OptionError
 from hush_simulations.api.sweep_result import SweepResult
 from hush_simulations.engines.limits import WORKERS
-from hush_simulations.sweeps.arranging import arranged
-from hush_simulations.sweeps.directory import Directory
-from hush_simulations.sweeps.grid import read_grid
-from hush_simulations.sweeps.making import Progress, run_sweep
-from hush_simulations.sweeps.sweep_file import Asked, bases_of, find_sweep
+from hush_simulations.sweeps.directory import SweepDirectory
+from hush_simulations.sweeps.making import Progress, resolve_sweep, run_sweep
+from hush_simulations.sweeps.sweep import SweepFile, bases_of, find_sweep, read_grid
 
 __all__ = ["sweep"]
 
@@ -59,7 +57,7 @@ def sweep(
         HushError: a worker ended before its cell was made; what was made is kept.
     """
     directory = Path(out)
-    arranged_sweep = arranged(
+    arranged_sweep = resolve_sweep(
         _asked(grid, scenario),
         directory,
         trials=trials,
@@ -71,7 +69,7 @@ def sweep(
     hands = WORKERS.check(workers, "workers", f"pass {WORKERS.meaning}, as in workers={WORKERS.example}")
     made = run_sweep(
         arranged_sweep,
-        Directory(directory),
+        SweepDirectory(directory),
         workers=hands,
         dask=dask,
         resume=resume,
@@ -80,11 +78,11 @@ def sweep(
     return SweepResult(**{one.name: getattr(made, one.name) for one in fields(made)})
 
 
-def _asked(grid: str | Path | Mapping[str, object], scenario: str | Path | Mapping[str, object] | None) -> Asked:
+def _asked(grid: str | Path | Mapping[str, object], scenario: str | Path | Mapping[str, object] | None) -> SweepFile:
     if isinstance(grid, Mapping):
         made = read_grid(grid)
         bases = bases_of("heights" if scenario is None else scenario, made)
-        return Asked(bases=bases, grid=made)
+        return SweepFile(bases=bases, grid=made)
     if isinstance(grid, str | Path):
         found = find_sweep(str(grid), "grid")
         if scenario is None:

@@ -1,4 +1,4 @@
-"""What `hush audit` can audit: the mechanisms of hush by name, those of a task, and a person's own function.
+"""What `hush audit` can audit: the mechanisms of hush by name, those of a task, and a function of yours.
 
 The reports of hush's own mechanisms come from `hush_common.mechanisms.perturb`, which every device calls. The inputs
 are two values as different as can be: both bounds, no and yes, the first and the last category, all coordinates low and
@@ -7,9 +7,15 @@ all high.
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
+from math import inf, isnan
+from numbers import Real
+from typing import Any
+
+import numpy as np
 
 from hush_common.domain import (
     BitDomain,
@@ -28,14 +34,73 @@ from hush_common.mechanisms import Mechanism, Offers, perturb
 from hush_common.mechanisms.registry import best, known, named
 from hush_common.rng import Rng
 from hush_common.task import Task
-from hush_simulations.auditing.views import View, views_of_mechanism, views_of_reports
 
-__all__ = ["Subject", "mechanism_subject", "own_subject", "task_subjects"]
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A function of a report that an audit uses: post-processing, which cannot add to epsilon.
+
+    Args:
+        of: what is looked at, in words.
+        look: from a report to a float, for numbers, or to anything else that can be compared, for names.
+    """
+
+    of: str
+    look: Callable[[Any], Hashable]
+
+
+def views_of_mechanism(part: Mechanism, domain: Domain) -> list[View]:
+    """Return the views of a mechanism's reports, which it defines itself."""
+    return [View(of, look) for of, look in part.aspects(domain).items()]
+
+
+def numeric(report: object) -> float | None:
+    """A report as a float, or None if it is not a number. Numbers that floats cannot separate are equal; NaN is infinity."""
+    if not isinstance(report, Real | Decimal | np.bool_):
+        return None
+    try:
+        number = float(report)
+    except OverflowError:  # beyond all floats
+        number = inf if isinstance(report, int | Fraction) and report > 0 else -inf
+    return inf if isnan(number) else number
+
+
+def views_of_reports(reports: Sequence[object]) -> list[View]:
+    """Return views of unknown reports: numbers as such; of tuples the whole, and every part.
+
+    Raises:
+        TypeError: reports that are neither numbers nor can be compared.
+    """
+    if all(numeric(one) is not None for one in reports) and not all(isinstance(one, bool) for one in reports):
+        return [View("the report", numeric)]
+    hash(reports[0])  # what cannot be compared says so
+    views = [View("the report", _whole)]
+    if all(isinstance(one, tuple) for one in reports):
+        shortest = min(len(one) for one in reports if isinstance(one, tuple))
+        for place in range(shortest):
+            parts = [one[place] for one in reports if isinstance(one, tuple)]
+            as_numbers = all(numeric(part) is not None for part in parts)
+            views.append(View(f"part {place + 1} of the report", _part(place, as_numbers=as_numbers)))
+    return views
+
+
+def _whole(report: object) -> Hashable:
+    hash(report)
+    return report
+
+
+def _part(place: int, *, as_numbers: bool) -> Callable[[object], Hashable]:
+    def look(report: object) -> Hashable:
+        part = report[place] if isinstance(report, tuple) and len(report) > place else None
+        number = numeric(part) if as_numbers else None
+        return number if as_numbers and number is not None else _whole(part)
+
+    return look
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Something that turns a value into a report.
+    """A mechanism under audit.
 
     Args:
         name: in words.
@@ -53,7 +118,7 @@ class Subject:
 
 
 def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates: int, rng: Rng) -> Subject:
-    """A mechanism of hush by name, with the parameters that a task would get.
+    """Return a mechanism of hush by name, with the parameters that a task would get.
 
     Raises:
         OptionError: there is no such mechanism, or no table for this epsilon.
@@ -80,7 +145,7 @@ def _domain(kind: type[Readable], categories: int, coordinates: int) -> Domain:
 
 
 def task_subjects(task: Task, rng: Rng) -> list[Subject]:
-    """The mechanism of a task, once for each epsilon it offers."""
+    """Return the mechanism of a task, once for each epsilon that it offers."""
     randomizer = task.randomizer
     offers = len(randomizer.parts) if isinstance(randomizer, Offers) else 1
     return [_of_hush(task.id, task.domain, randomizer, offer, rng) for offer in range(offers)]
@@ -121,7 +186,7 @@ def _extreme(domain: Domain, side: int) -> tuple[str, Index]:
 
 
 def own_subject(path: str, inputs: tuple[object, object], declared: Fraction | None) -> Subject:
-    """A person's own function from a value to a report: a number, a bool, a text, or a tuple of them.
+    """Return a function of yours from a value to a report: a number, a bool, a text, or a tuple of them.
 
     Raises:
         HushError: it cannot be imported, is no function, or raised an exception; the message says which.

@@ -16,8 +16,7 @@ from hush_common.mechanisms.registry import known
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import read_task
 from hush_common.terminal import show
-from hush_simulations.auditing.bound import audit, default_samples, highest_bound
-from hush_simulations.auditing.finding import Finding
+from hush_simulations.auditing.audit import Finding, audit, default_samples, highest_bound
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
 from hush_simulations.commands.options import parse_confidence, parse_seed
 from hush_simulations.display.audit_table import blocks

@@ -22,10 +22,8 @@ from hush_simulations.commands.pictures import PlotOption
 from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.plan_chart import charts_of_plan
 from hush_simulations.display.plan_table import blocks
-from hush_simulations.planning.own_values import own_values
-from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion
-from hush_simulations.planning.precision import MOST_PEOPLE
-from hush_simulations.planning.solve import solve
+from hush_simulations.planning.costs import MOST_PEOPLE
+from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, solve
 from hush_simulations.scenarios.population import Observed
 
 __all__ = ["app"]

@@ -22,12 +22,10 @@ from hush_simulations.display.sweep_charts import charts_of_sweep
 from hush_simulations.display.sweep_figures import pictures_of_sweep
 from hush_simulations.display.sweep_progress import sweeping
 from hush_simulations.display.sweep_table import sweep_blocks
-from hush_simulations.sweeps.arranging import arranged
-from hush_simulations.sweeps.directory import Directory
-from hush_simulations.sweeps.making import run_sweep
-from hush_simulations.sweeps.plan import Sweep
+from hush_simulations.sweeps.directory import SweepDirectory
+from hush_simulations.sweeps.making import resolve_sweep, run_sweep
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.sweep_file import SWEEPS, Asked, find_sweep
+from hush_simulations.sweeps.sweep import SWEEPS, Sweep, SweepFile, find_sweep
 from hush_simulations.sweeps.tables import check_parquet, write_csv, write_parquet
 
 __all__ = ["app"]
@@ -74,9 +72,9 @@ def run(
     if dask is not None and workers is not None:
         raise OptionError("--workers", "says nothing with --dask, where the cluster has its own; leave one of them out")
     asked = find_sweep(sweep)
-    meant = arranged(asked, out, trials=trials, seed=seed)
+    meant = resolve_sweep(asked, out, trials=trials, seed=seed)
     if status:
-        _tell(meant, Directory(out), as_json=as_json)
+        _tell(meant, SweepDirectory(out), as_json=as_json)
         return
     if parquet:
         check_parquet()
@@ -94,7 +92,7 @@ def run(
 
 
 def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable[[int, int], None]) -> SweepResult:
-    directory = Directory(out)
+    directory = SweepDirectory(out)
     try:
         return run_sweep(sweep, directory, workers=workers, dask=dask, progress=tick)
     except (KeyboardInterrupt, _TerminatedError) as stopped:
@@ -111,7 +109,7 @@ def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
         raise OptionError("--out", f"{out} cannot be written ({error.strerror}); make room there") from error
 
 
-def _size(asked: Asked, sweep: Sweep) -> str:
+def _size(asked: SweepFile, sweep: Sweep) -> str:
     cells = asked.grid.cells
     return (
         f"{whole(cells)} cells, all combinations of {asked.grid.in_words()}; "
@@ -119,7 +117,7 @@ def _size(asked: Asked, sweep: Sweep) -> str:
     )
 
 
-def _tell(sweep: Sweep, directory: Directory, *, as_json: bool) -> None:
+def _tell(sweep: Sweep, directory: SweepDirectory, *, as_json: bool) -> None:
     if directory.identity() is None:
         raise OptionError("--out", f"{directory.path} has no sweep; leave --status out to begin one")
     directory.check(sweep)

@@ -8,8 +8,7 @@ from math import exp, floor, log10
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, significant, whole
 from hush_common.terminal import Block, Cell, Fact, Facts, Sentence, Styled
-from hush_simulations.auditing.bound import Tested
-from hush_simulations.auditing.finding import Finding
+from hush_simulations.auditing.audit import Finding, Tested
 
 __all__ = ["blocks"]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from hush_simulations.display.chart import Bar, Bars
 from hush_simulations.display.plan_table import amount_in_words
+from hush_simulations.planning.costs import TARGETS
 from hush_simulations.planning.plan import Plan
-from hush_simulations.planning.precision import TARGETS
 
 __all__ = ["charts_of_plan"]
 

@@ -10,8 +10,8 @@ from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import exact, percent_at_most, ratio, significant, whole
 from hush_common.terminal import Block, Column, Row, Sentence, Table
 from hush_simulations.display.error_words import error_in_words, is_share
+from hush_simulations.planning.costs import TARGETS, Target
 from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
-from hush_simulations.planning.precision import TARGETS, Target
 
 __all__ = ["amount_in_words", "blocks"]
 

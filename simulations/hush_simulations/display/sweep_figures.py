@@ -15,8 +15,7 @@ from hush_simulations.display.pictures import Picture
 from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
 from hush_simulations.display.sweep_layout import Layout, Line, laid_out, telling
 from hush_simulations.display.ticks import on_log_axis
-from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.row import LAST, SweepRow
+from hush_simulations.sweeps.result import LAST, SweepResult, SweepRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,7 @@ from itertools import groupby
 
 from hush_aggregator.estimate import REPORTERS
 from hush_common.formatting import exact, whole
-from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.row import LAST, TOGETHER, Parameter, SweepRow
+from hush_simulations.sweeps.result import LAST, TOGETHER, Parameter, SweepResult, SweepRow
 
 __all__ = ["Layout", "Line", "Panel", "laid_out", "said", "telling"]
 

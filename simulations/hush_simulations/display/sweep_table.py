@@ -9,8 +9,7 @@ from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Block, Column, Row, Sentence, Table
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.sweep_layout import said, telling
-from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.row import BARS, Parameter, SweepRow
+from hush_simulations.sweeps.result import BARS, Parameter, SweepResult, SweepRow
 
 __all__ = ["sweep_blocks"]
 

@@ -7,8 +7,7 @@ from hush_aggregator.estimate import REPORTERS
 from hush_common.domain import Domain
 from hush_common.mechanisms import Offers
 from hush_common.task import Task
-from hush_simulations.planning.plan import PlanQuestion
-from hush_simulations.planning.solve import solve
+from hush_simulations.planning.plan import PlanQuestion, solve
 
 __all__ = ["Instead", "instead"]
 

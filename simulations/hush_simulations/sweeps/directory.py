@@ -1,75 +1,123 @@
-"""The directory of a sweep: what it is, a file for each cell that is made, and the tables at the end.
+"""The directory of a sweep: which sweep it is, and a file for each finished cell.
 
-`sweep.json` says which sweep it is; another one is refused by the name of what differs. `cells/` has a file for each
-cell, written under another name, flushed to the disk and renamed: it is there whole, or not at all. Whoever makes cells
-holds `lock`. A cell counts as made if its file is whole and has the key that the sweep gives it.
+`sweep.json` identifies the sweep; another one is refused, and the message names what differs. `cells/` has a file for
+each cell, which is written atomically, with a digest. The process that simulates cells holds `lock`. A cell is finished
+if its file is undamaged and has the key that the sweep gives it.
 """
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hush_common.errors import OptionError
 from hush_common.files import FileLock, replace_file
-from hush_simulations.sweeps.cell_file import MadeCell, Versions, decode, encode
-from hush_simulations.sweeps.grid import canonical
-from hush_simulations.sweeps.plan import FORMAT, CellWork, Sweep
+from hush_simulations.sweeps.result import SweepRow
+from hush_simulations.sweeps.sweep import FORMAT, CellWork, Sweep, canonical
 
-__all__ = ["Directory", "State", "States", "told", "versions_here"]
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The versions that made a cell."""
+
+    hush: str
+    numpy: str
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    cell: dict[str, object]
+    sha256: str
+
+
+class _Cell(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    key: str
+    seed: int
+    versions: Versions
+    rows: list[SweepRow]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCell:
+    """A finished cell, with the key of its inputs."""
+
+    key: str
+    seed: int
+    versions: Versions
+    rows: tuple[SweepRow, ...]
+
+
+def encode(made: FinishedCell) -> bytes:
+    """Return the content of its file."""
+    cell = {
+        "key": made.key,
+        "seed": made.seed,
+        "versions": asdict(made.versions),
+        "rows": [row.document() for row in made.rows],
+    }
+    digest = hashlib.sha256(canonical(cell).encode()).hexdigest()
+    return (json.dumps({"cell": cell, "sha256": digest}, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def decode(content: bytes) -> FinishedCell | None:
+    """Return the cell in a file, or None if the file is not exactly what `encode` writes."""
+    try:
+        found = _File.model_validate(json.loads(content))
+        cell = _Cell.model_validate(found.cell)
+        made = FinishedCell(cell.key, cell.seed, cell.versions, tuple(cell.rows))
+        return made if encode(made) == content else None
+    except (ValueError, ValidationError, RecursionError):
+        return None
+
 
 _SWEEP, _CELLS, _LOCK = "sweep.json", "cells", "lock"
 _OPTION = "--out"
 
-State = Literal["made", "missing", "damaged", "of another key"]
-"""Of a cell; the last where its file was made of something else."""
+CellState = Literal["made", "missing", "damaged", "of another key"]
+"""Of a cell; "of another key" if its file has other inputs."""
 
 
 @dataclass(frozen=True, slots=True)
-class States:
-    """The states of all cells.
+class CellStates:
+    """The states of all cells in the order of the grid, and whether a process simulates them now."""
 
-    Args:
-        by_cell: in the order of the grid.
-        busy: whether somebody is making cells.
-    """
-
-    by_cell: tuple[State, ...]
+    by_cell: tuple[CellState, ...]
     busy: bool
 
     def counts(self) -> dict[str, int]:
-        """How many cells there are of each state that there is."""
+        """Return the number of cells in each state."""
         found = Counter(self.by_cell)
-        return {state: found[state] for state in get_args(State) if found[state]}
+        return {state: found[state] for state in get_args(CellState) if found[state]}
 
 
 def versions_here() -> Versions:
-    """What makes cells here."""
+    """Return the versions of this process."""
     return Versions(hush=version("hush-ldp"), numpy=np.__version__)
 
 
-class Directory:
-    """A directory, which may not be there yet.
-
-    Args:
-        path: of it.
-    """
+class SweepDirectory:
+    """The directory of a sweep, which need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @contextmanager
     def opened(self, sweep: Sweep, *, resume: bool) -> Iterator[None]:
-        """Have it for this sweep and nobody else; it is made if need be.
+        """Create it if needed, and lock it for this sweep.
 
         Raises:
-            OptionError: it is of another sweep, cannot be written, or somebody else is at work in it.
+            OptionError: it is of another sweep, cannot be written, or is locked.
         """
         with told(self.path):
             (self.path / _CELLS).mkdir(parents=True, exist_ok=True)
@@ -78,7 +126,7 @@ class Directory:
             raise OptionError(_OPTION, f"{self.path} is in use: another sweep is at work in it; wait, or name another")
         try:
             self._begin(sweep, resume=resume)
-            for draft in (self.path / _CELLS).glob(".*"):  # of one that was killed
+            for draft in (self.path / _CELLS).glob(".*"):  # of a process that was killed
                 with suppress(OSError):
                     draft.unlink()
             yield
@@ -86,7 +134,7 @@ class Directory:
             lock.release()
 
     def is_busy(self) -> bool:
-        """Whether somebody is making cells."""
+        """Return whether a process simulates cells now."""
         if not (self.path / _LOCK).exists():
             return False
         lock = FileLock.take(self.path / _LOCK)
@@ -96,7 +144,7 @@ class Directory:
         return False
 
     def identity(self) -> dict[str, object] | None:
-        """Which sweep it is of; None where there is none.
+        """Return which sweep it is of, or None.
 
         Raises:
             OptionError: `sweep.json` is damaged, or of another format.
@@ -126,7 +174,7 @@ class Directory:
         self.check(sweep)
 
     def check(self, sweep: Sweep) -> None:
-        """See that it is of this sweep.
+        """Check that it is of this sweep.
 
         Raises:
             OptionError: it is of another one; what differs is named.
@@ -136,7 +184,7 @@ class Directory:
         if differing:
             raise OptionError(_OPTION, f"{self.path} is of another sweep: {_differences(before, now, differing)}")
 
-    def keep(self, work: CellWork, made: MadeCell) -> None:
+    def keep(self, work: CellWork, made: FinishedCell) -> None:
         """Write the file of a cell.
 
         Raises:
@@ -145,16 +193,16 @@ class Directory:
         with told(self.path):
             replace_file(self._file(work), encode(made))
 
-    def made(self, work: CellWork) -> MadeCell | None:
-        """A cell that is made; None where it has to be made."""
+    def made(self, work: CellWork) -> FinishedCell | None:
+        """Return a cell if it is finished, else None."""
         state, found = self._state(work)
         return found if state == "made" else None
 
-    def states(self, works: Sequence[CellWork]) -> States:
-        """Of every cell."""
-        return States(tuple(self._state(work)[0] for work in works), self.is_busy())
+    def states(self, works: Sequence[CellWork]) -> CellStates:
+        """Return the state of every cell."""
+        return CellStates(tuple(self._state(work)[0] for work in works), self.is_busy())
 
-    def _state(self, work: CellWork) -> tuple[State, MadeCell | None]:
+    def _state(self, work: CellWork) -> tuple[CellState, FinishedCell | None]:
         try:
             content = self._file(work).read_bytes()
         except FileNotFoundError:
@@ -190,7 +238,7 @@ def _said(value: object) -> str:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn what the system complains about into one line with a remedy."""
+    """Turn an OSError into one line with a remedy."""
     try:
         yield
     except FileExistsError:

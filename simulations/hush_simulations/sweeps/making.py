@@ -1,7 +1,8 @@
-"""Making cells: one after the other, in processes of this machine, or on a Dask cluster. The cells are the same."""
+"""Simulate the cells of a sweep: in this process, in several, or on a Dask cluster. The results are the same."""
 
 import multiprocessing
 import os
+import secrets
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -10,54 +11,54 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict
 from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import TypeVar
 
 from hush_common.errors import HushError
 from hush_simulations.engines.cluster import Cluster
-from hush_simulations.sweeps.cell_file import MadeCell
-from hush_simulations.sweeps.directory import Directory, versions_here
-from hush_simulations.sweeps.judging import make_rows
-from hush_simulations.sweeps.plan import CellWork, Sweep
+from hush_simulations.engines.limits import SEED, TRIALS, check_confidence, check_drawing
+from hush_simulations.sweeps.directory import FinishedCell, SweepDirectory, versions_here
+from hush_simulations.sweeps.evaluation import evaluate_cell
 from hush_simulations.sweeps.result import SweepResult
+from hush_simulations.sweeps.sweep import CellWork, Sweep, SweepFile
 from hush_simulations.sweeps.trials import experiment_of
 
-__all__ = ["Progress", "run_sweep"]
-
 Progress = Callable[[int, int], object]
-"""Called with how many cells are made, and how many there are."""
+"""Called with the number of finished cells, and of all."""
 
-_Cells = Generator[tuple[int, MadeCell], None, None]
+_Cells = Generator[tuple[int, FinishedCell], None, None]
 
 _stopped: Event | None = None
-"""In a worker: set when nobody waits any more."""
+"""In a worker: set when the sweep was stopped."""
 
 
 def run_sweep(
     sweep: Sweep,
-    directory: Directory,
+    directory: SweepDirectory,
     *,
     workers: int = 1,
     dask: str | None = None,
     resume: bool = True,
     progress: Progress = lambda _, __: None,
 ) -> SweepResult:
-    """Make the cells that are not made yet, and return all of them.
+    """Simulate the missing cells, and return all of them.
 
     Args:
-        sweep: what is asked for.
+        sweep: which cells.
         directory: where cells are kept.
         workers: processes of this machine.
         dask: address of the scheduler of a cluster; None for this machine.
         resume: whether the directory may have cells of this sweep already.
-        progress: called as cells are made.
+        progress: called after each cell.
 
     Raises:
         OptionError: the grid, the directory or the scheduler cannot be used.
-        HushError: a worker ended before its cell was made. What was made is kept.
+        HushError: a worker died. Finished cells are kept.
     """
     works, cluster = sweep.works(), None if dask is None else Cluster(dask)
     for work in works:
         if work.scenario.rounds > 1:
-            experiment_of(work)  # whose complaint comes before anything is made
+            experiment_of(work)  # raises before anything is simulated
     with directory.opened(sweep, resume=resume):
         found = {work.number: directory.made(work) for work in works}
         missing = [work for work in works if found[work.number] is None]
@@ -82,7 +83,7 @@ def run_sweep(
 
 def _made(
     works: Sequence[CellWork], workers: int, cluster: Cluster | None
-) -> Generator[tuple[int, MadeCell], None, None]:
+) -> Generator[tuple[int, FinishedCell], None, None]:
     if cluster is not None and works:
         with cluster:
             yield from cluster.each(make_cell, works)
@@ -93,17 +94,17 @@ def _made(
         yield from _in_processes(works, workers)
 
 
-def make_cell(work: CellWork) -> tuple[int, MadeCell]:
-    """A cell with its number, wherever this runs."""
+def make_cell(work: CellWork) -> tuple[int, FinishedCell]:
+    """Simulate one cell, in any process."""
     try:
-        rows = make_rows(work, lambda: _stopped is None or not _stopped.is_set())
+        rows = evaluate_cell(work, lambda: _stopped is None or not _stopped.is_set())
     except HushError as error:
         raise HushError(str(error)) from None  # others are made of more than their text, and would not travel
-    return work.number, MadeCell(work.key, work.seed, versions_here(), tuple(rows))
+    return work.number, FinishedCell(work.key, work.seed, versions_here(), tuple(rows))
 
 
-def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int, MadeCell]]:
-    """In processes that share nothing with this one; they end with it, however it ends."""
+def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int, FinishedCell]]:
+    """In fresh processes, which end when this one does."""
     context = multiprocessing.get_context("spawn")
     stopped = context.Event()
     pool = ProcessPoolExecutor(min(workers, len(works)), context, _begin, (stopped,))
@@ -121,7 +122,7 @@ def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int
 
 
 def _begin(stopped: Event) -> None:
-    """In a worker: Ctrl-C is for who started it, and without that nobody waits for it."""
+    """In a worker: ignore Ctrl-C, which the parent handles, and end when the parent does."""
     global _stopped  # noqa: PLW0603 - there is one pool in a worker
     _stopped = stopped
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -135,8 +136,60 @@ def _end_with(parent: "multiprocessing.process.BaseProcess") -> None:
     os._exit(1)
 
 
-def _remarks(every: Sequence[MadeCell]) -> tuple[str, ...]:
-    """Which versions made cells that are not those of this process."""
+def _remarks(every: Sequence[FinishedCell]) -> tuple[str, ...]:
+    """Name versions that made cells and differ from those of this process."""
     now = asdict(versions_here())
     found = {(name, was): None for made in every for name, was in asdict(made.versions).items() if was != now[name]}
     return tuple(f"some cells were made with {name} {was}, this is {now[name]}" for name, was in found)
+
+
+T = TypeVar("T")
+
+_TRIALS, _CONFIDENCE = 200, 0.95
+
+
+def resolve_sweep(
+    asked: SweepFile,
+    out: Path,
+    *,
+    trials: int | None = None,
+    seed: int | None = None,
+    confidence: float | None = None,
+    draw: str | None = None,
+    option: Callable[[str], str] = "--{}".format,
+) -> Sweep:
+    """Return the sweep of a file with the options that replace what it says.
+
+    Args:
+        asked: what the file says.
+        out: where it is kept: a seed that nobody says is that of the sweep that is there, or a fresh one.
+        trials: instead of those of the file; 200 if nobody says.
+        seed: instead of that of the file.
+        confidence: instead of that of the file; 0.95 if nobody says.
+        draw: instead of that of the file; `auto` if nobody says.
+        option: what a message calls an argument.
+
+    Raises:
+        OptionError: an argument that is illegal.
+    """
+    often = _first(trials, asked.trials, _TRIALS)
+    level = _first(confidence, asked.confidence, _CONFIDENCE)
+    chosen = _first(seed, asked.seed, _seed_of(out))
+    return Sweep(
+        bases=asked.bases,
+        grid=asked.grid,
+        trials=TRIALS.check(often, option("trials"), f"write {TRIALS.meaning}, as in 200"),
+        seed=SEED.check(chosen, option("seed"), "write a whole number from 0 up"),
+        confidence=check_confidence(level, option("confidence"), str(level)),
+        drawing=check_drawing(_first(draw, asked.draw, "auto"), option("draw")),
+    )
+
+
+def _first(*found: T | None) -> T:
+    return next(one for one in found if one is not None)
+
+
+def _seed_of(out: Path) -> int:
+    before = SweepDirectory(out).identity()
+    seed = None if before is None else before.get("seed")
+    return seed if isinstance(seed, int) else secrets.randbelow(1 << 32)

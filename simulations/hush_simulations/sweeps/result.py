@@ -1,12 +1,109 @@
-"""The result of a sweep: its rows, which a table, a figure and a program read."""
+"""The result of a sweep: its rows, one for each cell, part of the answer and interval."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from hush_simulations.sweeps.row import COLUMNS, Parameter, SweepRow
+Parameter = str | int | float | bool
+"""The value of a cell on one axis of the grid. Lists and tables are their JSON text."""
 
-__all__ = ["SweepResult"]
+BARS = 0.95
+"""Confidence of the error bars of a row: those of its rmse and of its coverage."""
+
+LAST = "last"
+"""Rows about the last round, or the only one."""
+
+TOGETHER = "together"
+"""Rows about all rounds as one estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRow:
+    """One interval of one part of the answer, in all trials of one cell.
+
+    What has no value is None: the mean of a population of which only a sample is known; the estimate and width of
+    joint intervals; the theory if devices lie or a broker forgets.
+
+    Args:
+        cell: its number in the grid, from 0; the last axis varies fastest.
+        parameters: its value on each axis, by dotted name, in the order of the grid.
+        task_id: of the question.
+        mechanism: of the devices; the one that `auto` chose.
+        epsilon: over all rounds; the largest of several.
+        rounds: how often every device is asked.
+        clients: devices.
+        liars: share of the devices that lie.
+        scope: `"last"` round, or all rounds `"together"`.
+        part: a label or a coordinate; empty where the answer has one part, and for joint intervals.
+        unit: of the estimate; empty for shares.
+        target: what the interval is about, `"reporters"` or `"population"`.
+        interval: its name in a result; with `joint_` before it, those of all parts at once.
+        method: of the interval; empty if no trial has it, or if methods differ.
+        confidence: promised.
+        trials: of this cell.
+        estimates: trials with an estimate whose target has a value; `truth` to `theory_stderr` are about them.
+        truth: mean of the target.
+        bias: mean of estimate less target.
+        bias_stderr: its standard error.
+        rmse: root mean square of estimate less target.
+        rmse_lower: lower end of its interval at `BARS`.
+        rmse_upper: upper end.
+        theory_stderr: standard deviation of estimate less target, from the law of the reports alone.
+        made: trials with the interval.
+        covered: trials in which it contains the target.
+        coverage: their share.
+        coverage_lower: lower end of its interval at `BARS` (Clopper and Pearson).
+        coverage_upper: upper end.
+        mean_width: of the interval, ends cut off at the bounds of the domain.
+        failures: trials without the interval.
+        failure: the reason why an interval is missing.
+    """
+
+    cell: int
+    parameters: Mapping[str, Parameter]
+    task_id: str
+    mechanism: str
+    epsilon: float
+    rounds: int
+    clients: int
+    liars: float
+    scope: str
+    part: str
+    unit: str
+    target: str
+    interval: str
+    method: str
+    confidence: float
+    trials: int
+    estimates: int
+    truth: float | None
+    bias: float | None
+    bias_stderr: float | None
+    rmse: float | None
+    rmse_lower: float | None
+    rmse_upper: float | None
+    theory_stderr: float | None
+    made: int
+    covered: int
+    coverage: float | None
+    coverage_lower: float | None
+    coverage_upper: float | None
+    mean_width: float | None
+    failures: int
+    failure: str
+
+    def document(self) -> dict[str, object]:
+        """Return it as a JSON object."""
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"parameters": dict(self.parameters)}
+
+    def table_row(self) -> dict[str, Parameter | None]:
+        """Return it as a row of a table: `cell`, the axes of the grid, and `COLUMNS`."""
+        axes = {name: value for name, value in self.parameters.items() if name not in COLUMNS}
+        return {"cell": self.cell, **axes, **{name: getattr(self, name) for name in COLUMNS}}
+
+
+COLUMNS: tuple[str, ...] = tuple(one.name for one in fields(SweepRow) if one.name not in ("cell", "parameters"))
+"""The columns of a table after `cell` and the axes of the grid."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -19,8 +116,8 @@ class SweepResult:
         trials: of each cell.
         seed: of people and noise.
         confidence: of the intervals.
-        directory: where it is kept.
-        remarks: what is not as it was when cells were made: versions, in words.
+        directory: its files.
+        remarks: versions that differ from those that made some cells.
     """
 
     axes: Mapping[str, tuple[Parameter, ...]]
@@ -40,27 +137,22 @@ class SweepResult:
         return len({row.cell for row in self.rows})
 
     def column_names(self) -> list[str]:
-        """`cell`, the axes of the grid, and what a row says."""
+        """Return the names of the columns: `cell`, the axes of the grid, and the fields of a row."""
         return ["cell", *(name for name in self.axes if name not in COLUMNS), *COLUMNS]
 
     def columns(self) -> dict[str, list[Parameter | None]]:
-        """The rows as columns, for a data frame: `pandas.DataFrame(result.columns())`."""
+        """Return the rows as columns, for a data frame: `pandas.DataFrame(result.columns())`."""
         table = [row.table_row() for row in self.rows]
         return {name: [row[name] for row in table] for name in self.column_names()}
 
     def to_document(self) -> dict[str, object]:
         """The JSON object that `hush sweep --json` prints."""
-        names = [one.name for one in fields(SweepRow)]
         return {
             "trials": self.trials,
             "seed": self.seed,
             "confidence": self.confidence,
             "axes": {name: list(values) for name, values in self.axes.items()},
             "cells": self.cells,
-            "rows": [{name: _plain(getattr(row, name)) for name in names} for row in self.rows],
+            "rows": [row.document() for row in self.rows],
             **({"remarks": list(self.remarks)} if self.remarks else {}),
         }
-
-
-def _plain(value: object) -> object:
-    return dict(value) if isinstance(value, Mapping) else value

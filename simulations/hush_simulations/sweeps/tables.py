@@ -1,4 +1,4 @@
-"""Tables of a sweep: tidy, a row for each interval, as CSV and as Parquet; each file is there whole, or not at all."""
+"""Write the rows of a sweep as CSV and as Parquet, atomically."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ __all__ = ["check_parquet", "csv_text", "write_csv", "write_parquet"]
 
 
 def csv_text(result: SweepResult) -> str:
-    """The rows as CSV with a head; what is not known is empty, numbers have all their digits."""
+    """Return the rows as CSV with a header; unknown values are empty, numbers have all their digits."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(result.column_names())
@@ -34,7 +34,7 @@ def write_csv(result: SweepResult, path: Path) -> Path:
 
 
 def check_parquet() -> None:
-    """See that Parquet can be written, before a long sweep is spent.
+    """Check that Parquet can be written, before a long sweep starts.
 
     Raises:
         OptionError: pyarrow is not installed.
@@ -48,7 +48,7 @@ def check_parquet() -> None:
 
 
 def write_parquet(result: SweepResult, path: Path) -> Path:
-    """Write the rows as Parquet. An axis whose values are of several types is text there.
+    """Write the rows as Parquet. An axis whose values have several types becomes text.
 
     Raises:
         OptionError: pyarrow is not installed, or the file cannot be written.

@@ -1,17 +1,19 @@
-"""Trials: the tallies of a cell, as many as it has trials, with the truth of each.
+"""Draw the trials of a cell: their tallies, and the truth of each.
 
 Without liars and a broker that forgets, the people and the reports of all trials are drawn at once, as counts. Else
 each trial is drawn separately, as the bulk engine does (`draw_subpopulations`). A chunk of trials has its own seed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import cast
 
 import numpy as np
 
 from hush_aggregator.tally import Tally
-from hush_common.domain import Domain, VectorDomain
+from hush_common.domain import Domain, NumberDomain, VectorDomain
+from hush_simulations.engines.bulk.cells import Cells, cells_of, coordinates_of
 from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds, noise_of, people_of
 from hush_simulations.engines.bulk.engine import (
@@ -25,15 +27,37 @@ from hush_simulations.engines.bulk.engine import (
 from hush_simulations.engines.bulk.tallies import draw_population
 from hush_simulations.engines.experiment import Experiment, bulk_experiment
 from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.population import Independent
+from hush_simulations.scenarios.panel import STEADY, Panel
+from hush_simulations.scenarios.population import Independent, Population
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.sweeps.crowds import crowd_of
-from hush_simulations.sweeps.plan import CellWork
+from hush_simulations.sweeps.sweep import CellWork
 
-__all__ = ["Trial", "experiment_of", "trials_of"]
+MOST_VALUES = 1024
+"""Different values of a number in a sweep, at most."""
+
+
+def cached_cells(
+    domain: Domain, population: Population, panel: Panel = STEADY, rounds: int = 1
+) -> Cells | tuple[Cells, ...]:
+    """Return the cells of a population, or of each independent coordinate, cached across cells of a sweep.
+
+    Numbers have at most `GROUPS` different values (`Cells.coarse`), which have the mean of the scenario's: what is left
+    out of their spread is below that of rounding them to a thousandth of the range, and nothing is of the truth.
+    """
+    return _cached_cells(domain, cast("Hashable", population), panel, rounds)
+
+
+@lru_cache(maxsize=8)
+def _cached_cells(domain: Domain, hashable: Hashable, panel: Panel, rounds: int) -> Cells | tuple[Cells, ...]:
+    population = cast("Population", hashable)
+    if isinstance(population, Independent) and isinstance(domain, VectorDomain):
+        return tuple(cells.coarse(MOST_VALUES) for cells in coordinates_of(domain, population))
+    cells = cells_of(domain, population, panel, rounds)
+    return cells.coarse(MOST_VALUES) if isinstance(domain, NumberDomain) else cells
+
 
 _AT_ONCE = 1 << 21
-"""Numbers of one kind in memory."""
+"""Numbers in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +66,9 @@ class Trial:
 
     Args:
         tallies: of each round.
-        truth: in the last round, the mean of the values, of each coordinate, or the share of each label; None where
-            nobody has one.
-        together: the same over the answers of all rounds.
+        truth: of the last round: the mean of the values, of each coordinate, or the share of each label; None if
+            nobody has a value.
+        together: the same for the answers of all rounds.
     """
 
     tallies: tuple[Tally, ...]
@@ -53,10 +77,10 @@ class Trial:
 
 
 def experiment_of(work: CellWork) -> Experiment:
-    """A trial of a cell: tallies are drawn where there is a law of them, unless devices are asked for.
+    """Return the experiment of a cell: it draws tallies if they have a law, unless devices are requested.
 
     Raises:
-        OptionError: tallies are asked for that cannot be drawn.
+        OptionError: tallies are requested that cannot be drawn.
     """
     scenario, drawing = work.scenario, work.drawing
     made = bulk_experiment(scenario, (), work.seed, confidence=work.confidence, drawing="tally")
@@ -67,14 +91,14 @@ def experiment_of(work: CellWork) -> Experiment:
 
 
 def _is_separate(scenario: Scenario, domain: Domain) -> bool:
-    """Whether the people are vectors of whose tallies there is no law."""
+    """Whether the people are vectors whose tallies have no law."""
     if isinstance(scenario.population, Independent):
         return scenario.rounds > 1 or bool(scenario.panel.nonresponse)
     return isinstance(scenario.population, Grouped) and isinstance(domain, VectorDomain)
 
 
 def trials_of(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
-    """All trials of a cell, one after the other."""
+    """Yield all trials of a cell."""
     together = experiment.drawing == "tally" and is_plain(work.scenario)
     return (_together if together else _one_by_one)(work, experiment)
 
@@ -82,7 +106,7 @@ def trials_of(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
 def _together(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
     task, scenario, clients = experiment.task, work.scenario, work.scenario.clients
     shares = shares_of(experiment, honest=True)
-    cells = crowd_of(task.domain, scenario.population)
+    cells = cached_cells(task.domain, scenario.population)
     size = max(len(one.shares) for one in (cells if isinstance(cells, tuple) else (cells,))) * max(len(shares), 1)
     together = max(_AT_ONCE // size, 1)
     for number, first in enumerate(range(0, work.trials, together)):
@@ -107,7 +131,7 @@ def _one_by_one(work: CellWork, experiment: Experiment) -> Iterator[Trial]:
 
 
 def _drawer(experiment: Experiment) -> Callable[[int, Subpopulation], SimulatedRounds]:
-    """What draws the people of a kind."""
+    """Return the function that draws a subpopulation."""
     task = experiment.task
 
     def draw(entropy: int, kind: Subpopulation) -> SimulatedRounds:
@@ -115,6 +139,8 @@ def _drawer(experiment: Experiment) -> Callable[[int, Subpopulation], SimulatedR
         if experiment.drawing == "devices":
             people, panel, present = kind.population, kind.panel, kind.present
             return draw_devices(task, people, kind.clients, shares, seed, panel=panel, present=present)
-        return draw_tallies(task, kind, shares, seed, crowd_of(task.domain, kind.population, kind.panel, task.rounds))
+        return draw_tallies(
+            task, kind, shares, seed, cached_cells(task.domain, kind.population, kind.panel, task.rounds)
+        )
 
     return draw

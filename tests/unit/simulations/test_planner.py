@@ -12,18 +12,20 @@ from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.mechanisms.registry import choose
-from hush_simulations.planning.costs import MechanismCost, central, offered, references
-from hush_simulations.planning.plan import PlanQuestion
-from hush_simulations.planning.precision import (
+from hush_simulations.planning.costs import (
     LARGEST_PLANNED,
     TARGETS,
+    MechanismCost,
     Target,
+    central,
     epsilon_for,
     error_of,
+    offered,
     people_for,
+    references,
     sampling_error,
 )
-from hush_simulations.planning.solve import solve
+from hush_simulations.planning.plan import PlanQuestion, solve
 
 NUMBER = NumberDomain(0.0, 1.0)
 BIT = BitDomain()

@@ -12,8 +12,7 @@ from hush_common.domain import NumberDomain
 from hush_common.task import make_task
 from hush_simulations.api.simulate import simulate
 from hush_simulations.display.remarks import remarks
-from hush_simulations.planning.plan import PlanQuestion
-from hush_simulations.planning.solve import solve
+from hush_simulations.planning.plan import PlanQuestion, solve
 from hush_simulations.results.instead import instead
 from hush_simulations.scenarios.library import SCENARIOS
 

@@ -24,8 +24,7 @@ from hush_common.task import read_task
 from hush_simulations.display import plan_table, table
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
-from hush_simulations.planning.plan import PlanQuestion
-from hush_simulations.planning.solve import solve
+from hush_simulations.planning.plan import PlanQuestion, solve
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
 

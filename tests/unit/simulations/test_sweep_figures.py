@@ -15,7 +15,7 @@ from hush_simulations.commands.sweep import app
 from hush_simulations.display.style import DARK
 from hush_simulations.display.sweep_figures import bias_figure, coverage_figure, error_figure
 from hush_simulations.display.sweep_layout import laid_out
-from hush_simulations.sweeps.row import Parameter
+from hush_simulations.sweeps.result import Parameter
 
 
 def points(axes: Axes) -> list[tuple[float, float, float, float]]:

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_simulations.sweeps.grid import read_grid
-from hush_simulations.sweeps.judging import make_rows
-from hush_simulations.sweeps.plan import CellWork, Sweep
-from hush_simulations.sweeps.row import LAST, TOGETHER, SweepRow
-from hush_simulations.sweeps.sweep_file import bases_of
+from hush_simulations.sweeps.evaluation import evaluate_cell
+from hush_simulations.sweeps.result import LAST, TOGETHER, SweepRow
+from hush_simulations.sweeps.sweep import CellWork, Sweep, bases_of, read_grid
 from hush_simulations.sweeps.trials import experiment_of, trials_of
 
 ERROR = 6  # standard deviations: a false alarm in 10^9
@@ -30,7 +28,7 @@ def rows(scenario: str, mechanism: str | None, clients: int, trials: int = 250) 
     if mechanism is not None:
         axes["task__mechanism"] = [mechanism]
     (work,) = works(scenario, trials, **axes)
-    return make_rows(work)
+    return evaluate_cell(work)
 
 
 CASES = [
@@ -65,7 +63,9 @@ def test_the_error_of_many_trials_is_what_theory_says_and_not_half_as_much_again
 
 def test_theory_tells_the_reporters_from_the_population_where_values_vary_as_much_as_their_noise() -> None:
     (work,) = works("heights", 300, task__mechanism=["table"], task__epsilon=[8], population__clients=[2000])
-    (one, other) = (next(row for row in make_rows(work) if row.interval == name) for name in (REPORTERS, POPULATION))
+    (one, other) = (
+        next(row for row in evaluate_cell(work) if row.interval == name) for name in (REPORTERS, POPULATION)
+    )
     assert one.theory_stderr is not None
     assert other.theory_stderr is not None
     assert not is_off(one, one.theory_stderr)
@@ -78,7 +78,7 @@ def test_each_figure_is_that_of_the_aggregators_own_estimates() -> None:
     experiment = experiment_of(work)
     trials = list(trials_of(work, experiment))
     made = [estimate(experiment.task, trial.tallies[-1], 0.95) for trial in trials]
-    row = next(row for row in make_rows(work) if row.interval == REPORTERS)
+    row = next(row for row in evaluate_cell(work) if row.interval == REPORTERS)
     errors = [float(one.mean or 0) - float(trial.truth[0] or 0) for one, trial in zip(made, trials, strict=True)]
     ends = [one.intervals[REPORTERS] for one in made]
     held = sum(low <= float(trial.truth[0] or 0) <= high for (low, high), trial in zip(ends, trials, strict=True))
@@ -96,13 +96,13 @@ def test_an_interval_that_no_trial_has_is_a_row_that_says_why() -> None:
     assert missing.failure == "rests on more than the sum of the reports, which is all that was drawn"
     assert missing.rmse is not None
     (work,) = works("heights", 3, population__clients=[200])
-    drawn = next(row for row in make_rows(replace(work, drawing="devices")) if row.interval == POPULATION)
+    drawn = next(row for row in evaluate_cell(replace(work, drawing="devices")) if row.interval == POPULATION)
     assert (drawn.made, drawn.failures, drawn.method) == (3, 0, "student-t")
 
 
 def test_lies_are_bias_and_take_coverage_away_and_theory_says_nothing_of_them() -> None:
     honest, lying = (
-        next(row for row in make_rows(work) if row.interval == REPORTERS)
+        next(row for row in evaluate_cell(work) if row.interval == REPORTERS)
         for work in works("poisoned", 60, liars__share=[0.0, 0.2])
     )
     assert (honest.liars, lying.liars) == (0.0, 0.2)
@@ -118,7 +118,7 @@ def test_lies_are_bias_and_take_coverage_away_and_theory_says_nothing_of_them() 
 
 def test_rounds_are_judged_one_by_one_and_together() -> None:
     (work,) = works("heights", 200, rounds=[4], population__clients=[300])
-    found = make_rows(work)
+    found = evaluate_cell(work)
     last, together = (
         next(row for row in found if row.scope == scope and row.interval == REPORTERS) for scope in (LAST, TOGETHER)
     )
@@ -152,6 +152,6 @@ def test_a_path_is_looked_up_beside_the_file_of_the_sweep(tmp_path: Path) -> Non
     found = Sweep(bases_of("own.toml", grid, tmp_path / "sweep.toml"), grid, 5, 1, 0.95).works()
     assert [work.scenario.clients for work in found] == [3, 500, 3, 500]
     for work in found:
-        assert {row.target for row in make_rows(work) if row.made} == {
+        assert {row.target for row in evaluate_cell(work) if row.made} == {
             REPORTERS
         }  # nobody knows others than these three

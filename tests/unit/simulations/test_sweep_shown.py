@@ -14,8 +14,7 @@ from hush_common.errors import OptionError
 from hush_simulations.display.sweep_progress import pace, sweeping
 from hush_simulations.display.sweep_table import sweep_blocks
 from hush_simulations.sweeps import tables
-from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.row import COLUMNS, Parameter, SweepRow
+from hush_simulations.sweeps.result import COLUMNS, Parameter, SweepResult, SweepRow
 
 ROW = SweepRow(
     cell=0,

@@ -1,4 +1,4 @@
-"""Judging: the trials of a cell, each estimated by the aggregator's own code, become the rows of the cell."""
+"""Evaluate a cell: the aggregator estimates each trial, and the rows compare them with the truth."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,42 +19,122 @@ from hush_aggregator.estimate import (
     estimate,
 )
 from hush_aggregator.estimate.estimates import Interval, Intervals
+from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
+from hush_aggregator.estimate.worst_case import Values
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, VectorDomain
+from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.mechanisms import Mechanism
 from hush_common.task import Task
-from hush_simulations.engines.bulk.engine import shares_of
+from hush_simulations.engines.bulk.cells import MISSING, Cells
+from hush_simulations.engines.bulk.draws import StoppedError
+from hush_simulations.engines.bulk.engine import is_plain, shares_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import parts_of_offers
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.results.combined import combine
 from hush_simulations.results.rounds import mean_of_rounds
 from hush_simulations.results.score import Score, score_of_truth
-from hush_simulations.sweeps.plan import CellWork
-from hush_simulations.sweeps.row import BARS, LAST, TOGETHER, SweepRow
-from hush_simulations.sweeps.theory import theory
-from hush_simulations.sweeps.trials import Trial, experiment_of, trials_of
+from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.sweeps.result import BARS, LAST, TOGETHER, SweepRow
+from hush_simulations.sweeps.sweep import CellWork
+from hush_simulations.sweeps.trials import Trial, cached_cells, experiment_of, trials_of
 
-__all__ = ["StoppedError", "make_rows"]
+_Array = NDArray[np.float64]
+
+Theory = dict[tuple[str, str, bool], float]
+"""By part, target, and whether it is about all rounds together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """Values of one part of the answer as shares of its range, and the width of the range in its unit."""
+
+    part: str
+    values: Values
+    width: float
+
+
+def theoretical_stderr(scenario: Scenario, task: Task, shares: Sequence[float]) -> Theory:
+    """Return the standard deviation of estimate less target of each part, from the law of a report and of the people.
+
+    Given the values of the people, n reports are independent. A report decodes to a with mean x, its value, so that the
+    mean of n of them is off the mean of their values by a standard deviation of sqrt((E a^2 - E x^2)/n), and off that
+    of the population by sqrt((E a^2 - (E x)^2)/n). A vector of which a report draws a share s of the coordinates has
+    s·n reports of each, and who drew is chance for either target. Several rounds together have as many reports of the
+    same people.
+
+    Values beyond the bounds count as the bounds: what a bound moves is bias. With liars, a broker that forgets or
+    missing values the result is empty.
+
+    Args:
+        scenario: who answers.
+        task: the question.
+        shares: of the devices that take each epsilon offered; empty if there is one.
+    """
+    if not is_plain(scenario):
+        return {}
+    mechanisms = parts_of_offers(task.randomizer)
+    weights = tuple(shares) or (1.0,)
+    found: Theory = {}
+    for law in _laws(task.domain, cached_cells(task.domain, scenario.population)):
+        drawn = float(sum(weight * part.drawn for weight, part in zip(weights, mechanisms, strict=True)))
+        noises = (_noise(part.part, law.values) for part in mechanisms)
+        noise = max(sum(weight * one for weight, one in zip(weights, noises, strict=True)), 0.0)
+        spread, n = law.values.moment(2), scenario.clients * drawn
+        given = noise + spread * (1 - drawn)  # the values, and who drew this one
+        for rounds, together in ((1, False), (task.rounds, True)):
+            variances = {REPORTERS: given / rounds / n, POPULATION: given / rounds / n + spread * drawn / n}
+            for target, variance in variances.items():
+                found[law.part, target, together] = law.width * sqrt(variance)
+    return found
+
+
+def _noise(mechanism: Mechanism, values: Values) -> float:
+    """Variance of a report given the value, on average over the values."""
+    if mechanism.law is None:
+        return mechanism.worst_variance
+    channel = finite(mechanism)
+    inner = values.at(channel.nodes) @ channel.noise
+    return float(inner) + _between(values, channel.nodes)
+
+
+def _between(values: Values, nodes: _Array) -> float:
+    """The variance of rounding a value to a neighbouring node: (x - x_j)(x_(j+1) - x), on average."""
+    above = np.clip(np.searchsorted(nodes, values.places, side="left"), 1, len(nodes) - 1)
+    return float(values.shares @ ((values.places - nodes[above - 1]) * (nodes[above] - values.places)))
+
+
+def _laws(domain: Domain, crowd: Cells | tuple[Cells, ...]) -> Iterator[_Law]:
+    if isinstance(domain, VectorDomain):
+        for place, one in enumerate(domain.coordinates):
+            cells = crowd[place] if isinstance(crowd, tuple) else crowd
+            indices = cells.indices if isinstance(crowd, tuple) else cells.indices[:, place]
+            if not (cells.indices == MISSING).any():
+                yield _law(one.name, indices / one.steps, cells, one.upper - one.lower)
+    elif not isinstance(crowd, tuple) and not (crowd.indices == MISSING).any():
+        if isinstance(domain, CategoryDomain):
+            for place, label in enumerate(domain.labels):
+                yield _law(label, (crowd.indices == place).astype(np.float64), crowd, 1.0)
+        else:
+            width = domain.upper - domain.lower if isinstance(domain, NumberDomain) else 1.0
+            yield _law("", crowd.indices / (domain.sizes[0] - 1), crowd, width)
+
+
+def _law(part: str, places: _Array, cells: Cells, width: float) -> _Law:
+    return _Law(part, Values(places, cells.shares / cells.shares.sum()), width)
+
 
 _JOINT = "joint_"
 _Part = Estimate | CategoryEstimate | CoordinateEstimate
 
 
-class StoppedError(Exception):
-    """Somebody wants no more of it."""
-
-
-def make_rows(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list[SweepRow]:
-    """The rows of a cell.
-
-    Args:
-        work: the cell.
-        wanted: asked before each trial whether anybody still waits for it.
+def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list[SweepRow]:
+    """Return the rows of a cell.
 
     Raises:
-        StoppedError: nobody does.
+        StoppedError: `wanted`, which is called before each trial, returned False.
     """
     experiment = experiment_of(work)
     task = experiment.task
@@ -78,14 +158,14 @@ def make_rows(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list
 
 
 class _Estimated:
-    """The estimates of trials; the same tally has the same one."""
+    """Estimates trials; equal tallies are estimated once."""
 
     def __init__(self, task: Task, confidence: float, *, whole: bool) -> None:
         self._task, self._confidence, self._whole = task, confidence, whole
         self._known: dict[Tally, Estimate] = {}
 
     def of(self, trial: Trial) -> Iterator[tuple[str, Estimate]]:
-        """Of the last round, and of all together where there is one."""
+        """Yield the estimate of the last round, and that of all rounds if there is one."""
         last = trial.tallies[-1]
         if last not in self._known:
             self._known[last] = self._estimate(last)
@@ -103,7 +183,7 @@ class _Estimated:
 
 @dataclass(slots=True)
 class _Errors:
-    """Of one target of one part, over the trials."""
+    """The errors of one target of one part, over the trials."""
 
     errors: list[float] = field(default_factory=list)
     truths: list[float] = field(default_factory=list)
@@ -120,7 +200,7 @@ class _Held:
     failure: str = ""
 
     def add(self, ends: Interval | None, method: str, *, covered: bool) -> None:
-        """A trial that has it; joint ones have no ends of their own."""
+        """Add a trial that has it; joint intervals have no single ends."""
         self.made += 1
         self.covered += covered
         self.methods.add(method)
@@ -137,7 +217,7 @@ class _Scope:
         self._units: dict[str, str] = {}
 
     def add(self, made: Estimate, score: Score) -> None:
-        """One trial."""
+        """Add one trial."""
         methods = made.methods
         for name, one, judged in _parts(made, score):
             self._units[name] = getattr(one, "unit", "")
@@ -163,7 +243,7 @@ class _Scope:
         held.add(ends, method, covered=covered)
 
     def _missing(self, name: str, failures: Mapping[str, str]) -> None:
-        """Intervals that could not be made, beside those of other trials that could."""
+        """Note the reasons of intervals that this trial lacks."""
         for interval, why in failures.items():
             if interval in (REPORTERS, POPULATION, ANYTIME, ANYTIME_POPULATION):
                 known = [key for key in self._held if key[:2] == (name, interval)]
@@ -171,7 +251,7 @@ class _Scope:
                 self._held.setdefault(key, _Held()).failure = why
 
     def rows(self, head: "_Head", scope: str) -> Iterator[SweepRow]:
-        """A row for each interval of each part."""
+        """Yield a row for each interval of each part."""
         for (name, interval, target), held in self._held.items():
             errors = self._errors.get((name, target)) if not interval.startswith(_JOINT) else None
             yield head.row(scope, (name, interval, target), self._units.get(name, ""), errors, held)
@@ -187,23 +267,23 @@ def _parts(made: Estimate, score: Score) -> Iterator[tuple[str, _Part, Score]]:
 
 
 def _target(interval: str, method: str) -> str:
-    """What an interval is about; a band says it in its method."""
+    """Return what an interval is about; the method of an anytime interval names it."""
     if interval == ANYTIME:
         return POPULATION if method.startswith(POPULATION) else REPORTERS
     return POPULATION if interval == ANYTIME_POPULATION else interval
 
 
 class _Head:
-    """What all rows of a cell have in common."""
+    """The fields that all rows of a cell share."""
 
     def __init__(self, work: CellWork, experiment: Experiment) -> None:
         scenario, task = work.scenario, experiment.task
         self._work, self._task = work, task
         self._liars = sum(some.among(scenario.clients) for some in scenario.liars) / scenario.clients
-        self._theory = theory(scenario, task, shares_of(experiment, honest=True))
+        self._theory = theoretical_stderr(scenario, task, shares_of(experiment, honest=True))
 
     def row(self, scope: str, key: tuple[str, str, str], unit: str, errors: _Errors | None, held: _Held) -> SweepRow:
-        """One row."""
+        """Return one row."""
         part, interval, target = key
         work, task = self._work, self._task
         off = _Off.of(errors)
@@ -246,7 +326,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class _Off:
-    """How far estimates are off their target, over the trials."""
+    """Errors of the estimates, summarised over the trials."""
 
     trials: int = 0
     truth: float | None = None

@@ -1,4 +1,4 @@
-"""The bound: a lower confidence limit for epsilon from samples of the code that a device runs.
+"""Audit a mechanism: a lower confidence limit for epsilon from samples of the code that a device runs.
 
 Somebody draws one of two values by a fair coin, and an observer guesses from the report which one it was, or abstains.
 Whatever the rule: if U are the reports on which the guess is a, and V those on which it is b, then under epsilon-LDP
@@ -33,46 +33,153 @@ Sources: Ding, Wang, Wang, Zhang and Kifer 2018 (counterexamples from samples); 
 (Clopper-Pearson bounds of epsilon); Steinke, Nasr and Jagielski 2023 (guesses that may abstain).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, exp, inf, log, log1p
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
-from hush_simulations.auditing.cells import ATOM, Cells, cells_of
-from hush_simulations.auditing.views import View
-
-__all__ = ["Measured", "Tested", "audit", "audit_coded", "default_samples", "highest_bound"]
+from hush_common.epsilon import decimal_text
+from hush_common.formatting import significant
+from hush_simulations.auditing.subjects import View
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
+
+ATOM = 30
+"""Equal numbers, among those that define the cells, that get a separate cell if none is stated."""
+_CELLS = 64
+_DIGITS = 6
+
+
+class ReportCells:
+    """A partition of the values of a view, made from samples; new values join the last cell of names."""
+
+    ordered = False
+
+    def __init__(self, names: Sequence[Hashable]) -> None:
+        self._names = list(names)
+        self._places = {name: place for place, name in enumerate(names)}
+        self.count: int = len(names) + 1
+
+    def place(self, seen: Sequence[Hashable]) -> _Ints:
+        """Return the number of the cell of each value."""
+        return np.fromiter((self._places.get(one, self.count - 1) for one in seen), np.int64, len(seen))
+
+    def named(self, chosen: _Ints) -> str:
+        """Describe some cells; an empty text for none."""
+        names = [_name(self._names[place]) for place in sorted(chosen) if place < len(self._names)]
+        if len(names) < len(chosen):
+            names.append("anything rare")
+        return _listed(names, self.count)
+
+    def beyond(self, chosen: _Ints) -> str:
+        """Describe the cells from one end to a threshold, if cells are ordered."""
+        raise NotImplementedError
+
+
+class _Intervals(ReportCells):
+    """Cells of numbers: cell i is (edge[i-1], edge[i]], the last one is open."""
+
+    ordered = True
+
+    def __init__(self, edges: _Floats) -> None:
+        self._edges = edges
+        self.count = len(edges) + 1
+
+    def place(self, seen: Sequence[Hashable]) -> _Ints:
+        return np.searchsorted(self._edges, np.array(seen, dtype=np.float64), side="left").astype(np.int64)
+
+    def named(self, chosen: _Ints) -> str:
+        return _listed([self._interval(int(place)) for place in sorted(chosen)], self.count)
+
+    def _interval(self, place: int) -> str:
+        low = "-inf" if place == 0 else _edge(self._edges[place - 1])
+        high = "inf" if place == len(self._edges) else _edge(self._edges[place])
+        return f"({low}, {high}]"
+
+    def beyond(self, chosen: _Ints) -> str:
+        if len(chosen) in {0, self.count}:
+            return "is any" if len(chosen) else ""
+        lowest, highest = int(chosen.min()), int(chosen.max())
+        return f"≤ {_edge(self._edges[highest])}" if lowest == 0 else f"> {_edge(self._edges[lowest - 1])}"
+
+
+def _edge(value: float) -> str:
+    return significant(float(value), _DIGITS)
+
+
+def _name(name: Hashable) -> str:
+    return _edge(name) if isinstance(name, float) else repr(name)
+
+
+def _listed(names: Sequence[str], of: int) -> str:
+    if len(names) > 4:  # noqa: PLR2004 - fit on a line
+        return f"is in {len(names)} of {of} cells, among them {', '.join(names[:2])}"
+    return f"is {' or '.join(names)}" if names else ""
+
+
+def report_cells(seen: Sequence[Hashable], atom: int = ATOM) -> ReportCells:
+    """Return cells for samples: intervals if all are floats and many, else names.
+
+    Args:
+        seen: what a view shows of some reports.
+        atom: how many of one number it takes for a cell of its own.
+    """
+    if not all(isinstance(one, float) for one in seen):
+        return ReportCells(_frequent(seen))
+    values, counts = np.unique(np.array(seen, dtype=np.float64), return_counts=True)
+    if len(values) <= _CELLS:
+        return ReportCells([float(value) for value in values])
+    edges = np.quantile(np.array(seen), np.linspace(0, 1, _CELLS + 1)[1:-1], method="lower")
+    tails = np.sort(np.array(seen))[_tail_places(len(seen))]
+    atoms = values[counts >= atom]
+    alone = np.concatenate([atoms, np.nextafter(atoms, -np.inf)])  # ... a value] that holds nothing else
+    return _Intervals(np.unique(np.concatenate([edges, tails, alone])))
+
+
+def _tail_places(n: int) -> _Ints:
+    """Ranks that double from both ends: thresholds for rare reports."""
+    doubling = 2 ** np.arange(int(np.log2(n / _CELLS)) + 1) if n > _CELLS else np.array([1])
+    return np.concatenate([doubling - 1, n - 1 - doubling])
+
+
+def _frequent(seen: Sequence[Hashable]) -> list[Hashable]:
+    """Names in their natural order if they have one, without those that are too rare."""
+    counts: dict[Hashable, int] = {}
+    for one in seen:
+        counts[one] = counts.get(one, 0) + 1
+    names = [name for name, count in counts.items() if count >= min(ATOM // 10, len(seen) // 100)]
+    return sorted(names, key=lambda name: (str(type(name)), str(name)))
+
+
 _Counts = NDArray[np.int64]
 
-Kind = Literal["likelihood ratio", "one-sided reports"]
+RuleKind = Literal["likelihood ratio", "one-sided reports"]
 
 ABSTAIN = -1
 _FEW = 16
-"""Cells that are not many."""
+"""At most this many cells are few."""
 _DOUBT = 2.0
-"""Standard errors taken off a rule for having been chosen: without them one of few guesses wins by luck."""
+"""Standard errors subtracted from a chosen rule: otherwise a rule with few guesses wins by luck."""
 _STOPS = 64
 """Places, from either end, where U may end or V begin."""
 _ONE_SIDED = 3
 """Reports of one value, and none of the other, for a cell to be one-sided."""
 _FEWEST, _MOST = 200_000, 1_000_000
 
-LIKELIHOOD: Kind = "likelihood ratio"
-ONE_SIDED: Kind = "one-sided reports"
+LIKELIHOOD: RuleKind = "likelihood ratio"
+ONE_SIDED: RuleKind = "one-sided reports"
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What one rule shows.
+    """The test of one rule.
 
     Args:
         kind: how the rule was chosen.
@@ -84,7 +191,7 @@ class Tested:
         confidence: of this bound alone.
     """
 
-    kind: Kind
+    kind: RuleKind
     bound: float
     rule: tuple[str, str]
     right: int
@@ -94,7 +201,7 @@ class Tested:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the samples say.
+    """The tests of all rules.
 
     Args:
         tests: of one rule, or of two.
@@ -108,22 +215,22 @@ class Measured:
 
     @property
     def best(self) -> Tested:
-        """The test with the largest bound; of equal ones the first."""
+        """Return the test with the largest bound; of equal ones the first."""
         return max(self.tests, key=lambda one: one.bound)
 
     @property
     def bound(self) -> float:
-        """The lower bound of epsilon, ≥ 0."""
+        """Return the lower bound of epsilon, ≥ 0."""
         return self.best.bound
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What to guess in each cell of one view: 0, 1 or `ABSTAIN`."""
+    """The guess for each cell of one view: 0, 1 or `ABSTAIN`."""
 
     worth: float
     view: View
-    cells: Cells
+    cells: ReportCells
     guess: _Ints
     words: tuple[str, str]
 
@@ -135,12 +242,12 @@ class _Rule:
 def audit(
     sides: Sequence[int] | _Ints, reports: Sequence[object], views: Iterable[View], confidence: float
 ) -> Measured:
-    """The lower bound of epsilon from reports of two values.
+    """Return the lower bound of epsilon from reports of two values.
 
     Args:
         sides: of each report, which value it is of: 0 or 1, by a fair coin each, whatever the mechanism does.
         reports: independent draws, at least 60.
-        views: how to look at a report; `hush_simulations.auditing.views` makes them.
+        views: how to look at a report; `hush_simulations.auditing.subjects` makes them.
         confidence: that epsilon is not below the bound, in (0, 1).
 
     Raises:
@@ -154,13 +261,13 @@ def audit(
 def audit_coded(
     sides: _Ints, codes: _Ints, kinds: Sequence[object], views: Iterable[View], confidence: float
 ) -> Measured:
-    """As `audit`, where report i is `kinds[codes[i]]`: each kind is looked at once, however often it was sent."""
+    """As `audit`, where report i is `kinds[codes[i]]`: each kind is read once, however often it was sent."""
     total = len(codes)
     if len(sides) != total or total < 2 * ATOM:
         raise ValueError(f"{len(sides)} sides and {total} reports; give one side a report, and {2 * ATOM} or more")
     second = total // 4
     z = normal_quantile(confidence) + _DOUBT
-    found: dict[Kind, _Rule] = {}
+    found: dict[RuleKind, _Rule] = {}
     for view in views:
         for kind, rule in _candidates(sides[:second], codes[:second], kinds, view, z):
             if kind not in found or rule.worth > found[kind].worth:
@@ -175,15 +282,15 @@ def audit_coded(
     return Measured(tuple(tests), total - second, confidence)
 
 
-def _tested(kind: Kind, rule: _Rule, sides: _Ints, guess: _Ints, confidence: float) -> Tested:
-    """What the guesses for these reports show."""
+def _tested(kind: RuleKind, rule: _Rule, sides: _Ints, guess: _Ints, confidence: float) -> Tested:
+    """Test the guesses for these reports."""
     made = guess != ABSTAIN
     right, guesses = int(np.count_nonzero(made & (guess == sides))), int(np.count_nonzero(made))
     return Tested(kind, _log_odds(right, guesses, confidence), rule.words, right, guesses, confidence)
 
 
 def default_samples(epsilon: float) -> int:
-    """How many reports of each value, on average, show an excess of a fifth of `epsilon`.
+    """Return how many reports of each value, on average, show an excess of a fifth of `epsilon`.
 
     The log odds of G guesses have a variance of (1 + e^epsilon)(1 + e^-epsilon)/G, and the excess to be seen is
     epsilon/5. So the guesses needed grow as 1/epsilon^2 where epsilon is small, and as e^epsilon where it is large. The
@@ -194,7 +301,7 @@ def default_samples(epsilon: float) -> int:
 
 
 def highest_bound(samples: int, confidence: float) -> float:
-    """The largest bound that `samples` of each value can give: every report is guessed, and all guesses are right."""
+    """Return the largest bound that `samples` of each value can give: every guess is right."""
     measured = 2 * samples - 2 * samples // 4
     return _log_odds(measured, measured, _single(confidence))
 
@@ -214,12 +321,12 @@ def _log_odds(right: int, guesses: int, confidence: float) -> float:
 
 def _candidates(
     sides: _Ints, codes: _Ints, kinds: Sequence[object], view: View, z: float
-) -> Iterator[tuple[Kind, _Rule]]:
-    """Of a view the most promising pair of likelihood-ratio sets, of thresholds, and of sets of one-sided cells."""
+) -> Iterator[tuple[RuleKind, _Rule]]:
+    """The best pair of likelihood-ratio sets of a view, of thresholds, and of sets of one-sided cells."""
     half = len(codes) // 2
     looks = [view.look(one) for one in kinds]
     seen = [looks[code] for code in codes[:half].tolist()]
-    for kind, cells in ((LIKELIHOOD, cells_of(seen)), (ONE_SIDED, cells_of(seen, _ONE_SIDED))):
+    for kind, cells in ((LIKELIHOOD, report_cells(seen)), (ONE_SIDED, report_cells(seen, _ONE_SIDED))):
         places = cells.place(looks)[codes]
         order, choose = (
             np.stack([np.bincount(places[part][sides[part] == side], minlength=cells.count) for side in (0, 1)])
@@ -238,8 +345,8 @@ def _candidates(
             yield kind, _Rule(worth, view, cells, guess, said)
 
 
-def _one_sided(counts: _Counts, cells: Cells) -> Iterator[tuple[_Ints, Callable[[_Ints], str], float]]:
-    """The cells that hold several reports of one value and none of the other, the fullest at either end."""
+def _one_sided(counts: _Counts, cells: ReportCells) -> Iterator[tuple[_Ints, Callable[[_Ints], str], float]]:
+    """The cells with several reports of one value and none of the other, the fullest at either end."""
     alone = (counts.max(axis=0) >= _ONE_SIDED) & (counts.min(axis=0) == 0)
     lean = counts[0] - counts[1]
     falling = np.argsort(-lean, kind="stable")
@@ -252,7 +359,7 @@ def _of(view: View, words: str) -> str:
 
 
 def _orders(
-    counts: _Counts, cells: Cells, met: NDArray[np.bool_]
+    counts: _Counts, cells: ReportCells, met: NDArray[np.bool_]
 ) -> Iterator[tuple[_Ints, Callable[[_Ints], str], float]]:
     """Orders of the cells, from those that speak for 0 to those that speak for 1; how to say some; and a handicap.
 
@@ -292,3 +399,69 @@ def _wilson_log_odds(right: _Counts, wrong: _Counts, z: float) -> _Floats:
         lower = (right + z * z / 2 - half) / (made + z * z)
         odds: _Floats = np.log(lower) - np.log1p(-lower)
     return np.where((made > 0) & (right > 0), odds, -np.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of an audit.
+
+    Args:
+        name: of what was audited.
+        samples: reports of each of the two inputs.
+        declared: the epsilon that it claims; None where it claims none.
+        inputs: the two values, in words.
+        measured: on its reports.
+        highest_bound: the most that so many reports can show.
+    """
+
+    name: str
+    samples: int
+    declared: Fraction | None
+    inputs: tuple[str, str]
+    measured: Measured
+    highest_bound: float
+
+    @property
+    def is_violation(self) -> bool:
+        """Return whether more leaks than declared."""
+        return self.declared is not None and self.measured.bound > float(self.declared)
+
+    @property
+    def verdict(self) -> str | None:
+        """Return "violation" or "consistent"; None if nothing is declared."""
+        if self.declared is None:
+            return None
+        return "violation" if self.is_violation else "consistent"
+
+    def rule(self, test: Tested) -> list[tuple[str, str]]:
+        """Return the guesses: which value, and for which reports."""
+        return [(value, words) for value, words in zip(self.inputs, test.rule, strict=True) if words]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        document = {"name": self.name, "samples": self.samples, "epsilon_at_least": self.measured.bound}
+        if self.declared is not None:
+            document |= {"declared": decimal_text(self.declared), "verdict": self.verdict}
+        best = self.measured.best
+        return document | {
+            "confidence": self.measured.confidence,
+            "highest_bound": self.highest_bound,
+            "rule": self._rule(best),
+            "shown": self.measured.samples,
+            "guesses": best.guesses,
+            "right": best.right,
+            "tests": [
+                {
+                    "kind": test.kind,
+                    "epsilon_at_least": test.bound,
+                    "confidence": test.confidence,
+                    "rule": self._rule(test),
+                    "guesses": test.guesses,
+                    "right": test.right,
+                }
+                for test in self.measured.tests
+            ],
+        }
+
+    def _rule(self, test: Tested) -> list[dict[str, str]]:
+        return [{"guess": value, "if": words} for value, words in self.rule(test)]
