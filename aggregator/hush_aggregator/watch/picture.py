@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from hush_aggregator.watch.bars import bar
+from hush_aggregator.charts import HEAVY, HEAVY_DOTTED, draw_interval
 from hush_aggregator.watch.view import Band, Line, View, figure
 from hush_common.formatting import exact, whole
 from hush_common.terminal import Block, Fact, Facts, Screen, Sentence, plain, width_of
@@ -141,9 +141,9 @@ def _shrinking(view: View, line: Line, past: Past, axis: Band, screen: Screen) -
     left = max(width_of(row.label) for row in (now, *before))
     width = _bar_width(screen, left)
     for row in before:
-        drawn = bar(*row.band, row.value, axis, width, rule="·")
+        drawn = draw_interval(row.band, axis, width, value=row.value, signs=HEAVY_DOTTED)
         yield f"{margin}{row.label:>{left}}  {screen.paint(drawn, 'dim')}"
-    yield f"{margin}{now.label:>{left}}  {bar(*now.band, now.value, axis, width)}"
+    yield f"{margin}{now.label:>{left}}  {draw_interval(now.band, axis, width, value=now.value, signs=HEAVY)}"
     ends = (figure(axis[0]), plain(f"{figure(axis[1])} {line.unit}".rstrip()))
     gap = max(width - sum(map(width_of, ends)), 1)
     yield f"{margin}{'':{left}}  {ends[0]}{' ' * gap}{ends[1]}"
@@ -166,7 +166,7 @@ def _parts(view: View, screen: Screen, room: int) -> Iterator[str]:
     for name, value, band, line in zip(names, values, words, shown, strict=True):
         axis, drawn = line.axis or _hull(line), ""
         if line.bands and axis is not None:
-            drawn = bar(*next(iter(line.bands.values())), line.value, axis, width)
+            drawn = draw_interval(next(iter(line.bands.values())), axis, width, value=line.value, signs=HEAVY)
         text = f"{_padded(name, left)}  {' ' * (middle - width_of(value))}{value}  "
         yield " " * _INDENT + (text + (f"{_padded(band, right)}  " if beside else "") + drawn).rstrip()
     if len(shown) < len(view.lines):

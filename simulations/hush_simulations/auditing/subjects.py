@@ -55,7 +55,7 @@ def views_of_mechanism(part: Mechanism, domain: Domain) -> list[View]:
 
 
 def numeric(report: object) -> float | None:
-    """A report as a float, or None if it is not a number. Numbers that floats cannot separate are equal; NaN is infinity."""
+    """Return a report as a float, or None if it is not a number. Numbers with one float are equal; NaN is infinity."""
     if not isinstance(report, Real | Decimal | np.bool_):
         return None
     try:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hush_aggregator.charts import shows_signs
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError, printable
@@ -19,7 +20,6 @@ from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.options import parse_bound, parse_confidence
 from hush_simulations.commands.own_data import OwnData, scenario_of_file, sentinels
 from hush_simulations.commands.pictures import PlotOption
-from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.plan_chart import charts_of_plan
 from hush_simulations.display.plan_table import blocks
 from hush_simulations.planning.costs import MOST_PEOPLE

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hush_aggregator.charts import shows_signs
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
 from hush_common.errors import BrokerError, printable
 from hush_common.terminal import show
@@ -20,7 +21,6 @@ from hush_simulations.commands.own_data import sentinels
 from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_theme
 from hush_simulations.commands.record import Record, read_record, record_of
 from hush_simulations.commands.simulate_options import Request, experiment_of
-from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.pictures import Theme

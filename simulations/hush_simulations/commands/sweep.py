@@ -10,13 +10,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from hush_aggregator.charts import shows_signs
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
 from hush_common.terminal import Sentence, show
 from hush_simulations.commands.interrupt import INTERRUPTED
 from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
 from hush_simulations.commands.pictures import PlotOption, ThemeOption
-from hush_simulations.display.chart import shows_signs
 from hush_simulations.display.pictures import Theme, write
 from hush_simulations.display.sweep_charts import charts_of_sweep
 from hush_simulations.display.sweep_figures import pictures_of_sweep
@@ -112,7 +112,7 @@ def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
 def _size(asked: SweepFile, sweep: Sweep) -> str:
     cells = asked.grid.cells
     return (
-        f"{whole(cells)} cells, all combinations of {asked.grid.in_words()}; "
+        f"{whole(cells)} cells, all combinations of {asked.grid.describe()}; "
         f"{whole(sweep.trials)} trials each, {whole(cells * sweep.trials)} in all; seed {sweep.seed}"
     )
 

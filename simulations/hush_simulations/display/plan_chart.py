@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hush_simulations.display.chart import Bar, Bars
+from hush_aggregator.charts import Bar, Bars
 from hush_simulations.display.plan_table import amount_in_words
 from hush_simulations.planning.costs import TARGETS
 from hush_simulations.planning.plan import Plan

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_aggregator.charts import Bar, Bars, Range, Ranges
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.formatting import exact, significant, whole
-from hush_simulations.display.chart import Bar, Bars, Range, Ranges
 from hush_simulations.display.number_figure import BARS, round_edges
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of

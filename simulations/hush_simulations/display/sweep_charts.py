@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from hush_aggregator.charts import Range, Ranges
 from hush_common.formatting import significant
-from hush_simulations.display.chart import Range, Ranges
 from hush_simulations.display.sweep_layout import laid_out, said, telling
 from hush_simulations.sweeps.result import SweepResult
 

@@ -7,12 +7,12 @@ import pytest
 from commands import unprintable
 from made_results import result_of
 
+from hush_aggregator.charts import ASCII, HEAVY, draw_interval
 from hush_aggregator.commands.results import _cell
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
 from hush_aggregator.figure_rows import rows_of
 from hush_aggregator.report_problems import report_problems
 from hush_aggregator.result import encode
-from hush_aggregator.watch.bars import bar
 from hush_aggregator.watch.picture import Past, picture
 from hush_aggregator.watch.view import View, figures_of, view_of
 from hush_aggregator.watch.watched import Heard, News, Watched
@@ -164,12 +164,17 @@ def test_the_band_shrinks_below_those_of_before_and_earlier_rounds() -> None:
     assert "n = 800" not in again
 
 
-def test_a_bar_stands_where_its_figures_are() -> None:
-    assert bar(0, 1, None, (0, 1), 4) == "━━━━"
-    assert bar(0.5, 0.5, 0.5, (0, 1), 4) == "──●─"
-    assert bar(0.25, 0.6, 0.3, (0, 1), 10) == "──━●━━━───"
-    assert (bar(0, 0.3, -7, (0, 1), 4), bar(0.9, 1, 7, (0, 1), 4)) == ("◂━──", "───▸")
-    assert bar(3, 3, 3, (3, 3), 4) == "●───"
+def drawn(low: float, high: float, value: float | None, axis: tuple[float, float], width: int) -> str:
+    return draw_interval((low, high), axis, width, value=value, signs=HEAVY)
+
+
+def test_an_interval_is_drawn_where_its_figures_are() -> None:
+    assert drawn(0, 1, None, (0, 1), 4) == "━━━━"
+    assert drawn(0.5, 0.5, 0.5, (0, 1), 5) == "──●──"
+    assert drawn(0.25, 0.6, 0.3, (0, 1), 11) == "──━●━━━────"
+    assert (drawn(0, 0.3, -7, (0, 1), 4), drawn(0.9, 1, 7, (0, 1), 4)) == ("◂━──", "───▸")
+    assert drawn(3, 3, 3, (3, 3), 5) == "──●──"
+    assert draw_interval((1, 100), (1, 100), 5, value=10, truth=10, logarithmic=True, signs=ASCII) == "|-*-|"
 
 
 WILD = "\x1b]0;x\x07\x9b2J\u202e\ud800\n[red]"

@@ -10,8 +10,8 @@ import pytest
 from made_sweeps import GRID
 from rendered import rendered
 
+from hush_aggregator.charts import Bar, Bars, Range, Ranges, shows_signs
 from hush_simulations.api.simulate import simulate
-from hush_simulations.display.chart import Bar, Bars, Range, Ranges, shows_signs
 from hush_simulations.display.run_charts import charts_of
 from hush_simulations.display.sweep_charts import charts_of_sweep
 
