@@ -46,10 +46,10 @@ def temporary_in_memory() -> Iterator[None]:
 @pytest.fixture
 def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn, but not turned into pixels, which takes seconds: for hundreds of commands that write some."""
-    from hush_simulations.display import pictures  # noqa: PLC0415 - most tests need nothing of the laboratory
+    from hush_simulations.display import style  # noqa: PLC0415 - most tests need nothing of the laboratory
 
     for kind in ("png", "svg"):
-        monkeypatch.setattr(pictures, kind, lambda _figure, title, shows: f"{title}\n{shows}".encode())
+        monkeypatch.setattr(style, kind, lambda _figure, title, shows: f"{title}\n{shows}".encode())
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from servers import need
 import hush
 from hush_common.domain import NumberDomain
 from hush_simulations.display.figure import picture_of
-from hush_simulations.display.pictures import write
+from hush_simulations.display.style import write_picture
 
 AGES = {"kind": "number", "lower": 0, "upper": 110, "unit": "years"}
 SCENARIO = """
@@ -74,7 +74,7 @@ def test_the_document_is_that_of_the_command_line() -> None:
 
 def test_the_picture_is_the_one_that_the_command_line_keeps(tmp_path: Path) -> None:
     run = simulate(clients=50, seed=1)
-    write(picture_of(run), tmp_path, "kept", "both")
+    write_picture(picture_of(run), tmp_path, "kept", "both")
     for name, figure in (("kept", run.figure()), ("kept-dark", run.figure(dark=True))):
         figure.savefig(tmp_path / "own.png")
         assert np.array_equal(imread(tmp_path / "own.png"), imread(tmp_path / f"{name}.png"))

@@ -21,7 +21,7 @@ HUSH = (sys.executable, "-m", "hush")
 
 
 # The same command with a line of progress as often as something is counted: a test waits for that, and not for a time.
-TELLING = "from hush_simulations.display import ticking; ticking.EVERY_S = 0; from hush.cli import main; main()"
+TELLING = "from hush_simulations.display import progress; progress.EVERY_S = 0; from hush.cli import main; main()"
 
 
 def hush_process(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,8 +12,8 @@ from hush_common.errors import OptionError
 from hush_common.terminal import Block, Column, Row, Sentence, Table, show
 from hush_simulations.commands.options import parse_seed
 from hush_simulations.commands.pictures import ThemeOption, check_theme
-from hush_simulations.display.pictures import Picture, Theme, write
-from hush_simulations.display.waiting import waiting
+from hush_simulations.display.progress import show_waiting
+from hush_simulations.display.style import Picture, Theme, write_picture
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -41,7 +41,7 @@ def attack(
         raise OptionError("ATTACK", f"there is no such attack; choose {', '.join(ATTACKS)}")
     if out is not None:
         _writable(out)
-    with waiting(f"playing the attack {name}, which takes up to a minute"):
+    with show_waiting(f"playing the attack {name}, which takes up to a minute"):
         played = play(name, seed)
     if as_json:
         print(json.dumps(played.to_document(), indent=2, ensure_ascii=False))
@@ -75,6 +75,6 @@ def _writable(folder: Path) -> None:
 def _draw(played: Demonstration, folder: Path, theme: Theme) -> None:
     picture = Picture(played.title, played.meaning, lambda palette: played.draw(palette=palette))
     try:
-        write(picture, folder, f"attack-{played.name}", theme)
+        write_picture(picture, folder, f"attack-{played.name}", theme)
     except OSError as error:
         raise OptionError("--out", f"the picture cannot be written ({error.strerror}); name another") from error

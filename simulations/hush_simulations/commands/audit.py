@@ -20,7 +20,7 @@ from hush_simulations.auditing.audit import Finding, audit, default_samples, hig
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
 from hush_simulations.commands.options import parse_confidence, parse_seed
 from hush_simulations.display.audit_table import blocks
-from hush_simulations.display.ticking import ticking
+from hush_simulations.display.progress import progress_lines
 from hush_simulations.engines.seeded_rng import SeededRng
 
 __all__ = ["ViolationError", "app"]
@@ -149,7 +149,7 @@ def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[o
     reports: list[object] = []
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    tick = (lambda _: None) if console.is_terminal else ticking(f"reports of {subject.name} drawn", 2 * samples)
+    tick = (lambda _: None) if console.is_terminal else progress_lines(f"reports of {subject.name} drawn", 2 * samples)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(subject.name, total=2 * samples)
         for start in range(0, 2 * samples, _BLOCK):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hush_common.errors import OptionError
-from hush_simulations.display.pictures import Theme, parse_theme
+from hush_simulations.display.style import Theme, parse_theme
 
 __all__ = ["PlotOption", "ThemeOption", "check_theme"]
 

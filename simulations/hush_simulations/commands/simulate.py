@@ -23,9 +23,9 @@ from hush_simulations.commands.record import Record, read_record, record_of
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
-from hush_simulations.display.pictures import Theme
-from hush_simulations.display.progress import following
+from hush_simulations.display.progress import show_progress
 from hush_simulations.display.run_charts import charts_of
+from hush_simulations.display.style import Theme
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.bulk.draws import StoppedError
@@ -122,7 +122,7 @@ def _simulate(experiment: Experiment) -> Run:
         logging.getLogger(name).addHandler(logging.NullHandler())
     total = experiment.clients * experiment.task.rounds
     stop = asyncio.Event()
-    with following(total) as (progress, look):
+    with show_progress(total) as (progress, look):
         if experiment.engine == "bulk":
             try:
                 return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress, stop), stop))

@@ -17,10 +17,10 @@ from hush_common.terminal import Sentence, show
 from hush_simulations.commands.interrupt import INTERRUPTED
 from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
 from hush_simulations.commands.pictures import PlotOption, ThemeOption
-from hush_simulations.display.pictures import Theme, write
+from hush_simulations.display.progress import show_sweep_progress
+from hush_simulations.display.style import Theme, write_picture
 from hush_simulations.display.sweep_charts import charts_of_sweep
 from hush_simulations.display.sweep_figures import pictures_of_sweep
-from hush_simulations.display.sweep_progress import sweeping
 from hush_simulations.display.sweep_table import sweep_blocks
 from hush_simulations.sweeps.directory import SweepDirectory
 from hush_simulations.sweeps.making import resolve_sweep, run_sweep
@@ -79,7 +79,7 @@ def run(
     if parquet:
         check_parquet()
     _say(_size(asked, meant))
-    with _terminated(), sweeping() as tick:
+    with _terminated(), show_sweep_progress() as tick:
         done = _run(meant, out, workers or 1, dask, tick)
     if as_json:
         print(json.dumps(done.to_document(), indent=2, ensure_ascii=False, allow_nan=False))
@@ -104,7 +104,11 @@ def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable
 
 def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
     try:
-        return [path for name, picture in pictures_of_sweep(done).items() for path in write(picture, out, name, theme)]
+        return [
+            path
+            for name, picture in pictures_of_sweep(done).items()
+            for path in write_picture(picture, out, name, theme)
+        ]
     except OSError as error:
         raise OptionError("--out", f"{out} cannot be written ({error.strerror}); make room there") from error
 

@@ -10,8 +10,7 @@ from hush_common.formatting import exact, whole
 from hush_simulations.display.number_figure import draw_number
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts_figure import draw_parts
-from hush_simulations.display.pictures import Picture
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, styled
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
 from hush_simulations.results.run import Run
 

@@ -19,7 +19,7 @@ from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
 from hush_common.files import Writer, replace_files
 from hush_simulations.display.figure import picture_of
-from hush_simulations.display.pictures import Theme, drawn
+from hush_simulations.display.style import Theme, picture_files
 from hush_simulations.engines.reports import in_words, offers_of
 from hush_simulations.results.run import Run
 
@@ -61,7 +61,7 @@ def write_files(
     files: dict[str, Writer] = {"result.json": _of((to_json(run) + "\n").encode())}
     if run.drawing is None:
         files["reports.csv"] = lambda file: _write_reports(file, run)
-    contents = {**drawn(picture_of(run), "result", theme), **(more or {})}
+    contents = {**picture_files(picture_of(run), "result", theme), **(more or {})}
     try:
         return replace_files(directory, {**files, **{name: _of(content) for name, content in contents.items()}})
     except OSError as error:

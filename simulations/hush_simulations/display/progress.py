@@ -1,40 +1,72 @@
-"""Progress of a simulation: a bar and a confidence sequence on a terminal, a line every few seconds in a pipe.
-
-The band is the `anytime` interval: it holds at every look, so that it may be watched. The narrower intervals of the
-final table are for one look at the end; watched, one of them would be wrong in about half of all runs.
-"""
+"""Progress on standard error: a moving display on a terminal, a line every few seconds in a pipe."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ByTarget, Interval
 from hush_aggregator.result import Result
-from hush_common.formatting import exact, whole
+from hush_common.formatting import duration, exact, fixed, significant, whole
 from hush_common.terminal import Block, Fact, Facts, Screen, Sentence
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.ticking import ticking
 
-__all__ = ["Line", "bands", "caption", "following", "seen"]
+EVERY_S = 5.0
+"""Seconds between two lines; shorter work prints none."""
+
+
+def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
+    """Return a function to call with the number done; it prints a line at most every `EVERY_S` seconds.
+
+    Args:
+        what: is counted, as in "reports counted".
+        total: at least 1.
+        clock: seconds.
+    """
+    began = last = clock()
+
+    def tick(done: int) -> None:
+        nonlocal last
+        now = clock()
+        if now - last < EVERY_S:
+            return
+        last = now
+        share = fixed(done / total, 0, scale=100)
+        sys.stderr.write(f"hush: {whole(done)} of {whole(total)} {what} ({share} %), {whole(now - began)} s\n")
+        sys.stderr.flush()
+
+    return tick
+
 
 _MOST_LINES = 5
 
 
 class Line(NamedTuple):
-    """The band of one number.
+    """The anytime interval of one number.
 
     Args:
-        name: of what; empty for the one mean of a task.
-        estimate: the mean so far, in words.
-        band: its ends, in words.
+        name: of the part.
+        estimate: the mean so far, formatted.
+        band: its ends, formatted.
     """
 
     name: str
@@ -43,10 +75,10 @@ class Line(NamedTuple):
 
 
 @contextmanager
-def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callable[[Result], None] | None]]:
-    """What to call with the number of reports counted, of `total`, and with each result; None where nobody watches."""
+def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callable[[Result], None] | None]]:
+    """Yield functions to call with the number of counted reports, and with each result (None without a terminal)."""
     if not sys.stderr.isatty():
-        yield ticking("reports counted", total), None
+        yield progress_lines("reports counted", total), None
         return
     columns = (TextColumn("reports counted"), BarColumn(), _Counted(), TimeElapsedColumn())
     console = Console(stderr=True, highlight=False)
@@ -55,19 +87,19 @@ def following(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callab
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
             lambda counted: progress.update(bar, completed=counted),
-            lambda result: live.update(Group(progress, seen(result)) if bands(result) else progress),
+            lambda result: live.update(Group(progress, render(result)) if bands(result) else progress),
         )
 
 
 class _Counted(ProgressColumn):
-    """How many of all, with the thousands grouped as everywhere."""
+    """The number done of all, with grouped thousands."""
 
     def render(self, task: Task) -> Text:
         return Text(f"{whole(task.completed)} of {whole(task.total or 0)}", style="progress.download")
 
 
 def caption(result: Result) -> str:
-    """What the band is, so that nobody takes it for the final interval."""
+    """Return what the intervals are, so that nobody takes them for the final ones."""
     confidence = f"{exact(result.confidence, scale=100)} %"
     shown = len(bands(result))
     if result.categories:
@@ -80,9 +112,11 @@ def caption(result: Result) -> str:
 
 
 def bands(result: Result) -> list[Line]:
-    """The estimate so far with its anytime interval; of categories the most frequent, of coordinates the first.
+    """Return the estimates so far with their anytime intervals: the most frequent categories, the first coordinates.
 
-    To pick the most frequent is to look at all, so that their bands are the joint ones.
+    An anytime interval holds at every look, so that people may watch it. The final intervals are for one look at the
+    end; watched, one of them would be wrong in about half of all runs. To pick the most frequent categories is to look
+    at all, so that theirs are the joint ones.
     """
     if result.categories:
         banded = [one for one in result.categories if ANYTIME in one.joint_intervals]
@@ -111,9 +145,86 @@ def _line(name: str, estimate: float, band: Interval, wording: NumberFormat) -> 
     return Line(name, wording.value(estimate), wording.interval(*band))
 
 
-def seen(result: Result) -> Text:
-    """The bands below their caption, as wide as the terminal."""
+def render(result: Result) -> Text:
+    """Render the intervals below their caption, as wide as the terminal."""
     facts = [Fact(line.name, line.estimate, f"band {line.band}") for line in bands(result)]
     blocks: tuple[Block, ...] = (Sentence(caption(result), indent=0), Facts(facts))
     screen = replace(Screen.of(sys.stderr), painted=False)
     return Text("\n".join(line for block in blocks for line in block.lines(screen)))
+
+
+@contextmanager
+def show_waiting(what: str, every_s: float = EVERY_S) -> Iterator[None]:
+    """Show that work without a count goes on: a spinner on a terminal, else a line every few seconds.
+
+    Args:
+        what: is done, as in "playing the attack averaging".
+        every_s: seconds between two lines.
+    """
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(what):
+            yield
+        return
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(every_s):
+            sys.stderr.write(f"hush: {what}, {whole(time.monotonic() - began)} s\n")
+            sys.stderr.flush()
+
+    teller = threading.Thread(target=tell, name="waiting", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+
+
+@contextmanager
+def show_sweep_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function to call with the number of finished cells and of all; first with those of earlier runs."""
+    if not sys.stderr.isatty():
+        yield _cell_lines(clock)
+        return
+    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    shown = (*columns, TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*shown, console=Console(stderr=True, highlight=False), transient=True) as bar:
+        line, began, before = bar.add_task("", total=None, rate=""), clock(), -1
+
+        def tick(made: int, cells: int) -> None:
+            nonlocal before
+            before = made if before < 0 else before
+            bar.update(line, completed=made, total=cells, rate=pace(made - before, cells - made, clock() - began)[0])
+
+        yield tick
+
+
+def pace(made: int, missing: int, seconds: float) -> tuple[str, str]:
+    """Return the rate and the time left as text; empty before the first cell."""
+    if made <= 0 or seconds <= 0:
+        return "", ""
+    rate = made / seconds
+    said = f"{significant(rate)} a second" if rate >= 1 else f"{significant(1 / rate)} s each"
+    return said, f"{duration(timedelta(seconds=round(missing / rate)))} left"
+
+
+def _cell_lines(clock: Callable[[], float]) -> Callable[[int, int], None]:
+    began = last = clock()
+    before = -1
+
+    def tick(made: int, cells: int) -> None:
+        nonlocal last, before
+        before = made if before < 0 else before
+        now = clock()
+        if now - last < EVERY_S:
+            return
+        last = now
+        share = fixed(made / cells, 0, scale=100)
+        said = [f"{whole(made)} of {whole(cells)} cells ({share} %)", f"{whole(now - began)} s"]
+        said += [part for part in pace(made - before, cells - made, now - began) if part]
+        sys.stderr.write(f"hush: {', '.join(said)}\n")
+        sys.stderr.flush()
+
+    return tick

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
 from hush_common.formatting import exact, whole
 from hush_simulations.display.marks import Mark, beside, marks, points
-from hush_simulations.display.pictures import Picture
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, logarithmic, on_log_axis, styled
 from hush_simulations.display.sweep_layout import Layout, Line, laid_out, telling
-from hush_simulations.display.ticks import on_log_axis
 from hush_simulations.sweeps.result import LAST, SweepResult, SweepRow
 
 if TYPE_CHECKING:

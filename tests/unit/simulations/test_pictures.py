@@ -18,10 +18,18 @@ from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.errors import OptionError
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.figure import figure_of, picture_of
-from hush_simulations.display.pictures import parse_theme, write
 from hush_simulations.display.spread import kept, named, received
-from hush_simulations.display.style import DARK, LIGHT, Palette, canvas, logarithmic, styled
-from hush_simulations.display.ticks import on_log_axis
+from hush_simulations.display.style import (
+    DARK,
+    LIGHT,
+    Palette,
+    canvas,
+    logarithmic,
+    on_log_axis,
+    parse_theme,
+    styled,
+    write_picture,
+)
 from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.library import SCENARIOS
@@ -96,7 +104,7 @@ def test_files_have_a_title_a_description_and_the_same_bytes_again(
     picture = picture_of(ran(name))
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
-        paths = write(picture, tmp_path / folder, "result", "both")
+        paths = write_picture(picture, tmp_path / folder, "result", "both")
         assert [path.name for path in paths] == ["result.png", "result.svg", "result-dark.png", "result-dark.svg"]
     for path in paths:
         assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes()
@@ -125,11 +133,11 @@ def test_names_that_no_font_has_or_that_look_like_code_break_no_picture(tmp_path
             figure.draw_without_rendering()
         return figure
 
-    from hush_simulations.display.pictures import Picture  # noqa: PLC0415
+    from hush_simulations.display.style import Picture  # noqa: PLC0415
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        paths = write(Picture("a < b", "c & d\x01", draw), tmp_path, "odd")  # type: ignore[arg-type]
+        paths = write_picture(Picture("a < b", "c & d\x01", draw), tmp_path, "odd")  # type: ignore[arg-type]
     root = ET.fromstring(paths[1].read_text(encoding="utf-8"))  # noqa: S314 - ours
     texts = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"_hidden", "$x^", "日本 😀", "<b>&amp;", "ab", "cost in $ or $"} <= texts
@@ -137,7 +145,7 @@ def test_names_that_no_font_has_or_that_look_like_code_break_no_picture(tmp_path
 
 def test_a_theme_is_light_dark_or_both() -> None:
     assert parse_theme("both") == "both"
-    with pytest.raises(OptionError, match="'blue' is none; write light, dark or both"):
+    with pytest.raises(OptionError, match="'blue' is not a theme; write light, dark or both"):
         parse_theme("blue")
 
 

@@ -14,8 +14,8 @@ from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 from hush_simulations.display.figure import picture_of
-from hush_simulations.display.pictures import write
 from hush_simulations.display.progress import bands
+from hush_simulations.display.style import write_picture
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
@@ -93,7 +93,7 @@ async def test_what_is_there_is_shown_and_what_failed_is_named(
     plant(monkeypatch, failing)
     done = await run(name, rounds)
     text = table(done)
-    assert len(write(picture_of(done), tmp_path, "result")) == 2
+    assert len(write_picture(picture_of(done), tmp_path, "result")) == 2
     assert bool(bands(done.result)) == (failing == "reporters")
     assert done.result.n == 12
     if (name, rounds) == ("heights", 1):

@@ -12,7 +12,7 @@ from rendered import rendered
 
 from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
 from hush_simulations.display.files import write_files
-from hush_simulations.display.progress import bands, caption, seen
+from hush_simulations.display.progress import bands, caption, render
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
@@ -161,7 +161,7 @@ def test_of_categories_the_most_frequent_are_seen_live_with_their_joint_bands() 
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_what_is_seen_live_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    text = seen(CATEGORIES).plain
+    text = render(CATEGORIES).plain
     assert max(map(len, text.splitlines())) <= width
     assert "the largest 5 of 7; simultaneous 95 % confidence sequences" in " ".join(text.split())
     assert "32.00 to 48.00 %" in text

@@ -11,7 +11,7 @@ import pytest
 from rendered import rendered
 
 from hush_common.errors import OptionError
-from hush_simulations.display.sweep_progress import pace, sweeping
+from hush_simulations.display.progress import pace, show_sweep_progress
 from hush_simulations.display.sweep_table import sweep_blocks
 from hush_simulations.sweeps import tables
 from hush_simulations.sweeps.result import COLUMNS, Parameter, SweepResult, SweepRow
@@ -125,7 +125,7 @@ def test_parquet_without_pyarrow_is_told_before_the_sweep(monkeypatch: pytest.Mo
 
 def test_in_a_pipe_a_line_every_few_seconds_has_the_rate_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter((0.0, 0.0, 4.0, 10.0, 10.1, 100.0))
-    with sweeping(lambda: next(times)) as tick:
+    with show_sweep_progress(lambda: next(times)) as tick:
         for made in (100, 104, 110, 111, 150):
             tick(made, 400)
     assert capsys.readouterr().err.splitlines() == [

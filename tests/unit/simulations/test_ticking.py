@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from commands import without_progress
 
-from hush_simulations.display.progress import following
-from hush_simulations.display.ticking import EVERY_S, ticking
+from hush_simulations.display.progress import EVERY_S, progress_lines, show_progress
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -24,7 +23,7 @@ class Clock:
 
 def test_a_line_comes_every_few_seconds_however_often_something_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    tick = ticking("reports counted", 200_000, clock)
+    tick = progress_lines("reports counted", 200_000, clock)
     for second in range(13):
         clock.now = 100.0 + second
         for _ in range(100):
@@ -43,7 +42,7 @@ def test_in_a_pipe_a_run_that_takes_a_moment_prints_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    with following(10) as (progress, look):
+    with show_progress(10) as (progress, look):
         assert progress is not None
         progress(10)
     assert look is None

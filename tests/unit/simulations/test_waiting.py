@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from hush_simulations.display.waiting import waiting
+from hush_simulations.display.progress import show_waiting
 
 
 def test_long_work_prints_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    with waiting("playing the attack link", every_s=0.01):
+    with show_waiting("playing the attack link", every_s=0.01):
         time.sleep(0.1)
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -19,13 +19,13 @@ def test_long_work_prints_a_line_now_and_then(capsys: pytest.CaptureFixture[str]
 
 
 def test_short_work_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with waiting("playing the attack link", every_s=60):
+    with show_waiting("playing the attack link", every_s=60):
         pass
     assert capsys.readouterr().err == ""
 
 
 def test_an_error_passes_and_ends_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyError), waiting("playing", every_s=30):
+    with pytest.raises(KeyError), show_waiting("playing", every_s=30):
         raise KeyError("it")
     assert "waiting" not in {thread.name for thread in threading.enumerate()}
     assert capsys.readouterr().err == ""
