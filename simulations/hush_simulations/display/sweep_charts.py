@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hush_aggregator.charts import Range, Ranges
 from hush_common.formatting import significant
-from hush_simulations.display.sweep_layout import laid_out, said, telling
+from hush_simulations.display.sweep_figures import layout_of, representative_row, value_label
 from hush_simulations.sweeps.result import SweepResult
 
 __all__ = ["charts_of_sweep"]
@@ -20,15 +20,15 @@ def charts_of_sweep(result: SweepResult, *, signs: bool) -> Iterator[Ranges]:
         result: of a sweep.
         signs: whether the terminal shows more than ASCII.
     """
-    layout = laid_out(result)
+    layout = layout_of(result)
     found: list[tuple[str, list[Range]]] = []
     for panel in layout.panels:
         ranges = []
         for line in panel.lines:
             for cell in line.cells:
-                row = telling(cell)
+                row = representative_row(cell)
                 if row.rmse and row.rmse_lower and row.rmse_upper:
-                    at = said(layout.along, row.parameters[layout.along], row)
+                    at = value_label(layout.along, row.parameters[layout.along], row)
                     name = f"{line.name}, {at}" if line.name else at
                     text = f"{significant(row.rmse if row.unit else 100 * row.rmse)} {row.unit or 'points'}"
                     ranges.append(
@@ -38,7 +38,7 @@ def charts_of_sweep(result: SweepResult, *, signs: bool) -> Iterator[Ranges]:
     every = [one for _, ranges in found for one in ranges]
     if not every or len(every) > _MOST:
         return
-    unit = telling(layout.panels[0].lines[0].cells[0]).unit
+    unit = representative_row(layout.panels[0].lines[0].cells[0]).unit
     low, high = Ranges.span(every)
     ends = tuple(f"{significant(end if unit else 100 * end, 2)} {unit or 'points'}" for end in (low, high))
     for title, ranges in found:

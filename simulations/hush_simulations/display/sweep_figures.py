@@ -1,25 +1,237 @@
 """Figures of a sweep: error, coverage and bias along an axis, with error bars; panels share their axes.
 
-An error is drawn beside what the law of the reports promises, coverage beside the nominal one with the intervals of
-Clopper and Pearson, and bias in its own standard errors, beside what chance does in 95 of 100 cases.
+Errors are drawn next to the theory, coverage next to the nominal one with intervals of Clopper and Pearson, and bias in
+its standard errors next to the range of 95 % of chance.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
 from hush_common.formatting import exact, whole
-from hush_simulations.display.marks import Mark, beside, marks, points
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, logarithmic, on_log_axis, styled
-from hush_simulations.display.sweep_layout import Layout, Line, laid_out, telling
-from hush_simulations.sweeps.result import LAST, SweepResult, SweepRow
+from hush_simulations.sweeps.result import LAST, TOGETHER, Parameter, SweepResult, SweepRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["bias_figure", "coverage_figure", "error_figure", "pictures_of_sweep"]
+
+_LOG_FROM = 8
+"""Ratio of the largest to the smallest value of an axis from which it is logarithmic."""
+_SHORT = 24
+
+
+def representative_row(rows: Sequence[SweepRow]) -> SweepRow:
+    """Return the row that represents a cell: of all rounds if there are several, of the part with the largest error."""
+    scopes = {row.scope for row in rows}
+    scope = TOGETHER if TOGETHER in scopes else LAST
+    some = [row for row in rows if row.scope == scope and row.interval == REPORTERS] or list(rows)
+    return max(some, key=lambda row: row.rmse or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Cells that differ only along the axis.
+
+    Args:
+        name: what distinguishes them from other lines; empty if there is one line.
+        cells: rows of each cell, in the order of the axis.
+        at: the position of each.
+    """
+
+    name: str
+    cells: tuple[tuple[SweepRow, ...], ...]
+    at: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Lines that are drawn together."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The arrangement of a figure.
+
+    Args:
+        along: the name of the axis of the grid.
+        axis: its label, with its unit.
+        logarithmic: whether that axis is.
+        names: of the positions 0, 1, … if the axis has no numbers.
+        panels: in the order of the grid.
+    """
+
+    along: str
+    axis: str
+    logarithmic: bool
+    names: tuple[str, ...]
+    panels: tuple[Panel, ...]
+
+
+def layout_of(result: SweepResult) -> Layout:
+    """Arrange a sweep: along the axis is epsilon if it was varied, else the share of liars, else another number.
+
+    Of the other axes the number of devices makes lines, or the last one; the rest make panels.
+    """
+    along = min(result.axes, key=lambda name: (_rank(name, result.axes[name]), -len(result.axes[name])))
+    others = [name for name in result.axes if name != along and len(result.axes[name]) > 1]
+    lines = next((name for name in others if _is_clients(name)), others[-1] if others else None)
+    apart = [name for name in others if name != lines]
+    places = _places(along, result.axes[along])
+    cells = [tuple(rows) for _, rows in groupby(result.rows, key=lambda row: row.cell)]
+    panels: dict[str, dict[str, list[tuple[SweepRow, ...]]]] = {}
+    for cell in cells:
+        values = cell[0].parameters
+        title = ", ".join(value_label(name, values[name], cell[0]) for name in apart)
+        line = "" if lines is None else value_label(lines, values[lines], cell[0])
+        panels.setdefault(title, {}).setdefault(line, []).append(cell)
+    return Layout(
+        along,
+        _axis_label(along),
+        bool(places) and min(places.values()) > 0 and max(places.values()) >= _LOG_FROM * min(places.values()),
+        () if places else tuple(value_label(along, value, cells[0][0]) for value in result.axes[along]),
+        tuple(
+            Panel(title, tuple(_line(name, some, along, result.axes[along], places) for name, some in by_line.items()))
+            for title, by_line in panels.items()
+        ),
+    )
+
+
+def _line(
+    name: str,
+    cells: Sequence[tuple[SweepRow, ...]],
+    along: str,
+    values: Sequence[Parameter],
+    places: Mapping[Parameter, float],
+) -> Line:
+    where = places or {value: float(place) for place, value in enumerate(values)}
+    ordered = sorted(cells, key=lambda cell: where[cell[0].parameters[along]])
+    return Line(name, tuple(ordered), tuple(where[cell[0].parameters[along]] for cell in ordered))
+
+
+def _rank(name: str, values: Sequence[Parameter]) -> int:
+    numbers = len(values) > 1 and bool(_places(name, values))
+    wanted = (name.endswith("epsilon"), _is_share_of_liars(name), not _is_clients(name), True)
+    return next(place for place, is_it in enumerate(wanted) if is_it) if numbers else len(wanted) + (len(values) < 2)  # noqa: PLR2004
+
+
+def _is_clients(name: str) -> bool:
+    return name.rpartition(".")[2] == "clients"
+
+
+def _is_share_of_liars(name: str) -> bool:
+    return name.startswith("liars") and name.endswith("share")
+
+
+def _places(name: str, values: Sequence[Parameter]) -> dict[Parameter, float]:
+    """The values as numbers, shares in per cent; empty if one is not a number."""
+    found: dict[Parameter, float] = {}
+    for value in values:
+        try:
+            found[value] = float(value) * (100 if _is_share_of_liars(name) or name.startswith("network.") else 1)
+        except ValueError:
+            return {}
+    return {} if any(isinstance(value, bool) for value in values) else found
+
+
+def _axis_label(name: str) -> str:
+    last = name.rpartition(".")[2]
+    if last == "epsilon":
+        return "ε over all rounds"
+    if _is_clients(name):
+        return "devices"
+    if _is_share_of_liars(name):
+        return "liars, % of the devices"
+    return f"{name}, %" if name.startswith("network.") else name.removeprefix("task.").replace("_", " ")
+
+
+def value_label(name: str, value: Parameter, row: SweepRow) -> str:
+    """Return a short label of a value."""
+    last = name.rpartition(".")[2]
+    if _is_clients(name):
+        return f"{whole(row.clients)} devices"
+    if last == "epsilon":
+        return f"ε = {value}"
+    if last in ("mechanism", "scenario"):
+        return str(value).replace("_", " ")
+    if _is_share_of_liars(name):
+        return f"{exact(row.liars, scale=100)} % liars"
+    if isinstance(value, str) and value.startswith("{"):
+        parts = json.loads(value)
+        if {"lower", "upper"} <= parts.keys():
+            return f"{parts['lower']:g} to {parts['upper']:g} {row.unit}".rstrip()
+    text = f"{last} {value}"
+    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
+_SHAPES = "osD^vPX*"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The look of a line: its colour, the shape of its points, and its position among `of` lines."""
+
+    colour: str
+    shape: str
+    place: int
+    of: int
+
+
+Point = tuple[float, float, float, float]
+"""Position, value, and the ends of its interval."""
+
+
+def draw_points(axes: "Axes", found: Sequence[Point], name: str, mark: Mark, palette: Palette) -> None:
+    """Draw measured points with their intervals."""
+    at, value, low, high = (np.array([one[place] for one in found]) for place in range(4))
+    axes.errorbar(
+        at,
+        value,
+        yerr=(np.maximum(value - low, 0), np.maximum(high - value, 0)),
+        fmt=mark.shape,
+        color=mark.colour,
+        ms=5.5,
+        mec=palette.ground,
+        mew=0.6,
+        elinewidth=1.4,
+        capsize=2.5,
+        label=name or None,
+    )
+
+
+def side_by_side(layout: Layout, found: Sequence[Point], mark: Mark) -> list[Point]:
+    """Shift the points of a line a little, so that lines do not hide each other."""
+    shift = mark.place - (mark.of - 1) / 2
+    places = sorted({at for panel in layout.panels for line in panel.lines for at in line.at})
+    if len(places) < 2:  # noqa: PLR2004 - nothing lies between
+        return [(at + 0.1 * shift, *rest) for at, *rest in found]  # type: ignore[misc]
+    if layout.logarithmic:
+        factor = min(after / before for before, after in pairwise(places)) ** (0.14 * shift)
+        return [(at * factor, value, low, high) for at, value, low, high in found]
+    apart = 0.14 * min(after - before for before, after in pairwise(places))
+    return [(at + apart * shift, value, low, high) for at, value, low, high in found]
+
+
+def line_marks(count: int, palette: Palette) -> list[Mark]:
+    """Return the looks of `count` lines; more lines than colours get colours in between."""
+    from matplotlib.colors import LinearSegmentedColormap, to_hex  # noqa: PLC0415 - matplotlib takes a second to import
+
+    colours = list(palette.lines)
+    if count > len(colours):
+        ramp = LinearSegmentedColormap.from_list("lines", [palette.third, palette.true, palette.noisy])
+        colours = [to_hex(ramp(place)) for place in np.linspace(0, 1, count)]
+    return [Mark(colours[place], _SHAPES[place % len(_SHAPES)], place, count) for place in range(count)]
+
 
 _BROAD, _MOST_PANELS, _MOST_TICKS = 3, 12, 6
 _CHANCE, _LEAST, _FAR = 1.96, 3.0, 20.0
@@ -37,7 +249,7 @@ _Drawing = Callable[["Axes", Line, Mark, Palette], None]
 def pictures_of_sweep(result: SweepResult) -> dict[str, Picture]:
     """The figures that `hush sweep` writes, by the names of their files."""
     about = f"{whole(result.cells)} cells, {whole(result.trials)} trials each"
-    axis = laid_out(result).axis
+    axis = layout_of(result).axis
     return {
         "sweep-error": Picture(
             "Error of the estimate",
@@ -64,12 +276,14 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         result: of `hush.sweep`.
         palette: the colours.
     """
-    rows = [telling(cell) for panel in laid_out(result).panels for line in panel.lines for cell in line.cells]
+    rows = [
+        representative_row(cell) for panel in layout_of(result).panels for line in panel.lines for cell in line.cells
+    ]
     unit = _unit(rows)
     scale = 1 if rows[0].unit else 100
 
     def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
-        there = [(at, telling(cell)) for at, cell in zip(line.at, line.cells, strict=True)]
+        there = [(at, representative_row(cell)) for at, cell in zip(line.at, line.cells, strict=True)]
         theory = [(at, scale * row.theory_stderr) for at, row in there if row.theory_stderr]
         found = [
             (at, scale * row.rmse, scale * row.rmse_lower, scale * row.rmse_upper)
@@ -81,7 +295,7 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         if found:
             if not theory:
                 axes.plot([one[0] for one in found], [one[1] for one in found], color=mark.colour, lw=0.8, alpha=0.6)
-            points(axes, found, line.name, mark, palette)
+            draw_points(axes, found, line.name, mark, palette)
 
     figure = _figure(result, "Error of the estimate", f"error (rms), {unit}", draw, palette, log=True)
     return _finished(
@@ -96,7 +310,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         result: of `hush.sweep`.
         palette: the colours.
     """
-    layout, nominal = laid_out(result), 100 * result.confidence
+    layout, nominal = layout_of(result), 100 * result.confidence
     known = {row.interval for row in result.rows if row.scope == LAST and row.coverage is not None}
     names = [name for name in _INTERVALS if name in known] or [REPORTERS]
     names = names[: _BROAD if len(layout.panels) <= _BROAD else 1]
@@ -114,7 +328,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
                     found.append((at, 100 * worst.coverage, 100 * ends[0], 100 * ends[1]))
             axes.axhline(nominal, color=palette.ink, lw=1.2, ls=(0, (4, 3)), zorder=0)
             if found:
-                points(axes, beside(layout, found, mark), line.name, mark, palette)
+                draw_points(axes, side_by_side(layout, found, mark), line.name, mark, palette)
 
         return draw
 
@@ -135,7 +349,7 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
         found = []
         for at, cell in zip(line.at, line.cells, strict=True):
-            row = telling(cell)
+            row = representative_row(cell)
             if row.bias is not None and row.bias_stderr:
                 off = row.bias / row.bias_stderr
                 found.append((at, off, off, off))
@@ -143,7 +357,7 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         axes.axhline(0, color=palette.faint, lw=0.8, zorder=0)
         axes.plot([one[0] for one in found], [one[1] for one in found], color=mark.colour, lw=1.2)
         if found:
-            points(axes, found, line.name, mark, palette)
+            draw_points(axes, found, line.name, mark, palette)
 
     figure = _figure(result, "Bias of the estimate", "bias, in standard errors", draw, palette)
     low, high = figure.axes[0].get_ylim()
@@ -172,7 +386,7 @@ def _figure(
     log: bool = False,
 ) -> "Figure":
     """Panels with shared axes: side by side, or a row of them for each of several drawings."""
-    layout = laid_out(result)
+    layout = layout_of(result)
     panels = layout.panels[:_MOST_PANELS]
     drawings = [draw] if callable(draw) else list(draw)
     columns = min(len(panels), _BROAD)
@@ -191,7 +405,7 @@ def _figure(
             if row == 0 or len(drawings) == 1:
                 axes.set_title(panels[place].title, fontsize=11.5)
             lines = panels[place].lines
-            for line, mark in zip(lines, marks(len(lines), palette), strict=True):
+            for line, mark in zip(lines, line_marks(len(lines), palette), strict=True):
                 drawings[row if len(drawings) > 1 else 0](axes, line, mark, palette)
             if not axes.containers:
                 axes.text(0.5, 0.5, "none is made", transform=axes.transAxes, ha="center", color=palette.faint)

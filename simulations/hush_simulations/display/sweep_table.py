@@ -8,7 +8,7 @@ from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Block, Column, Row, Sentence, Table
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.sweep_layout import said, telling
+from hush_simulations.display.sweep_figures import representative_row, value_label
 from hush_simulations.sweeps.result import BARS, Parameter, SweepResult, SweepRow
 
 __all__ = ["sweep_blocks"]
@@ -19,7 +19,7 @@ _MOST = 60
 
 def sweep_blocks(result: SweepResult) -> list[Block]:
     """What `hush sweep` ends with."""
-    shown = [telling(list(rows)) for _, rows in groupby(result.rows, key=lambda row: row.cell)]
+    shown = [representative_row(list(rows)) for _, rows in groupby(result.rows, key=lambda row: row.cell)]
     blocks: list[Block] = [Sentence(_head(result)), Sentence("")]
     if len(shown) <= _MOST:
         blocks += [_table(result, shown), Sentence("")]
@@ -63,7 +63,7 @@ def _axes(row: SweepRow) -> list[str]:
 def _value(name: str, one: Parameter, row: SweepRow) -> str:
     if isinstance(one, int | float):
         return exact(one)
-    return said(name, one, row) if one.startswith("{") else one
+    return value_label(name, one, row) if one.startswith("{") else one
 
 
 def _figures(row: SweepRow) -> list[str]:

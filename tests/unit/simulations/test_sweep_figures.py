@@ -13,8 +13,7 @@ from hush_common.errors import OptionError
 from hush_simulations.api.sweep_result import SweepResult
 from hush_simulations.commands.sweep import app
 from hush_simulations.display.style import DARK
-from hush_simulations.display.sweep_figures import bias_figure, coverage_figure, error_figure
-from hush_simulations.display.sweep_layout import laid_out
+from hush_simulations.display.sweep_figures import bias_figure, coverage_figure, error_figure, layout_of
 from hush_simulations.sweeps.result import Parameter
 
 
@@ -31,7 +30,7 @@ def points(axes: Axes) -> list[tuple[float, float, float, float]]:
 
 
 def test_epsilon_is_along_the_axis_devices_are_lines_and_mechanisms_are_panels() -> None:
-    layout = laid_out(GRID)
+    layout = layout_of(GRID)
     assert (layout.axis, layout.logarithmic, layout.names) == ("ε over all rounds", True, ())
     assert [panel.title for panel in layout.panels] == ["laplace", "table"]
     assert [line.name for line in layout.panels[0].lines] == ["500 devices", "5 000 devices"]
@@ -67,8 +66,8 @@ def test_bias_is_in_its_standard_errors_and_far_ones_are_logarithmic() -> None:
     assert [one[1] for one in points(figure.axes[1])] == pytest.approx([6, 7, 8, 9, 10, 11])
     assert figure.axes[0].get_yscale() == "linear"
     lying = swept(liars__share=tuple(place / 100 for place in range(40)))
-    assert laid_out(lying).axis == "liars, % of the devices"
-    assert laid_out(lying).panels[0].lines[0].at[:3] == pytest.approx((0, 1, 2))
+    assert layout_of(lying).axis == "liars, % of the devices"
+    assert layout_of(lying).panels[0].lines[0].at[:3] == pytest.approx((0, 1, 2))
     assert bias_figure(lying).axes[0].get_yscale() == "symlog"
 
 
@@ -92,7 +91,7 @@ def test_what_has_no_figure_is_left_out_and_said() -> None:
 )
 def test_any_grid_is_laid_out(axes: dict[str, tuple[Parameter, ...]], names: tuple[str, ...], lines: list[str]) -> None:
     result = swept(**axes)
-    layout = laid_out(result)
+    layout = layout_of(result)
     assert layout.names == names
     assert [line.name for line in layout.panels[0].lines] == lines
     drawn = points(error_figure(result).axes[0])
