@@ -18,8 +18,6 @@ EDGES = {
     "hush_simulations/results/run.py": "the document of a run: `hush simulate --json` and result.json",
     "hush_simulations/planning/plan.py": "the JSON of `hush plan`",
     "hush_attacks/demonstration.py": "the JSON of `hush attack`",
-    "hush_simulations/auditing/finding.py": "the JSON of `hush audit`",
-    "hush_simulations/attacks/demonstration.py": "the JSON of `hush attack`",
     "hush_simulations/auditing/audit.py": "the JSON of `hush audit`",
 }
 
