@@ -81,7 +81,7 @@ def test_a_directory_of_another_sweep_is_refused_by_what_differs(
         ({}, "grid: is empty; write what is varied"),
         ({"task.epsilon": 1}, "grid.task.epsilon: '1' is not a list"),
         ({"task.epsilon": []}, "grid.task.epsilon: has no value"),
-        ({"task.epsilon": [1, "1"]}, 'grid.task.epsilon: "1" stands there twice'),
+        ({"task.epsilon": [1, "1"]}, 'grid.task.epsilon: "1" is listed twice'),
         ({"task.epsilon": [-1]}, "grid: no scenario has task.epsilon = -1: epsilon: "),
         ({"task.epsilonn": ["1"]}, "no scenario has task.epsilonn = 1: epsilonn: unknown field"),
         ({"task.mechanism": ["subset_selection"]}, "no scenario has task.mechanism = subset_selection: mechanism"),
