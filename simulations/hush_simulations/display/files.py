@@ -27,7 +27,7 @@ __all__ = ["prepare", "to_json", "write_files"]
 
 
 def prepare(directory: Path) -> Path:
-    """Make the directory and see that it can be written, before a long run is spent.
+    """Create the directory and check that it can be written, before a long run.
 
     Raises:
         OptionError: it is a file, or cannot be made or written.
@@ -47,16 +47,16 @@ def prepare(directory: Path) -> Path:
 def write_files(
     directory: Path, run: Run, theme: Theme = "light", more: Mapping[str, bytes] | None = None
 ) -> list[Path]:
-    """Write the files, and return their paths; in bulk no report is kept, and none is written.
+    """Write the files, and return their paths; a run in bulk has no reports.
 
     Args:
         directory: that `prepare` made.
-        run: a finished one.
-        theme: grounds of the picture.
-        more: files that are to be there with these, or not at all.
+        run: a finished run.
+        theme: light or dark pictures, or both.
+        more: files to write with these, all or none.
 
     Raises:
-        OptionError: the directory cannot be written any more; nothing of it is there, or what was there before.
+        OptionError: the directory cannot be written; its old files are unchanged.
     """
     files: dict[str, Writer] = {"result.json": _of((to_json(run) + "\n").encode())}
     if run.drawing is None:
@@ -73,7 +73,7 @@ def _of(content: bytes) -> Writer:
 
 
 def to_json(run: Run) -> str:
-    """The document of a run as text for people and programs; never NaN, which is no JSON."""
+    """Return the document of a run as JSON text, which has no NaN."""
     return json.dumps(run.to_document(), indent=2, ensure_ascii=False, allow_nan=False)
 
 
