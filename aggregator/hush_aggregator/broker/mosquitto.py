@@ -8,14 +8,14 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
 from hush_common.errors import OptionError, SetupError
-from hush_common.files import FileLock
+from hush_common.files import FileLock, replace_file
 from hush_common.topics import (
     ALL_ESTIMATES,
     ALL_RECALLS,
@@ -227,27 +227,6 @@ def hashed(password: str, iterations: int) -> str:
     return f"$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(key).decode()}"
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file, mode 0600, in place of what was there under its name; the owner of the directory owns it.
-
-    Raises:
-        OSError: it cannot be written; what was there is as it was.
-    """
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    draft = Path(name)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            _give(draft, path.parent)
-        draft.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
-
-
 def closed_above(path: Path, user: int, groups: Collection[int]) -> Path | None:
     """Return the topmost directory above `path` that a user cannot enter, by its mode; None if there is none.
 
@@ -262,13 +241,6 @@ def closed_above(path: Path, user: int, groups: Collection[int]) -> Path | None:
         if user != 0 and not found.st_mode & enters:
             return directory
     return None
-
-
-def _give(path: Path, like: Path) -> None:
-    """Give a file to whom another belongs: what root writes, mosquitto reads as a user of its own."""
-    owner = like.stat()
-    if hasattr(os, "chown") and path.stat().st_uid != owner.st_uid:
-        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 @contextmanager

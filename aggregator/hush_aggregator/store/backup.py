@@ -1,6 +1,5 @@
 """Copying a store: a backup of one that is in use, and putting it back. Either is there whole, or not at all."""
 
-import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
@@ -9,7 +8,7 @@ from hush_aggregator.store.reading import translated
 from hush_aggregator.store.schema import check
 from hush_aggregator.store.sqlite import take_lock
 from hush_common.errors import StoreError
-from hush_common.files import make_private_file
+from hush_common.files import draft_of, sync
 
 _SIDES = ("-wal", "-shm", "-journal")
 _FURTHER = 1 << 32  # more transactions than the store had since its backup: its version goes on rising
@@ -44,32 +43,30 @@ def put_back(file: Path, store: Path, *, replace: bool) -> int:
 def _copy(source: Path, target: Path, *, restored: bool) -> int:
     if not source.is_file():
         raise StoreError(f"{source}: there is no such file; name the store of an aggregator, or its backup")
-    part = target.with_name(f"{target.name}.part")
     try:
-        with suppress(FileNotFoundError):
-            part.unlink()
-        make_private_file(part)
-        with translated(source), closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as there:
-            check(source, there)
-            with closing(sqlite3.connect(part, isolation_level=None)) as here:
-                there.backup(here)  # in one step: what is written meanwhile is not in it, and waits for nothing
-                here.execute("PRAGMA journal_mode = DELETE")  # one file, without sides
-                if restored:
-                    here.execute("UPDATE identity SET restored = 1, version = version + ?", (_FURTHER,))
-                reports = _checked(part, here)
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        _gather(target)
-        for side in _SIDES:  # of the one that was there: they would be taken for those of the new one
-            target.with_name(f"{target.name}{side}").unlink(missing_ok=True)
-        part.replace(target)
+        with draft_of(target) as draft:
+            reports = _write_copy(source, draft, restored=restored)
+            _gather(target)
+            for side in _SIDES:  # of the replaced store: SQLite would take them for those of the new one
+                target.with_name(f"{target.name}{side}").unlink(missing_ok=True)
+            draft.replace(target)
     except OSError as error:
         raise StoreError(
             f"{target}: cannot be written ({error.strerror}); name a writable directory with room"
         ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    return reports
+
+
+def _write_copy(source: Path, draft: Path, *, restored: bool) -> int:
+    with translated(source), closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as there:
+        check(source, there)
+        with closing(sqlite3.connect(draft, isolation_level=None)) as here:
+            there.backup(here)  # in one step: what is written meanwhile is not in it, and waits for nothing
+            here.execute("PRAGMA journal_mode = DELETE")  # one file, without sides
+            if restored:
+                here.execute("UPDATE identity SET restored = 1, version = version + ?", (_FURTHER,))
+            reports = _checked(draft, here)
+    sync(draft)
     return reports
 
 
