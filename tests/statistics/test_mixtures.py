@@ -26,8 +26,19 @@ NAMED = {*product(WIDER_FOR_BOTH, TARGETS), *product(WIDER_FOR_REPORTERS, (REPOR
 """Where the rule without the correction holds for these values, and the interval is more than 2 % wider.
 
 The points of the lattice are farther apart than 2 % of the interval, and where they lie depends on values that nobody
-knows: with others at the same n as many points are lost.
+knows. So the correction is for the worst position.
+
+- `SHORT`, and mixture 256: with other values at the same n the other rule covers less than it claims, even 2 % wider.
+- The others: a search over values found none. Of so few reports Student's quantile and the exact law of the noise leave
+  more than the expansion knows: in mixture 120 the least coverage of the other rule over all bits is 0.9517 (exactly).
 """
+SHORT = {
+    (142, POPULATION): (0.175, 2),
+    (313, POPULATION): (0.0, 4),
+    (338, POPULATION): (0.15, 3),
+    (338, REPORTERS): (0.85, 1),
+}
+"""The share of ones among the people under the first epsilons, and how many epsilons; the others keep their values."""
 
 
 def pair(  # noqa: PLR0917 - one cell
@@ -139,8 +150,7 @@ def test_of_every_pair_the_worst_number_found_by_search_is_covered(
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_no_mixture_of_four_hundred_is_below_its_claim_and_only_named_ones_are_wider() -> None:
-    """Of the named ones most are too short with other values at the same n, had they 2 % more and no correction."""
-    below, wider, unlucky = [], set(), set()
+    below, wider = [], set()
     for place, target in product(range(CELLS), TARGETS):
         one = mixture(place)
         seen = look(one, target)
@@ -148,18 +158,26 @@ def test_no_mixture_of_four_hundred_is_below_its_claim_and_only_named_ones_are_w
             below.append((place, target, seen))
         if seen.ratio > WIDER and standard_errors(seen.uncorrected, one.confidence, RUNS) >= BAR:
             wider.add((place, target))
-            if least_with_other_values(one, target) < one.confidence:
-                unlucky.add((place, target))
     assert not below
     assert wider == NAMED
-    assert len(unlucky) > len(wider) / 2
 
 
-def least_with_other_values(one: Mixture, target: str) -> float:
-    """The least coverage of an interval 2 % wider than without the correction, over other values at the same n."""
-    found = []
-    for share, last in product(np.linspace(0, 1, 17).tolist(), (0, 1, 2)):
-        values = {share: 1.0} if one.kind == "number" else {0.0: 1 - share, 1.0: share}
-        each = (*[values] * (last + 1), *one.each[last + 1 :])[: len(one.each)]
-        found.append(look(replace(one, common=values, each=each), target, stretched=WIDER).uncorrected)
-    return min(found)
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("place", "target"), SHORT)
+def test_without_the_correction_and_two_percent_wider_it_is_too_short_with_other_values(
+    place: int, target: str
+) -> None:
+    one, (share, first) = mixture(place), SHORT[place, target]
+    values = {0.0: 1 - share, 1.0: share}
+    other = replace(one, common=values, each=(*[values] * first, *one.each[first:]))
+    seen = [look(other, target, 100_000, (part, 5), stretched=WIDER) for part in range(6)]
+    assert standard_errors(float(np.mean([s.uncorrected for s in seen])), one.confidence, 600_000) < -3
+    assert np.mean([s.coverage for s in seen]) > one.confidence
+
+
+def test_mixture_256_needs_its_correction() -> None:
+    """Exactly: with 84 of 130 and all of 30 people who hold 1, and an interval that is 2 % wider."""
+    one = mixture(256)
+    seen = exact(replace(one, each=({0.0: 46 / 130, 1.0: 84 / 130}, {1.0: 1.0})), stretched=WIDER)
+    assert seen.uncorrected < 0.947 < one.confidence <= seen.coverage
