@@ -8,10 +8,10 @@ import pytest
 from http_world import BEARER, make_store, serving, writable
 
 from hush_aggregator.http.app import ROUTERS, create_app
-from hush_aggregator.http.page.assets import addresses
+from hush_aggregator.http.page.pages import assets
 
 PATIENCE_S = 30
-VALUES = {"{task_id}": "heights", "{number}": "0", "{name}": addresses()["hush.css"].rpartition("/")[2]}
+VALUES = {"{task_id}": "heights", "{number}": "0", "{name}": assets()["hush.css"].address.rpartition("/")[2]}
 
 
 def places() -> list[str]:

@@ -147,13 +147,20 @@ def test_the_installed_wheel_carries_types_and_all_five_packages(device: Path) -
 
 
 @pytest.mark.timeout(300)
-def test_the_scenarios_of_the_source_are_in_the_installed_wheel(device: Path) -> None:
-    shipped = Path("hush_simulations", "scenarios", "shipped")
+@pytest.mark.parametrize(
+    ("top", "folder", "known"),
+    [
+        ("simulations", "hush_simulations/scenarios/shipped", "heights.toml"),
+        ("aggregator", "hush_aggregator/http/page/templates", "task.html"),
+        ("aggregator", "hush_aggregator/http/page/assets", "hush.css"),
+    ],
+)
+def test_the_data_of_the_source_is_in_the_installed_wheel(device: Path, top: str, folder: str, known: str) -> None:
     source, installed = (
-        {file.name: file.read_bytes() for file in (top / shipped).iterdir()}
-        for top in (ROOT / "simulations", site_packages(device))
+        {file.name: file.read_bytes() for file in (place / folder).iterdir()}
+        for place in (ROOT / top, site_packages(device))
     )
-    assert "heights.toml" in source
+    assert known in source
     assert installed == source
 
 

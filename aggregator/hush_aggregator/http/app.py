@@ -19,8 +19,8 @@ from hush_aggregator.http import api
 from hush_aggregator.http.connection import ACCEPTED_AT_ONCE, Connection, Connections
 from hush_aggregator.http.feed import Feed, event_routes
 from hush_aggregator.http.listen import BACKLOG
-from hush_aggregator.http.page import router as page
-from hush_aggregator.http.page.reading_views import Views
+from hush_aggregator.http.page.pages import page_routes
+from hush_aggregator.http.page.view import Views
 from hush_aggregator.http.schemas import Described
 from hush_aggregator.http.security import HEAD_LIMIT, Guard
 from hush_aggregator.http.service import Kind, ProblemError, Reading, Service, problem
@@ -36,7 +36,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     event_routes,
     api.metrics_routes,
     api.problem_routes,
-    page.router,
+    page_routes,
 )
 
 

@@ -1,13 +1,16 @@
 """Each sentence about odds is recomputed from ε, by an independent judge, and is never better than the truth."""
 
 import re
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import mpmath
 import pytest
 
-from hush_aggregator.http.page.label import promise
+from hush_aggregator.http.page.pages import render_index
+from hush_aggregator.http.page.view import View
+from hush_aggregator.store.base import Origin, State
 from hush_aggregator.tasks.explain import EVEN, dearest, factor, from_to, losses, sure
 from hush_common.epsilon import parse_epsilon
 from hush_common.task import make_task
@@ -50,7 +53,10 @@ def test_a_certainty_is_what_bayes_gives_rounded_up_and_never_a_hundred_per_cent
     check(sure(parse_epsilon(epsilon)), epsilon)
     task = make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER})
     check(dearest(task).sentence, epsilon)
-    check(promise(task), epsilon)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    view = View(task, State.OPEN, Origin.FILE, ended=False, now=now)
+    page = render_index([view], "/", now, total=1, page=1, pages=1)
+    check(page.partition('class="promise')[2].partition("</li>")[0], epsilon)
 
 
 def test_the_usual_ones_read_as_they_are_known() -> None:

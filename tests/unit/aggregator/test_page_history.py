@@ -6,8 +6,7 @@ import itertools
 from made_results import result_of
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.http.page.history import History
-from hush_aggregator.http.page.view import Point
+from hush_aggregator.http.page.view import History, Point
 from hush_aggregator.result import Result
 from hush_common.task import make_task
 

@@ -15,9 +15,8 @@ import pytest
 from page_server import served
 
 from hush_aggregator.estimation import Estimator, Failure, InThread
-from hush_aggregator.http.page.assets import addresses, assets
-from hush_aggregator.http.page.reading_views import PER_PAGE, Views
-from hush_aggregator.http.page.view import Standing
+from hush_aggregator.http.page.pages import assets
+from hush_aggregator.http.page.view import PER_PAGE, TaskStatus, Views
 from hush_aggregator.http.service import Reading
 from hush_aggregator.store import SqliteReader, SqliteStore
 from hush_aggregator.tally import Tally
@@ -81,7 +80,7 @@ async def test_pages_have_all_tasks_once_and_those_that_are_over_come_last(tmp_p
     assert found == [*(task.id for task in tasks[1:]), "t000"]
     assert pages[3][0] == pages[2][0]
     assert {rest for _, *rest_ in pages for rest in [tuple(rest_)]} == {(len(tasks), 3, 0)}
-    assert pages[2][0][0].standing is Standing.FINAL
+    assert pages[2][0][0].status is TaskStatus.FINAL
     assert [view.n for view in pages[0][0][:2]] == [3, 0]
 
 
@@ -142,12 +141,12 @@ def test_a_store_that_is_not_there_is_told_to_people_without_its_place(tmp_path:
 def test_assets_are_what_they_say_under_names_that_change_with_them(tmp_path: Path) -> None:
     kinds = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
     with SqliteStore(tmp_path / "store"), served(tmp_path / "store") as address:
-        for name, where in addresses().items():
-            answer = httpx.get(f"{address}{where}")
+        for name, asset in assets().items():
+            answer = httpx.get(f"{address}{asset.address}")
             assert answer.headers["content-type"] == kinds[name.partition(".")[2]]
             assert "immutable" in answer.headers["cache-control"]
             assert answer.headers["x-content-type-options"] == "nosniff"
-            assert hashlib.sha256(answer.content).hexdigest()[:12] in where
+            assert hashlib.sha256(answer.content).hexdigest()[:12] in asset.address
         page = httpx.get(address)
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert "unsafe" not in page.headers["content-security-policy"]

@@ -11,16 +11,13 @@ from made_results import result_of
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import CategoryEstimate
-from hush_aggregator.http.page.detail import detail
-from hush_aggregator.http.page.frame import Around
-from hush_aggregator.http.page.index import index
-from hush_aggregator.http.page.view import Standing, View
+from hush_aggregator.http.page.pages import render_index, render_task
+from hush_aggregator.http.page.view import TaskStatus, View
 from hush_aggregator.store.base import Origin, State
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-AROUND = Around({"hush.css": "/a.css", "hush.js": "/a.js", "hush.svg": "/a.svg"}, "/", NOW, "1")
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 10.0, "unit": "kg"}
 DRAFT: dict[str, Any] = {"id": "t", "epsilon": "1", "domain": NUMBER, "purpose": "To know"}
 INTERVALS = {"anytime": (1.0, 5.0), "reporters": (2.0, 4.0), "population": (1.9, 4.1)}
@@ -42,9 +39,17 @@ def shown(estimate: Estimate | None = GOOD, *, final: bool = False, draft: dict[
     return View(task, **settings)
 
 
+def detail(view: View) -> str:
+    return render_task(view, "/", NOW)
+
+
+def index(views: list[View], *, total: int = 1, dropped: int = 0) -> str:
+    return render_index(views, "/", NOW, total=total, page=1, pages=1, dropped=dropped)
+
+
 def text_of(view: View) -> str:
     """What a person reads."""
-    return plain(detail(view, AROUND).partition("<main")[2])
+    return plain(detail(view).partition("<main")[2])
 
 
 def plain(page: str) -> str:
@@ -53,22 +58,22 @@ def plain(page: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("view", "standing"),
+    ("view", "status"),
     [
-        (shown(), Standing.LIVE),
-        (shown(state=State.WITHDRAWN), Standing.WITHDRAWN),
-        (shown(state=State.CLOSED), Standing.FINAL),
-        (shown(ended=True), Standing.FINAL),
-        (shown(draft=DRAFT | {"closes": "2026-05-31T23:59:00Z"}), Standing.CLOSING),
-        (shown(draft=DRAFT | {"closes": "2026-06-01T00:01:00Z"}), Standing.LIVE),
-        (shown(draft=DRAFT | {"opens": "2026-06-01T00:01:00Z"}), Standing.NOT_OPEN),
+        (shown(), TaskStatus.LIVE),
+        (shown(state=State.WITHDRAWN), TaskStatus.WITHDRAWN),
+        (shown(state=State.CLOSED), TaskStatus.FINAL),
+        (shown(ended=True), TaskStatus.FINAL),
+        (shown(draft=DRAFT | {"closes": "2026-05-31T23:59:00Z"}), TaskStatus.CLOSING),
+        (shown(draft=DRAFT | {"closes": "2026-06-01T00:01:00Z"}), TaskStatus.LIVE),
+        (shown(draft=DRAFT | {"opens": "2026-06-01T00:01:00Z"}), TaskStatus.NOT_OPEN),
     ],
 )
-def test_a_task_says_what_becomes_of_it(view: View, standing: Standing) -> None:
-    assert view.standing is standing
-    assert f"{standing.word} " in text_of(view)
-    assert standing.sentence in text_of(view)
-    assert standing.word in index([view], AROUND, total=1, page=1, pages=1)
+def test_a_task_says_what_becomes_of_it(view: View, status: TaskStatus) -> None:
+    assert view.status is status
+    assert f"{status.word} " in text_of(view)
+    assert status.sentence in text_of(view)
+    assert status.word in index([view])
 
 
 def test_while_reports_arrive_the_interval_to_watch_comes_first_and_of_final_figures_that_of_the_same_people() -> None:
@@ -113,7 +118,7 @@ def test_wrong_reports_are_told_before_the_figure_and_nothing_promises_that_more
 ) -> None:
     view = shown(dataclasses.replace(GOOD, mean=mean, monitor=monitor))
     word = {"too_little_noise": "Too little noise", "outliers": "Impossible reports"}.get(monitor, "Something new")
-    card = plain(index([view], AROUND, total=1, page=1, pages=1))
+    card = plain(index([view]))
     for text in (text_of(view), card):
         above, _, below = text.partition("Average")
         assert f"Do not rely on this. {word}." in above
@@ -127,7 +132,7 @@ def test_wrong_reports_are_told_before_the_figure_and_nothing_promises_that_more
 @pytest.mark.parametrize("monitor", ["ok", None])
 def test_reports_that_look_right_or_are_too_few_raise_no_alarm(monitor: str | None) -> None:
     view = shown(dataclasses.replace(GOOD, monitor=monitor))
-    for text in (text_of(view), index([view], AROUND, total=1, page=1, pages=1)):
+    for text in (text_of(view), index([view])):
         assert "Do not rely on this" not in text
         assert "probably 1.0 to 5.0 kg" in plain(text)
 
@@ -137,7 +142,7 @@ def test_wrong_reports_of_categories_are_told_above_the_table() -> None:
     parts = tuple(CategoryEstimate(label=label, frequency=0.5) for label in "ab")
     view = shown(Estimate(200, categories=parts, monitor="outliers"), draft=task)
     assert "Do not rely on this. Impossible reports." in text_of(view).partition("Share")[0]
-    assert "Do not rely on this. Impossible reports." in plain(index([view], AROUND, total=1, page=1, pages=1))
+    assert "Do not rely on this. Impossible reports." in plain(index([view]))
 
 
 def test_final_figures_do_not_wait_for_more_reports() -> None:
@@ -150,18 +155,18 @@ def test_one_is_not_written_as_several() -> None:
     one = dataclasses.replace(GOOD, n=1, monitor=None)
     assert "From 1 report of 1 device that was asked." in text_of(shown(one, draft=DRAFT | {"enrolled": 1}))
     assert "The estimate of 1 report is being made" in text_of(shown(None, n=1))
-    page = plain(index([shown(one)], AROUND, total=1, page=1, pages=1, dropped=1))
+    page = plain(index([shown(one)], dropped=1))
     assert "1 task " in page
     assert "1 report " in page
     assert "dropped 1 message since" in page
-    assert "2 tasks " in plain(index([shown()], AROUND, total=2, page=1, pages=1))
+    assert "2 tasks " in plain(index([shown()], total=2))
 
 
 @pytest.mark.parametrize(("mean", "intervals"), [(1e300, {}), (-1e-300, {"anytime": (0.0, 0.0)}), (5e-324, INTERVALS)])
 def test_any_number_can_be_drawn(mean: float, intervals: dict[str, tuple[float, float]]) -> None:
     wide = {"kind": "number", "lower": -8e307, "upper": 8e307}
     for domain in (NUMBER, wide):
-        page = detail(shown(Estimate(3, mean, intervals=intervals), draft=DRAFT | {"domain": domain}), AROUND)
+        page = detail(shown(Estimate(3, mean, intervals=intervals), draft=DRAFT | {"domain": domain}))
         assert f'value="{mean!r}"' in page
         assert not re.search(r"\b(nan|inf)\b", page)
 
@@ -183,7 +188,7 @@ def test_more_reports_than_devices_is_flagged_and_nobody_is_silent() -> None:
 
 def test_an_estimate_that_is_still_made_is_no_estimate_of_nothing() -> None:
     assert "The estimate of 1 234 reports is being made" in text_of(shown(None, n=1234))
-    assert "1 234</data> reports" in index([shown(None, n=1234)], AROUND, total=1, page=1, pages=1)
+    assert "1 234</data> reports" in index([shown(None, n=1234)])
 
 
 @pytest.mark.parametrize("origin", Origin)
@@ -211,9 +216,7 @@ def test_a_long_list_is_folded_and_complete() -> None:
     task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
 
     categories = tuple(CategoryEstimate(label=label, frequency=1 / 300) for label in labels)
-    page = detail(
-        View(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, categories=categories))), AROUND
-    )
+    page = detail(View(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, categories=categories))))
     assert all(f">{label}<" in page for label in labels)
     assert "276 more" in page
 
@@ -233,7 +236,7 @@ def test_every_reason_for_a_refusal_has_its_meaning_beside_its_number() -> None:
 
 def test_what_the_broker_has_dropped_is_told() -> None:
     def page(dropped: int) -> str:
-        return index([shown()], AROUND, total=1, page=1, pages=1, dropped=dropped)
+        return index([shown()], dropped=dropped)
 
     assert "it has dropped 1 200 messages" in page(1200)
     assert "dropped" not in page(0)

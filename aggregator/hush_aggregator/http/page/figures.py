@@ -1,329 +1,459 @@
-"""Figures of one round: the estimate, its intervals, the parts of a category or a vector, drawn over tables."""
+"""The figures of one round as the templates show them: rounded for people, with the exact value for programs."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from hush_aggregator.estimate.estimates import Interval, Intervals
-from hush_aggregator.http.page.drawings import Axis, band, bar, row
-from hush_aggregator.http.page.markup import Html, element, foreign, fragment, tabular
-from hush_aggregator.http.page.numbers import UNKNOWN, Scale, count
-from hush_aggregator.http.page.view import ORDER, Standing, View, band_of, primary
-from hush_aggregator.http.page.words import FAILURES, about, meaning, quantity
-from hush_aggregator.report_problems import Verdict, report_problems
+from hush_aggregator.estimate.estimates import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    Interval,
+    Intervals,
+)
+from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
+from hush_aggregator.estimation import CRASHED, TOO_SLOW
+from hush_aggregator.http.page.charts import Axis, Chart
+from hush_aggregator.http.page.view import Point, TaskStatus, View
+from hush_aggregator.report_problems import MONITOR, Verdict, report_problems
 from hush_aggregator.result import Result
-from hush_common.domain import VectorDomain
-from hush_common.formatting import exact
+from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
+from hush_common.formatting import exact, fixed, significant, whole
+from hush_common.task import Task
 
-__all__ = ["alarm", "alone", "failures", "headline", "intervals", "parts", "reason", "strip"]
+ORDER = (ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, ENROLLED)
+"""The order of intervals on the page."""
 
-_ALONE = 64  # parts of which each is listed for experts, too
-_LISTED = 24  # rows of a table before the rest is folded away
+FAILURES = {
+    NOT_FINITE: "the arithmetic did not end in a number",
+    FAILED: "an error of hush; its log says where",
+    CRASHED: "the process that made it ended: it was killed, or found no memory",
+    TOO_SLOW: "it took too long",
+}
+"""Why hush could not make a figure."""
+
+_DIGITS = 4
+_LARGEST_FIXED = 1e9
+_MOST_PLACES = 9
+_TOP = 3
+_FEW = 3
+_TABLED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """A part of the value: a category, or a coordinate of a vector."""
-
-    name: str
-    place: str  # in the document
-    value: float | None
-    field: str
-    alone: Intervals
-    joint: Intervals
-    methods: Mapping[str, str]
-    scale: Scale
-    axis: Axis | None
-    n: int | None = None
-
-
-def alarm(view: View, *, brief: bool = False) -> Html:
-    """The warning above figures whose reports do not look right; nothing above others.
+class Scale:
+    """How the figures of one estimate are written.
 
     Args:
-        view: the task.
-        brief: whether the meaning of each problem is left out, as on a card.
+        unit: of the numbers, as the author of the task wrote it.
+        percent: whether they are shares, shown in per cent.
+        places: decimals; None for four significant digits.
+        is_difference: whether they are differences, which for shares are percentage points.
     """
-    problems = _problems(view)
-    if not problems:
-        return fragment()
-    told = element("strong", "Do not rely on this. ", class_="verdict bad")
-    if brief:
-        return element("p", told, *(f"{one.word}. " for one in problems), class_="warning alarm")
-    meant = [element("p", element("strong", one.word, "."), " ", one.sentence) for one in problems]
-    return element("div", element("p", told), *meant, class_="warning alarm")
+
+    unit: str = ""
+    percent: bool = False
+    places: int | None = None
+    is_difference: bool = False
+
+    @classmethod
+    def of(cls, task: Task) -> "Scale":
+        """Return the scale of a task's estimate, before its precision is known."""
+        return cls(task.unit, percent=isinstance(task.domain, BitDomain | CategoryDomain))
+
+    def fitting(self, interval: Interval | None) -> "Scale":
+        """Return the scale with as many decimals as leave two digits of the half-width of an interval."""
+        if interval is None:
+            return self
+        half = (interval[1] - interval[0]) / 2 * (100 if self.percent else 1)
+        largest = max(map(abs, interval))
+        if not 0 < half < _LARGEST_FIXED or largest >= _LARGEST_FIXED:
+            return self
+        places = max(0, 1 - math.floor(math.log10(half)))
+        return self if places > _MOST_PLACES else replace(self, places=places)
+
+    @property
+    def differences(self) -> "Scale":
+        return replace(self, is_difference=True)
+
+    def text(self, value: float) -> str:
+        """Return the digits alone."""
+        scale = 100 if self.percent else 1
+        if self.places is None or abs(value) >= _LARGEST_FIXED:
+            return significant(value, _DIGITS, scale=scale)
+        return fixed(value, self.places, scale=scale)
+
+    def plain(self, value: float) -> str:
+        """Return the digits and the unit, for text without markup."""
+        return f"{self.text(value)} {'%' if self.percent else self.unit}".rstrip()
+
+    def between(self, ends: Interval) -> str:
+        """Return an interval for text without markup: 157.9 to 182.7 cm."""
+        return f"{self.text(ends[0])} to {self.plain(ends[1])}"
 
 
-def _problems(view: View) -> list[Verdict]:
-    result = view.result
-    return [] if result is None or not result.n else report_problems(result.estimate.monitor, result.flags)
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """A category, or a coordinate of a vector. `place` is where the document has it, `interval` is simultaneous."""
+
+    name: str
+    place: str
+    figure: str
+    value: float | None
+    scale: Scale
+    axis: Axis
+    individual: Intervals
+    methods: Mapping[str, str]
+    target: str | None
+    interval: Interval | None
+    n: int | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        return exact(self.axis.low), exact(self.axis.high)
 
 
-def headline(view: View) -> Html:
-    """The estimate in large, and in what it lies."""
-    result = view.result
-    if result is None or result.mean is None:
-        return fragment()
-    methods = result.estimate.methods
-    target = primary(result.intervals, methods, final=result.final)
-    interval = None if target is None else result.intervals[target]
-    scale = view.scale.fitting(interval)
-    lines: list[Html] = [
-        element("p", quantity(view.task), class_="quantity"),
-        element("p", scale.figure(result.mean, "mean"), class_="estimate"),
-    ]
-    if target is not None and interval is not None:
-        place = f"intervals.{target}"
-        lines.append(element("p", _guess(view, interval), scale.interval(interval, place), class_="within"))
-        whom = about(target, methods.get(target, ""))
-        lines.append(element("p", f"for {whom[0].lower()}{whom[1:]}", class_="note"))
-    return element("div", *lines, class_="headline")
+@dataclass(frozen=True, slots=True)
+class IntervalRow:
+    """An interval of the estimate, and what it is about."""
+
+    target: str
+    about: str
+    meaning: str
+    interval: Interval
 
 
-def _guess(view: View, interval: Interval) -> str:
-    """What to say before an interval: one that rules nothing out says nothing, and one of wrong reports is no guess."""
-    if _problems(view):
-        return "if all these reports were right, "
-    low, high = view.limits
-    return "as yet anything from " if interval[0] <= low and high <= interval[1] else "probably "
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that the page shows of the estimate of a round."""
+
+    view: View
+    result: Result
+    problems: Sequence[Verdict] = field(init=False)
+    parts: Sequence[PartRow] = field(init=False)
+
+    def __post_init__(self) -> None:
+        result = self.result
+        object.__setattr__(self, "problems", report_problems(result.estimate.monitor, result.flags) if result.n else [])
+        object.__setattr__(self, "parts", list(_categories(result) or _coordinates(self.view.task, result)))
+
+    @classmethod
+    def of(cls, view: View) -> "Figures | None":
+        return None if view.result is None else cls(view, view.result)
+
+    @property
+    def quantity(self) -> str:
+        domain = self.view.task.domain
+        if isinstance(domain, BitDomain):
+            return "Share of yes"
+        return "Share" if isinstance(domain, CategoryDomain) else "Average"
+
+    @property
+    def mean(self) -> float | None:
+        return self.result.mean
+
+    @property
+    def scale(self) -> Scale:
+        return Scale.of(self.view.task)
+
+    @property
+    def target(self) -> str | None:
+        """The target of the interval to show first."""
+        if self.parts:
+            return next((row.target for row in self.parts if row.target), None)
+        return primary(self.result.intervals, self.result.estimate.methods, final=self.result.final)
+
+    @property
+    def interval(self) -> Interval | None:
+        return self.result.intervals.get(self.target or "")
+
+    @property
+    def whom(self) -> str:
+        """Whom the first interval is about, within a sentence."""
+        if self.target is None:
+            return ""
+        about_ = self._about(self.target)
+        return about_[0].lower() + about_[1:]
+
+    @property
+    def guess(self) -> str:
+        """What to say before the interval: it may rule nothing out, and the reports may be wrong."""
+        if self.problems:
+            return "if all these reports were right,"
+        low, high = _limits(self.view.task)
+        is_idle = self.interval is not None and self.interval[0] <= low and high <= self.interval[1]
+        return "as yet anything from" if is_idle else "probably"
+
+    @property
+    def axis(self) -> Axis:
+        return Axis(*_limits(self.view.task))
+
+    @property
+    def ends(self) -> list[str]:
+        return [exact(end, scale=100 if self.scale.percent else 1) for end in _limits(self.view.task)]
+
+    @property
+    def bands(self) -> list[tuple[str, Interval]]:
+        """The intervals to draw, widest first: a class of the style sheet, and the ends."""
+        return [(band_of(target), self.result.intervals[target]) for target in self._drawn]
+
+    @property
+    def title(self) -> str:
+        return f"{self.quantity}: {self.scale.plain(self.result.mean or 0.0)}"
+
+    @property
+    def description(self) -> str:
+        said = []
+        for target in self._drawn:
+            ends = self.result.intervals[target]
+            said.append(f"{self._about(target)}: {self.scale.fitting(ends).between(ends)}")
+        return "; ".join(said) or "No interval."
+
+    @property
+    def beyond(self) -> str:
+        """What to say of an estimate outside its domain; empty for others."""
+        low, high = _limits(self.view.task)
+        if self.mean is None or low <= self.mean <= high:
+            return ""
+        if self.problems:
+            return "The estimate is beyond what is possible. More reports like these do not help."
+        more = "" if self.view.status is TaskStatus.FINAL else " More reports bring it nearer."
+        return f"The estimate is beyond what is possible. That is the noise: moved back, it would be biased.{more}"
+
+    @property
+    def intervals(self) -> list[IntervalRow]:
+        """The rows of the table of all intervals."""
+        if self.mean is None:
+            return []
+        listed = sorted(self.result.intervals, key=lambda target: (target != self.target, ORDER.index(target)))
+        return [
+            IntervalRow(target, self._about(target), meaning(target), self.result.intervals[target])
+            for target in listed
+        ]
+
+    @property
+    def intervals_scale(self) -> Scale:
+        last = primary(self.result.intervals, self.result.estimate.methods, final=True)
+        return self.scale.fitting(self.result.intervals.get(last or ""))
+
+    @property
+    def intervals_axis(self) -> Axis | None:
+        return Axis.around(list(self.result.intervals.values()), [] if self.mean is None else [self.mean])
+
+    @property
+    def confidence(self) -> str:
+        return exact(self.result.confidence, scale=100)
+
+    @property
+    def top(self) -> list[PartRow]:
+        """The rows on a card: the most frequent categories, on an axis of their own, or the first coordinates."""
+        if not self.result.categories:
+            return list(self.parts[:_TOP])
+        rows = sorted(self.parts, key=lambda row: -(row.value or 0.0))[:_TOP]
+        axis = Axis(0.0, max([0.01, *(row.value or 0.0 for row in rows)]))
+        return [replace(row, axis=axis) for row in rows]
+
+    @property
+    def individual(self) -> list[tuple[str, str]]:
+        """The targets of the parts' individual intervals, and what each is about."""
+        return [(one, self._about(one)) for one in ORDER if any(one in row.individual for row in self.parts)]
+
+    @property
+    def monitor(self) -> str | None:
+        return self.result.estimate.monitor
+
+    @property
+    def verdict(self) -> Verdict:
+        return MONITOR.get(self.monitor, Verdict(str(self.monitor), ""))
+
+    @property
+    def verdict_class(self) -> str:
+        return {"ok": "good", None: "early"}.get(self.monitor, "bad")
+
+    @property
+    def flags(self) -> list[Verdict]:
+        return report_problems(None, self.result.flags)
+
+    @property
+    def weights(self) -> str:
+        pooled = self.result.estimate.pooled
+        weights = {} if pooled is None else pooled.weights
+        return ", ".join(f"{name}: {exact(round(weight, 4))}" for name, weight in weights.items())
+
+    def failed(self, name: str) -> str:
+        """Return what hush could not make, by its name in the document."""
+        target = name.removeprefix("joint_")
+        return "The estimate" if target == "estimate" else f"The interval for “{about(target).lower()}”"
+
+    @property
+    def _drawn(self) -> list[str]:
+        """The interval to watch, and within it the one for the population; of final figures the latter alone."""
+        methods = self.result.estimate.methods
+        wanted = [primary(self.result.intervals, methods, final=final) for final in (self.result.final, True)]
+        return list(dict.fromkeys(target for target in wanted if target is not None))
+
+    def _about(self, target: str) -> str:
+        if self.result.coordinates:
+            return about(target, next((row.methods[target] for row in self.parts if target in row.methods), ""))
+        return about(target, self.result.estimate.methods.get(target, ""))
 
 
-def strip(view: View, *, legend: bool = True) -> Html:
-    """The estimate on the axis of what it can be; the legend says what its bands are."""
-    result = view.result
-    if result is None or result.mean is None:
-        return fragment()
-    (low, high), unit = view.limits, view.task.unit
-    targets = _bands(result)
-    scale = view.scale
-    words = "; ".join(
-        f"{about(name, result.estimate.methods.get(name, ''))}: {_said(scale, ends)}" for name, ends in targets
-    )
-    bands = [(band_of(target), interval) for target, interval in targets]
-    described = f"{quantity(view.task)}: {scale.plain(result.mean)}", words or "No interval."
-    scaled = 100 if scale.percent else 1
-    ends = [
-        fragment(
-            exact(end, scale=scaled), " %" if scale.percent else None, fragment(" ", foreign(unit)) if unit else None
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How the estimate came about as reports arrived: a chart, and the same as a table."""
+
+    chart: Chart
+    rows: Sequence[tuple[str, str, str]]
+
+    @classmethod
+    def of(cls, view: View) -> "Course | None":
+        """Return the course; None if fewer than three estimates are known."""
+        points = view.history
+        axis = Axis.around([point.band for point in points], [point.value for point in points], _limits(view.task))
+        if len(points) < _FEW or axis is None:
+            return None
+        first, last = points[0], points[-1]
+        scale = Scale.of(view.task).fitting(last.band)
+        said = f"After {whole(first.n)} reports {scale.between(first.band)}"
+        chart = Chart.of(
+            axis,
+            [(math.log(point.n), point.value, point.band) for point in points],
+            ("The interval as reports arrived", f"{said}; after {whole(last.n)} {scale.between(last.band)}."),
+            _marks(axis, scale),
+            (f"{whole(first.n)} reports", f"{whole(last.n)} reports"),
         )
-        for end in (low, high)
-    ]
-    return element(
-        "div",
-        band(Axis(low, high), bands, result.mean, described),
-        element("p", *(element("span", end) for end in ends), class_="ends"),
-        _legend(targets) if legend else None,
-        _beyond(view, result.mean),
-        class_="strip",
-    )
+        return cls(chart, [(whole(one.n), scale.plain(one.value), scale.between(one.band)) for one in _spread(points)])
 
 
-def intervals(view: View) -> Html:
-    """The table of all intervals of the estimate, with what each is about."""
-    result = view.result
-    if result is None or result.mean is None or not result.intervals:
-        return fragment()
-    methods = result.estimate.methods
-    scale = view.scale.fitting(result.intervals.get(primary(result.intervals, methods, final=True) or ""))
-    axis = Axis.around(list(result.intervals.values()), [result.mean])
-    first = primary(result.intervals, methods, final=result.final)
-    listed = sorted(result.intervals, key=lambda target: (target != first, ORDER.index(target)))
-    rows = [_interval_row(result, target, scale, axis) for target in listed]
-    percent = exact(result.confidence, scale=100)
-    condition = ", if all these reports were right" if _problems(view) else ""
-    return tabular(
-        element("caption", f"Of 100 such intervals, {percent} contain what they are about{condition}"),
-        _head("About", "Between"),
-        element("tbody", *rows),
-        class_="intervals",
-    )
+@dataclass(frozen=True, slots=True)
+class RoundRow:
+    """The estimate of one round, with the interval to show first."""
+
+    result: Result
+    target: str | None
+    interval: Interval | None
+    scale: Scale
 
 
-def parts(view: View) -> Html:
-    """The table of categories or coordinates, with bars."""
-    result = view.result
-    if result is None or not (result.categories or result.coordinates):
-        return fragment()
-    rows = list(_categories(result) if result.categories else _coordinates(view, result))
-    targets = [primary(one.joint, one.methods, final=result.final) for one in rows]
-    first = next((target for target in targets if target), None)
-    shown = [_part(*one, drawn=place < _LISTED) for place, one in enumerate(zip(rows, targets, strict=True))]
-    what = "Category" if result.categories else "Number"
-    kind = "categories" if result.categories else "coordinates"
-    caption = fragment(
-        f"{quantity(view.task)}, and an interval for each. ",
-        f"{about(first, _method(result, first))}; all at once." if first else None,
-    )
-    head = _head(what, quantity(view.task), "Between")
-    listed = tabular(element("caption", caption), head, element("tbody", *shown[:_LISTED]), class_=f"parts {kind}")
-    if len(shown) <= _LISTED:
-        return listed
-    rest = tabular(head, element("tbody", *shown[_LISTED:]), class_=f"parts {kind}")
-    summary = element("summary", f"{len(shown) - _LISTED} more")
-    return fragment(listed, element("details", summary, rest, id="parts-more"))
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The last rounds, each estimated from its own reports: a chart if there are two estimates, and a table."""
+
+    caption: str
+    rows: Sequence[RoundRow]
+    chart: Chart | None
+
+    @classmethod
+    def of(cls, view: View) -> "Rounds":
+        rows = []
+        for one in view.rounds:
+            target = primary(one.intervals, one.estimate.methods, final=one.final)
+            interval = one.intervals.get(target or "")
+            rows.append(RoundRow(one, target, interval, Scale.of(view.task).fitting(interval)))
+        of = f"of {whole(view.task.rounds)} rounds"
+        is_cut = view.latest >= len(rows)
+        caption = f"The last {len(rows)} {of}." if is_cut else f"{len(rows)} {of} so far."
+        return cls(caption, rows[::-1], _chart_of(view, rows))
 
 
-def alone(view: View) -> Html:
-    """The intervals of each part looked at alone, for each target: narrower than those for all at once."""
-    result = view.result
-    if result is None or not (result.categories or result.coordinates):
-        return fragment()
-    rows = list(_categories(result) if result.categories else _coordinates(view, result))
-    targets = [target for target in ORDER if any(target in one.alone for one in rows)]
-    if len(rows) > _ALONE:
-        return element("p", "The intervals of each looked at alone are in the document for programs.", class_="note")
-    listed = tabular(
-        element("caption", "Each looked at alone, without the others"),
-        _head("", *(about(target, _method(result, target)) for target in targets)),
-        element("tbody", *(_alone(one, targets) for one in rows)),
-    )
-    return element("div", listed, class_="wide", role="region", tabindex="0", aria_label="Each looked at alone")
-
-
-def failures(reasons: Mapping[str, str], place: str = "failures") -> Html:
-    """What could not be made, and why."""
-    if not reasons:
-        return fragment()
-    lines = [
-        element(
-            "li", f"{_named(name)}: ", element("data", FAILURES.get(why, why), value=why, data_figure=f"{place}.{name}")
-        )
-        for name, why in reasons.items()
-    ]
-    return element("ul", *lines, class_="failures")
-
-
-def reason(why: str, place: str) -> Html:
-    """Why something could not be made, in words."""
-    return element("data", FAILURES.get(why, why), value=why, data_figure=place)
-
-
-def _named(name: str) -> str:
-    target = name.removeprefix("joint_")
-    return "The estimate" if target == "estimate" else f"The interval for “{about(target).lower()}”"
-
-
-def _interval_row(result: Result, target: str, scale: Scale, axis: Axis | None) -> Html:
-    interval = result.intervals[target]
-    method = result.estimate.methods.get(target, "")
-    return element(
-        "tr",
-        element(
-            "th",
-            about(target, method),
-            element("small", meaning(target)),
-            row(axis, interval, result.mean, band_of(target)) if axis else None,
-            scope="row",
-        ),
-        element("td", scale.interval(interval, f"intervals.{target}")),
-    )
-
-
-def _bands(result: Result) -> list[tuple[str, Interval]]:
-    """The interval to watch, and within it the one for the population; of final figures the latter alone."""
-    methods = result.estimate.methods
-    wanted = [primary(result.intervals, methods, final=final) for final in (result.final, True)]
-    found: list[str] = []
-    for target in wanted:
-        if target is not None and target not in found:
-            found.append(target)
-    return [(target, result.intervals[target]) for target in found]
-
-
-def _legend(targets: Sequence[tuple[str, Interval]]) -> Html | None:
-    if len(targets) < len(("watched", "at the end")):
+def _chart_of(view: View, rows: Sequence[RoundRow]) -> Chart | None:
+    known = [(row, row.result.mean) for row in rows if row.result.n and row.result.mean is not None]
+    intervals = [row.interval for row, _ in known if row.interval is not None]
+    axis = Axis.around(intervals, [mean for _, mean in known], _limits(view.task))
+    if len(known) <= 1 or axis is None:
         return None
-    words = ("may be watched as reports arrive", "for one look, when all have answered")
-    names = ("anytime", "population")
-    keys = [element("span", element("i", class_=f"key {name}"), word) for name, word in zip(names, words, strict=True)]
-    return element("p", *keys, class_="legend")
-
-
-def _said(scale: Scale, interval: Interval) -> str:
-    fitted = scale.fitting(interval)
-    return f"{fitted.text(interval[0])} to {fitted.plain(interval[1])}"
-
-
-def _beyond(view: View, mean: float) -> Html | None:
-    low, high = view.limits
-    if low <= mean <= high:
-        return None
-    if _problems(view):
-        return element(
-            "p", "The estimate is beyond what is possible. More reports like these do not help.", class_="note"
-        )
-    why = "The estimate is beyond what is possible. That is the noise: moved back, it would be biased."
-    return element(
-        "p", why, None if view.standing is Standing.FINAL else " More reports bring it nearer.", class_="note"
+    first, last = known[0][0].result.round, known[-1][0].result.round
+    said = f"From round {first} to round {last}, each estimated from its own reports."
+    return Chart.of(
+        axis,
+        [(row.result.round, mean, row.interval) for row, mean in known],
+        ("The rounds one after the other", said),
+        _marks(axis, known[-1][0].scale),
+        (f"round {first}", f"round {last}"),
     )
 
 
-def _categories(result: Result) -> Iterator[_Row]:
+def about(target: str, method: str = "") -> str:
+    """Return whom an interval is about."""
+    if target in (ANYTIME, ANYTIME_POPULATION):
+        whom = POPULATION if target == ANYTIME_POPULATION or method.startswith(POPULATION) else REPORTERS
+        return f"{about(whom)}, however often you look while reports arrive"
+    return {
+        REPORTERS: "Those who answered",
+        POPULATION: "Everybody they stand for",
+        ENROLLED: "All who were asked",
+    }.get(target, target)
+
+
+def meaning(target: str) -> str:
+    """Return what an interval takes into account."""
+    return {
+        REPORTERS: "Only the noise of their devices is uncertain.",
+        POPULATION: "The noise, and who happened to answer. Holds if they are a random sample.",
+        ENROLLED: "The noise, and who happened to answer. Holds if they are a random part of those asked.",
+        ANYTIME: "Wider, so that it stays right although you watch.",
+        ANYTIME_POPULATION: "Wider, so that it stays right although you watch. Holds if they are a random sample.",
+    }.get(target, "")
+
+
+def band_of(target: str) -> str:
+    """Return the class of the style sheet for an interval: pale for an anytime interval, else darker."""
+    return "anytime" if target in (ANYTIME, ANYTIME_POPULATION) else "population"
+
+
+def primary(intervals: Intervals, methods: Mapping[str, str], *, final: bool) -> str | None:
+    """Return the target of the interval to show first.
+
+    Args:
+        intervals: by target.
+        methods: by target; the method of an anytime interval begins with what it is about.
+        final: whether the round is closed; until then the anytime interval is first.
+    """
+    whom = POPULATION if methods.get(ANYTIME, "").startswith(POPULATION) else REPORTERS
+    wanted = (whom, POPULATION, REPORTERS, ENROLLED, ANYTIME) if final else (ANYTIME, whom, *ORDER)
+    return next((target for target in wanted if target in intervals), None)
+
+
+def _limits(task: Task) -> Interval:
+    """Return the least and the largest value of a number or a bit."""
+    return (task.domain.lower, task.domain.upper) if isinstance(task.domain, NumberDomain) else (0.0, 1.0)
+
+
+def _categories(result: Result) -> list[PartRow]:
     reached = [end for one in result.categories for ends in one.joint_intervals.values() for end in ends]
     reached += [one.frequency for one in result.categories]
     axis = Axis(0.0, min(1.0, max(0.01, *reached)) if reached else 1.0)
-    for place, one in enumerate(result.categories):
-        where = f"categories.{place}"
-        scale = Scale(percent=True)
-        intervals_ = one.intervals, one.joint_intervals
-        yield _Row(one.label, where, one.frequency, "frequency", *intervals_, result.estimate.methods, scale, axis)
+    methods, rows = result.estimate.methods, []
+    for number, one in enumerate(result.categories):
+        place = f"categories.{number}"
+        target = primary(one.joint_intervals, methods, final=result.final)
+        joint = one.joint_intervals.get(target or "")
+        figure = f"{place}.frequency", one.frequency, Scale(percent=True)
+        rows.append(PartRow(one.label, place, *figure, axis, one.intervals, methods, target, joint))
+    return rows
 
 
-def _coordinates(view: View, result: Result) -> Iterator[_Row]:
-    domain = view.task.domain
-    bounds = domain.coordinates if isinstance(domain, VectorDomain) else ()
-    for place, (one, bound) in enumerate(zip(result.coordinates, bounds, strict=True)):
-        where, axis = f"coordinates.{place}", Axis(bound.lower, bound.upper)
-        intervals_ = one.intervals, one.joint_intervals
-        yield _Row(one.name, where, one.mean, "mean", *intervals_, one.methods, Scale(one.unit), axis, one.n)
+def _coordinates(task: Task, result: Result) -> Iterator[PartRow]:
+    bounds = task.domain.coordinates if isinstance(task.domain, VectorDomain) and result.coordinates else ()
+    for number, (one, bound) in enumerate(zip(result.coordinates, bounds, strict=True)):
+        place, axis = f"coordinates.{number}", Axis(bound.lower, bound.upper)
+        target = primary(one.joint_intervals, one.methods, final=result.final)
+        joint = one.joint_intervals.get(target or "")
+        figure = f"{place}.mean", one.mean, Scale(one.unit)
+        yield PartRow(one.name, place, *figure, axis, one.intervals, one.methods, target, joint, one.n)
 
 
-def _part(one: _Row, target: str | None, *, drawn: bool) -> Html:
-    interval = None if target is None else one.joint.get(target)
-    scale = one.scale.fitting(interval)
-    drawing = None
-    if drawn and one.axis is not None:
-        drawing = bar(one.axis, one.value, interval) if one.n is None else _on_its_range(one, target, interval)
-    return element(
-        "tr",
-        element("th", foreign(one.name), _counted(one), drawing, scope="row"),
-        element("td", UNKNOWN if one.value is None else scale.figure(one.value, f"{one.place}.{one.field}")),
-        element(
-            "td", UNKNOWN if interval is None else scale.interval(interval, f"{one.place}.joint_intervals.{target}")
-        ),
-    )
+def _marks(axis: Axis, scale: Scale) -> list[str]:
+    """Return the numbers of a vertical axis, from the top."""
+    fitted = scale.fitting((axis.low, axis.high))
+    return [fitted.plain(value) for value in (axis.high, axis.low / 2 + axis.high / 2, axis.low)]
 
 
-def _on_its_range(one: _Row, target: str | None, interval: Interval | None) -> Html | None:
-    if one.axis is None or interval is None or target is None:
-        return None
-    return row(one.axis, interval, one.value, band_of(target))
-
-
-def _counted(one: _Row) -> Html | None:
-    if one.n is None or one.axis is None:
-        return None
-    ends = f" · from {exact(one.axis.low)} to {exact(one.axis.high)}"
-    return element("small", count(one.n, f"{one.place}.n"), " report" if one.n == 1 else " reports", ends)
-
-
-def _alone(one: _Row, targets: Sequence[str]) -> Html:
-    cells = []
-    for target in targets:
-        interval = one.alone.get(target)
-        scale = one.scale.fitting(interval)
-        shown = UNKNOWN if interval is None else scale.interval(interval, f"{one.place}.intervals.{target}")
-        cells.append(element("td", shown))
-    return element("tr", element("th", foreign(one.name), scope="row"), *cells)
-
-
-def _head(*names: str) -> Html:
-    cells = [element("th" if name else "td", name or None, scope="col" if name else None) for name in names]
-    return element("thead", element("tr", *cells))
-
-
-def _method(result: Result, target: str | None) -> str:
-    if target is None:
-        return ""
-    if result.coordinates:
-        return next((one.methods[target] for one in result.coordinates if target in one.methods), "")
-    return result.estimate.methods.get(target, "")
+def _spread(points: Sequence[Point]) -> list[Point]:
+    """Return at most a dozen of the points, with the first and the last."""
+    if len(points) <= _TABLED:
+        return list(points)
+    step = (len(points) - 1) / (_TABLED - 1)
+    return [points[round(place * step)] for place in range(_TABLED)]

@@ -1,33 +1,29 @@
-"""View: all that the page says of one task, frozen. It is read first and drawn then, so that what is drawn fits."""
+"""What the page shows of a task, read from the store first, so that a page never waits for a slow estimate."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from hush_aggregator.estimate.estimates import (
-    ANYTIME,
-    ANYTIME_POPULATION,
-    ENROLLED,
-    POPULATION,
-    REPORTERS,
-    Interval,
-    Intervals,
-)
-from hush_aggregator.http.page.numbers import Scale
+from hush_aggregator.estimate.estimates import ANYTIME, Interval
+from hush_aggregator.http.service import Reading
 from hush_aggregator.result import WHOLE, Result
-from hush_aggregator.store.base import Origin, State
-from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
+from hush_aggregator.store.base import Origin, State, StoreReader, TaskRow
 from hush_common.task import Task
 
-__all__ = ["ORDER", "Point", "Standing", "View", "band_of", "primary"]
+PER_PAGE = 24
+_ROUNDS = 24
+_PATIENCE_S = 0.12  # on the first page: a slower estimate goes on being made, and is shown when the page loads again
+_PATIENCE_OF_ONE_S = 5.0
+_CLOSED_LAST = {State.OPEN: 0, State.WITHDRAWN: 1, State.CLOSED: 2}
+_GROWTH = 12 / 11
+_REMEMBERED = 1024
 
-ORDER = (ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, ENROLLED)
-"""Of intervals, as the page lists them."""
 
-
-class Standing(Enum):
-    """What becomes of a task: a word for it, and a sentence."""
+class TaskStatus(Enum):
+    """The status of a task: a word and a sentence."""
 
     LIVE = "Live", "Devices are asked, and their reports are counted as they arrive."
     NOT_OPEN = "Not open yet", "Nobody is asked before it opens."
@@ -46,13 +42,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The estimate as it stood after so many reports.
-
-    Args:
-        n: reports counted.
-        value: the estimate.
-        band: the interval that may be watched.
-    """
+    """The estimate after `n` reports, with its anytime interval."""
 
     n: int
     value: float
@@ -65,15 +55,15 @@ class View:
 
     Args:
         task: what is asked.
-        state: what its owner wants to become of it.
+        state: what its owner wants.
         origin: who gave it.
-        ended: whether nothing counts any more in any round.
+        ended: whether all rounds are closed.
         now: aware.
-        result: of the round that is shown; None if it is still being made.
-        n: reports counted of that round.
-        rounds: the results of the last rounds, oldest first; empty where there is but one.
+        result: of the round that is shown; None while it is being made.
+        n: reports counted in that round.
+        rounds: the results of the last rounds, oldest first; empty if the task has one round.
         latest: the latest round that has a report.
-        history: how the estimate of that round came about, as far as this service has seen it.
+        history: earlier estimates of that round, as far as this service has seen them.
     """
 
     task: Task
@@ -88,18 +78,17 @@ class View:
     history: Sequence[Point] = field(default=())
 
     @property
-    def standing(self) -> Standing:
-        """What becomes of it."""
+    def status(self) -> TaskStatus:
         task = self.task
         if self.ended or self.state is State.CLOSED:
-            return Standing.FINAL
+            return TaskStatus.FINAL
         if self.state is State.WITHDRAWN:
-            return Standing.WITHDRAWN
+            return TaskStatus.WITHDRAWN
         if task.closes is not None and self.now >= task.closes:
-            return Standing.CLOSING
+            return TaskStatus.CLOSING
         if task.opens is not None and self.now < task.opens:
-            return Standing.NOT_OPEN
-        return Standing.LIVE
+            return TaskStatus.NOT_OPEN
+        return TaskStatus.LIVE
 
     @property
     def round(self) -> int:
@@ -107,43 +96,128 @@ class View:
 
     @property
     def failed(self) -> bool:
-        """Whether there are reports, and no estimate could be made of them."""
+        """Whether there are reports, but hush could not make an estimate of them."""
         return self.result is not None and WHOLE in self.result.failures
 
     @property
-    def scale(self) -> Scale:
-        """How its figures are written, before their precision is known."""
-        return Scale(self.task.unit, percent=isinstance(self.task.domain, BitDomain | CategoryDomain))
-
-    @property
-    def limits(self) -> Interval:
-        """The least and the largest that an estimate can be, but for its noise; of a number or a bit."""
-        domain = self.task.domain
-        return (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
+    def has_estimate(self) -> bool:
+        return self.result is not None and self.result.n > 0 and not self.failed
 
     @property
     def title(self) -> str:
         return self.task.title.strip() or self.task.id
 
-    @property
-    def address(self) -> str:
-        """Of its own page; ids are letters, digits and hyphens."""
-        return f"/tasks/{self.task.id}"
 
+class History:
+    """Earlier estimates of the rounds that were read last, by the number of reports and never by time.
 
-def band_of(target: str) -> str:
-    """The class of the style sheet for an interval: pale if it may be watched, else darker."""
-    return "anytime" if target in (ANYTIME, ANYTIME_POPULATION) else "population"
-
-
-def primary(intervals: Intervals, methods: Mapping[str, str], *, final: bool) -> str | None:
-    """Which interval to show first: while reports arrive the one that may be watched, then the one of the same target.
-
-    Args:
-        intervals: by target.
-        methods: how they were made; that of an interval that may be watched begins with its target.
-        final: whether nothing counts any more.
+    A store keeps neither times nor earlier estimates. This remembers what was public anyway, thinned out so that
+    neighbours differ by a twelfth of the reports, until the process ends. For the thread of the event loop.
     """
-    whom = POPULATION if methods.get(ANYTIME, "").startswith(POPULATION) else REPORTERS
-    wanted = (whom, POPULATION, REPORTERS, ENROLLED, ANYTIME) if final else (ANYTIME, whom, *ORDER)
-    return next((target for target in wanted if target in intervals), None)
+
+    def __init__(self) -> None:
+        self._points: OrderedDict[tuple[bytes, int], list[Point]] = OrderedDict()
+
+    def add(self, result: Result) -> None:
+        """Remember an estimate. Estimates of a round arrive in the order in which they were counted."""
+        band = result.intervals.get(ANYTIME)
+        if result.mean is None or band is None:
+            return
+        key = result.task.digest, result.round
+        points = self._points.setdefault(key, [])
+        self._points.move_to_end(key)
+        while len(self._points) > _REMEMBERED:
+            self._points.popitem(last=False)
+        if points and result.n < points[-1].n:
+            points.clear()  # the store was restored from a backup
+        if points and result.n == points[-1].n:
+            points.pop()
+        elif len(points) > 1 and points[-1].n < points[-2].n * _GROWTH:
+            points.pop()  # it was kept only because it was the last
+        points.append(Point(result.n, result.mean, band))
+
+    def until(self, result: Result) -> Sequence[Point]:
+        """Return what is known of a round, up to this estimate of it."""
+        points = self._points.get((result.task.digest, result.round), ())
+        return tuple(point for point in points if point.n <= result.n)
+
+
+@dataclass(slots=True)
+class Views:
+    """Reads views from a store."""
+
+    reading: Reading
+    history: History = field(default_factory=History)
+    _making: set[asyncio.Task[Result]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.reading.on_result = self.history.add
+
+    async def some(self, page: int, now: datetime) -> tuple[list[View], int, int, int]:
+        """Return the tasks of a page (from 1), and the numbers of tasks, pages and messages that the broker dropped.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+
+        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], int, int, int]:
+            rows = [row for row in store.task_rows() if row.payload]
+            rows.sort(key=lambda row: (_CLOSED_LAST[row.state], row.id))
+            pages = max(1, -(-len(rows) // PER_PAGE))
+            at = min(max(page, 1), pages)
+            shown = rows[(at - 1) * PER_PAGE : at * PER_PAGE]
+            return [_facts(store, row) for row in shown], len(rows), pages, store.broker().dropped or 0
+
+        facts, total, pages, dropped = await self.reading.run(read)
+        tasks = [self.reading.task(row.digest, row.payload) for row, *_ in facts]
+        results = await self._within(_PATIENCE_S, [self.reading.result(task) for task in tasks])
+        views = []
+        for (row, ended, latest, n), task, result in zip(facts, tasks, results, strict=True):
+            views.append(View(task, row.state, row.origin, ended, now, result, n, latest=latest))
+        return views, total, pages, dropped
+
+    async def one(self, task_id: str, round_: int | None, now: datetime) -> View | None:
+        """Return a task and one of its rounds, by default the latest; None if there is no such task or round.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+
+        def read(store: StoreReader) -> tuple[TaskRow, bool, int, int] | None:
+            row = store.task_row(task_id)
+            return None if row is None or not row.payload else _facts(store, row)
+
+        facts = await self.reading.run(read)
+        if facts is None:
+            return None
+        row, ended, latest, n = facts
+        task = self.reading.task(row.digest, row.payload)
+        if round_ is not None and not 0 <= round_ < task.rounds:
+            return None
+        last = range(max(0, latest + 1 - _ROUNDS), latest + 1) if task.rounds > 1 else range(0)
+        wanted = [self.reading.result(task, round_), *(self.reading.result(task, number) for number in last)]
+        result, *rounds = await self._within(_PATIENCE_OF_ONE_S, wanted)
+        points = () if result is None else self.history.until(result)
+        known = [one for one in rounds if one is not None]
+        return View(task, row.state, row.origin, ended, now, result, n, known, latest, points)
+
+    async def _within(self, patience_s: float, wanted: Sequence[Coroutine[None, None, Result]]) -> list[Result | None]:
+        """Return the results that are ready in time; the others go on being made."""
+        made = [asyncio.ensure_future(one) for one in wanted]
+        self._making |= set(made)
+        for one in made:
+            one.add_done_callback(self._made)
+        if made:
+            await asyncio.wait(made, timeout=patience_s)
+        return [one.result() if one.done() else None for one in made]
+
+    def _made(self, one: asyncio.Task[Result]) -> None:
+        self._making.discard(one)
+        if not one.cancelled():
+            one.exception()  # the next page asks for it too, and reports the error
+
+
+def _facts(store: StoreReader, row: TaskRow) -> tuple[TaskRow, bool, int, int]:
+    """Return the row, whether all its rounds are closed, its latest round, and the number of reports in that."""
+    latest = store.latest_round(row.digest)
+    return row, store.is_closed(row.digest), latest, store.tally(row.digest, latest).n
