@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from hush_client.privacy.answer import Answer, Question, answer
 from hush_client.sending.transport import Acknowledgement, Link
-from hush_common.domain import Reading
+from hush_common.domain import ParsedValue
 from hush_common.errors import BrokerError
 from hush_common.rng import ReportRng, SystemRng
 from hush_common.task import make_task
@@ -33,7 +33,7 @@ HEIGHTS = make_heights()
 
 
 def answer_one(
-    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng, *, device: str = "d"
+    connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng, *, device: str = "d"
 ) -> Answer:
     """Answer for one device alone."""
     return answer(connection, question, {device: value}, rng)[device]

@@ -76,7 +76,7 @@ def reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
         report = draw(decision, reading, rng).report
     except ScriptEndsError:
         return "random"
-    facts = [case.task.digest.hex(), report.id.hex(), report.body[0], reading.became, len(rng.data)]
+    facts = [case.task.digest.hex(), report.id.hex(), report.body[0], reading.coercion, len(rng.data)]
     texts = [report_topic(task.id, case.sender), encode_frame((report,)).hex(), encode_json(task.id, report).decode()]
     return " ".join(["ok", *map(str, [*facts, *texts])])
 

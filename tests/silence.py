@@ -18,7 +18,7 @@ from hush_client.policy import Policy
 from hush_client.privacy.answer import Question
 from hush_client.receipt import Receipt
 from hush_client.state import ledger, outbox, sticky
-from hush_common.domain import Reading
+from hush_common.domain import ParsedValue
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.rng import ReportRng
 from hush_common.task import Task
@@ -26,7 +26,7 @@ from hush_common.task import Task
 __all__ = ["NOW", "Answer", "Event", "Events", "Tree", "known_laws", "law_of", "paths", "question_of", "worst_ratio"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-Answer = Callable[[sqlite3.Connection, Question, Reading, ReportRng], tuple[Receipt, int | None]]
+Answer = Callable[[sqlite3.Connection, Question, ParsedValue, ReportRng], tuple[Receipt, int | None]]
 Event = tuple[object, object, object, object]
 """What was said, the rows of the state, what was put into the outbox, and the log."""
 Events = tuple[Event, ...]

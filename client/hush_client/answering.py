@@ -17,7 +17,7 @@ from hush_client.sending.schedule import LONGEST_SPREAD, Clock, draw_delay, mill
 from hush_client.sending.sender import Sender
 from hush_client.state.database import State
 from hush_client.tasks import TaskCacheWriter, TaskRegistry
-from hush_common.domain import Reading
+from hush_common.domain import ParsedValue
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.rng import ReportRng
 from hush_common.task import Task, is_task_id
@@ -177,7 +177,7 @@ class AnswerService:
         """Decide without answering; see `hush_client.privacy.answer.admit`."""
         return await self.state.run(partial(admit, question=question, device=device))
 
-    async def store(self, question: Question, values: Mapping[str, Reading], due: float) -> dict[str, Answer]:
+    async def store(self, question: Question, values: Mapping[str, ParsedValue], due: float) -> dict[str, Answer]:
         """Answer, and send what was stored from `due` on; see `hush_client.privacy.answer.answer`."""
         offline = not self.sender.connected
 

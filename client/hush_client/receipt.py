@@ -6,7 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
 
-from hush_common.domain import Became
+from hush_common.domain import Coercion
 from hush_common.topics import Acknowledgement
 
 _NO = 0x80
@@ -126,7 +126,7 @@ class Receipt:
     spent: Fraction
     cap: Fraction
     report_id: str | None = None
-    value: Became | None = field(default=None, repr=False)
+    value: Coercion | None = field(default=None, repr=False)
     moment: datetime | None = None
     offline: bool = False
     told: bool | None = None
@@ -146,7 +146,7 @@ class Receipt:
     def repeated(self, epsilon: Fraction, report_id: bytes) -> "Receipt":
         return replace(self, status="already_answered", epsilon=epsilon, report_id=report_id.hex())
 
-    def charged(self, spent: Fraction, report_id: bytes, value: Became) -> "Receipt":
+    def charged(self, spent: Fraction, report_id: bytes, value: Coercion) -> "Receipt":
         """Of one that is queued, after its report was made."""
         return Receipt(
             self.status,

@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 
 from hush_client.answering import AnswerService
 from hush_client.receipt import Reason, Receipt
-from hush_common.domain import Domain, Reading
+from hush_common.domain import Domain, ParsedValue
 from hush_common.errors import StateError, TaskError
 from hush_common.task import Task
 
@@ -55,7 +55,7 @@ class ValueSource:
         self._busy = False
         self._late = False
 
-    async def read(self, domain: Domain, seconds: float) -> Reading | None:
+    async def read(self, domain: Domain, seconds: float) -> ParsedValue | None:
         """Return the first usable value of the source, else the last that was read, else None. It never raises.
 
         It may return early: the caller waits for the end of the time all the same.
@@ -66,7 +66,7 @@ class ValueSource:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        best: Reading | None = None
+        best: ParsedValue | None = None
         while True:
             asking = asyncio.create_task(self._once(domain), name="hush-source")
             try:
@@ -77,11 +77,11 @@ class ValueSource:
                 return best
             best = asking.result() or best
             left = deadline - loop.time()
-            if (best is not None and best.became != "replaced") or left <= 0:
+            if (best is not None and best.coercion != "replaced") or left <= 0:
                 return best
             await asyncio.sleep(min(_PAUSE, left))
 
-    async def _once(self, domain: Domain) -> Reading | None:
+    async def _once(self, domain: Domain) -> ParsedValue | None:
         """Return the current value; None if there is none or the source fails: its message may hold the value."""
         if self._busy:
             return None
@@ -95,7 +95,7 @@ class ValueSource:
             self._late = True
             return None
 
-    def _called(self, domain: Domain) -> tuple[Reading | None, Awaitable[object] | None]:
+    def _called(self, domain: Domain) -> tuple[ParsedValue | None, Awaitable[object] | None]:
         """In the thread: return the value, read here, where its methods may take their time; or what to await."""
         try:
             value = self._source()
@@ -105,7 +105,7 @@ class ValueSource:
         finally:
             self._busy = False
 
-    async def _awaited(self, value: Awaitable[object], domain: Domain) -> Reading | None:
+    async def _awaited(self, value: Awaitable[object], domain: Domain) -> ParsedValue | None:
         try:
             self._busy = True
             return _read_value(domain, await value)
@@ -113,18 +113,18 @@ class ValueSource:
             self._busy = False
 
 
-def _read_value(domain: Domain, value: object) -> Reading | None:
+def _read_value(domain: Domain, value: object) -> ParsedValue | None:
     return None if value is None else domain.read(value, strict=False)
 
 
-async def read_all(domain: Domain, values: Mapping[str, object]) -> dict[str, Reading]:
+async def read_all(domain: Domain, values: Mapping[str, object]) -> dict[str, ParsedValue]:
     """Read each value; in a separate thread if values have methods of their own.
 
     Raises:
         TypeError: the domain never takes values of this type; it names the device.
     """
 
-    def read() -> dict[str, Reading]:
+    def read() -> dict[str, ParsedValue]:
         readings = {}
         for device, value in values.items():
             try:

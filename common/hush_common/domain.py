@@ -104,11 +104,11 @@ def _ratio(value: object) -> tuple[int, int] | float:
     return number.as_integer_ratio() if isfinite(number) else number
 
 
-Became = Literal["used", "moved", "replaced"]
+Coercion = Literal["used", "moved", "replaced"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedValue:
     """A value as a domain reads it. It holds the value's index: no text made of it shows that.
 
     Args:
@@ -120,7 +120,7 @@ class Reading:
     moved: bool = field(default=False, repr=False)
 
     @property
-    def became(self) -> Became:
+    def coercion(self) -> Coercion:
         if None in self.parts:
             return "replaced"
         return "moved" if self.moved else "used"
@@ -171,7 +171,7 @@ class Readable(ABC):
         """How many indices each number that is asked for can have."""
 
     @abstractmethod
-    def read(self, value: object, *, strict: bool = True) -> Reading:
+    def read(self, value: object, *, strict: bool = True) -> ParsedValue:
         """What the domain makes of a value.
 
         Args:
@@ -183,19 +183,19 @@ class Readable(ABC):
         """
 
     @property
-    def nothing(self) -> Reading:
+    def nothing(self) -> ParsedValue:
         """The result for a missing value."""
-        return Reading((None,) * len(self.sizes))
+        return ParsedValue((None,) * len(self.sizes))
 
-    def check(self, value: object) -> Became:
+    def check(self, value: object) -> Coercion:
         """What would become of a value: `"used"`, `"moved"` or `"replaced"`.
 
         Raises:
             TypeError: it is of a type that this domain never takes.
         """
-        return self.read(value).became
+        return self.read(value).coercion
 
-    def complete(self, reading: Reading, rng: Rng) -> Index:
+    def complete(self, reading: ParsedValue, rng: Rng) -> Index:
         """The index of a reading: uniform over the domain wherever it has none, and with the same work elsewhere."""
         return self._index(reading.filled(self.sizes, rng))
 
@@ -215,7 +215,7 @@ class Readable(ABC):
         (part,) = parts
         return Index(part)
 
-    def _missing(self, value: object, wanted: str, *, strict: bool) -> Reading:
+    def _missing(self, value: object, wanted: str, *, strict: bool) -> ParsedValue:
         """Nothing, where a value is missing or `strict` is not set; else the error names the type alone."""
         nan = is_real(value) and _UNIT.index(value)[0] is None
         if strict and value is not None and not nan:
@@ -315,14 +315,14 @@ class NumberDomain(Readable):
     def sizes(self) -> tuple[int, ...]:
         return (self.steps + 1,)
 
-    def read(self, value: object, *, strict: bool = True) -> Reading:
+    def read(self, value: object, *, strict: bool = True) -> ParsedValue:
         """The grid index, in [0, steps], of an int, float, Decimal, Fraction, or any other real number."""
         if type(value) is not float:
             value = plain(value)
             if not is_real(value):
                 return self._missing(value, "a number; pass an int, float, Decimal or Fraction", strict=strict)
         index, moved = self._grid.index(value)
-        return Reading((index,), moved)
+        return ParsedValue((index,), moved)
 
     def value_of(self, index: int | Fraction) -> Fraction:
         """The number at grid position `index`, exactly; not clipped, so that estimates stay unbiased."""
@@ -348,13 +348,13 @@ class BitDomain(Readable):
     def sizes(self) -> tuple[int, ...]:
         return (2,)
 
-    def read(self, value: object, *, strict: bool = True) -> Reading:
+    def read(self, value: object, *, strict: bool = True) -> ParsedValue:
         """0 or 1; any other integer is not usable."""
         value = plain(value)
         if not issubclass(type(value), int):
             return self._missing(value, "yes or no; pass True, False, 1 or 0", strict=strict)
         bit = int.__int__(value)  # type: ignore[arg-type]  # of an int
-        return Reading((bit if bit in (0, 1) else None,))
+        return ParsedValue((bit if bit in (0, 1) else None,))
 
 
 @dataclass(frozen=True)
@@ -400,15 +400,15 @@ class CategoryDomain(Readable):
     def sizes(self) -> tuple[int, ...]:
         return (len(self.labels),)
 
-    def read(self, value: object, *, strict: bool = True) -> Reading:
+    def read(self, value: object, *, strict: bool = True) -> ParsedValue:
         """The place of a label."""
         value = plain(value)
         if not issubclass(type(value), str):
             return self._missing(value, "a label; pass one of the task's labels as text", strict=strict)
         label = str.__str__(value)  # whatever a subclass makes of it
         if label in self._places or self.other is None:
-            return Reading((self._places.get(label),))
-        return Reading((self._places[self.other],), moved=True)
+            return ParsedValue((self._places.get(label),))
+        return ParsedValue((self._places[self.other],), moved=True)
 
 
 @dataclass(frozen=True)
@@ -461,7 +461,7 @@ class VectorDomain(Readable):
     def sizes(self) -> tuple[int, ...]:
         return (self.steps + 1,) * len(self.coordinates)
 
-    def read(self, value: object, *, strict: bool = True) -> Reading:
+    def read(self, value: object, *, strict: bool = True) -> ParsedValue:
         """The grid index of each coordinate, from a sequence of d numbers or a mapping from every name to one.
 
         A sequence of another length has no usable number, and a mapping lacks those of missing names.
@@ -472,7 +472,7 @@ class VectorDomain(Readable):
             return self._missing(value, wanted, strict=strict)
         numbers = self._numbers(value)
         parts = [part.read(one, strict=strict) for part, one in zip(self.coordinates, numbers, strict=True)]
-        return Reading(tuple(part.parts[0] for part in parts), moved=any(part.moved for part in parts))
+        return ParsedValue(tuple(part.parts[0] for part in parts), moved=any(part.moved for part in parts))
 
     def _index(self, parts: tuple[int, ...]) -> Index:
         return Index(parts)

@@ -26,7 +26,7 @@ from servers import Mosquitto
 
 from hush_client import Client, Policy
 from hush_client.privacy.answer import Answer, Question, answer
-from hush_common.domain import NumberDomain, Reading
+from hush_common.domain import NumberDomain, ParsedValue
 from hush_common.errors import StateError, TaskError
 from hush_common.mechanisms import Laplace
 from hush_common.rng import ReportRng
@@ -240,9 +240,9 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     outcomes: list[str] = []
 
     def planted(
-        connection: sqlite3.Connection, question: Question, values: Mapping[str, Reading], rng: ReportRng
+        connection: sqlite3.Connection, question: Question, values: Mapping[str, ParsedValue], rng: ReportRng
     ) -> dict[str, Answer]:
-        outcomes.append("" if all(reading.became == "used" for reading in values.values()) else "outside")
+        outcomes.append("" if all(reading.coercion == "used" for reading in values.values()) else "outside")
         if outcomes[-1]:
             raise StateError("planted: the value is outside")
         return answer(connection, question, values, rng)

@@ -29,7 +29,7 @@ from hush_client.privacy.decide import DecisionTime, History, decide
 from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import Drawn, draw
 from hush_client.receipt import Receipt
-from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, Reading, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, ParsedValue, VectorDomain
 from hush_common.mechanisms.parameters import Parameters, Table
 from hush_common.rng import ReportRng
 from hush_common.task import Task
@@ -48,17 +48,17 @@ def test_what_decides_has_no_value_in_scope_and_what_draws_has_nothing_else() ->
         "offer": Fraction | None,
         "return": tuple[Receipt, Decision | None],
     }
-    assert drawing == {"decision": Decision, "value": Reading, "randomness": ReportRng, "return": Drawn}
+    assert drawing == {"decision": Decision, "value": ParsedValue, "randomness": ReportRng, "return": Drawn}
     assert get_type_hints(Question).keys() >= {"task", "policy", "now"}
-    assert not {object, Reading} & set(get_type_hints(Question).values())
+    assert not {object, ParsedValue} & set(get_type_hints(Question).values())
 
 
 def test_neither_module_can_reach_what_the_other_one_sees() -> None:
     decides, draws = vars(decide_module), vars(draw_module)
-    assert not {"Reading", "Domain", "ReportRng", "perturb", "draw", "Report", "Source"} & decides.keys()
+    assert not {"ParsedValue", "Domain", "ReportRng", "perturb", "draw", "Report", "Source"} & decides.keys()
     assert not {"Policy", "History", "Clock", "datetime", "time", "sqlite3", "outbox", "ledger"} & draws.keys()
     assert not [name for name, thing in draws.items() if inspect.ismodule(thing)]
-    assert not {object, Reading, ReportRng} & set(get_type_hints(History).values())
+    assert not {object, ParsedValue, ReportRng} & set(get_type_hints(History).values())
 
 
 # ---- every value of every kind
@@ -131,46 +131,46 @@ def test_everything_that_leaves_a_device_has_nearly_the_same_law_for_any_two_val
 
 
 def skip(
-    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+    connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng
 ) -> tuple[Receipt, int | None]:
     """Planted: nothing is said where there is no value."""
-    if value.became == "replaced":
+    if value.coercion == "replaced":
         return Receipt("refused", None, question.task.id, 0, Fraction(0), Fraction(0), Fraction(0)), None
     return answer_one(connection, question, value, rng)
 
 
 def fail(
-    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+    connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng
 ) -> tuple[Receipt, int | None]:
     """Planted: a value outside the domain is an error, before anything is stored."""
-    if value.became == "moved":
+    if value.coercion == "moved":
         raise ValueError("outside the domain")
     return answer_one(connection, question, value, rng)
 
 
 def hurry(
-    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+    connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng
 ) -> tuple[Receipt, int | None]:
     """Planted: a value that is missing takes longer, and the moment of sending is fixed after it."""
-    late = 10 if value.became == "replaced" else 0
+    late = 10 if value.coercion == "replaced" else 0
     return answer_one(connection, replace(question, not_before=question.not_before + late), value, rng)
 
 
 def middle(
-    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+    connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng
 ) -> tuple[Receipt, int | None]:
     """Planted: a missing value is sent without noise."""
     receipt, sequence = answer_one(connection, question, value, rng)
-    if value.became == "replaced":
+    if value.coercion == "replaced":
         connection.execute("UPDATE outbox SET payload = CAST(substr(payload, 1, 40) || zeroblob(8) AS BLOB)")
     return receipt, sequence
 
 
 def tell(
-    connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+    connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng
 ) -> tuple[Receipt, int | None]:
     """Planted: the log says that a value was missing."""
-    if value.became == "replaced":
+    if value.coercion == "replaced":
         logging.getLogger("hush_client.privacy.answer").warning("no value")
     return answer_one(connection, question, value, rng)
 
@@ -186,9 +186,9 @@ def test_what_others_log_meanwhile_is_no_event(monkeypatch: pytest.MonkeyPatch) 
     said = []
 
     def collected(
-        connection: sqlite3.Connection, question: Question, value: Reading, rng: ReportRng
+        connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng
     ) -> tuple[Receipt, int | None]:
-        if value.became == "replaced":
+        if value.coercion == "replaced":
             said.append(value)
             logging.getLogger("asyncio").error("Task was destroyed but it is pending!")
             other = Thread(target=logging.getLogger("hush_client.sending.sender").warning, args=("not connected",))

@@ -19,7 +19,7 @@ from hush_client.privacy.draw import Drawn, draw
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import milliseconds
 from hush_client.state import ledger, outbox, sticky
-from hush_common.domain import Reading
+from hush_common.domain import ParsedValue
 from hush_common.rng import ReportRng
 from hush_common.task import Task
 from hush_common.wire import Report, encode_frame
@@ -62,7 +62,7 @@ Answer = tuple[Receipt, int | None]
 
 
 def answer(
-    connection: sqlite3.Connection, question: Question, values: Mapping[str, Reading], rng: ReportRng
+    connection: sqlite3.Connection, question: Question, values: Mapping[str, ParsedValue], rng: ReportRng
 ) -> dict[str, Answer]:
     """Answer a question for some devices inside an open transaction.
 
@@ -96,7 +96,7 @@ def answer(
     for device, (decision, made) in drawn.items():
         sequence = sequences[made.report.id]
         spent = _charge(connection, question, device, decision, made, sequence=sequence)
-        answers[device] = answers[device][0].charged(spent, made.report.id, values[device].became), sequence
+        answers[device] = answers[device][0].charged(spent, made.report.id, values[device].coercion), sequence
     closes = None if question.task.closes is None else milliseconds(question.task.closes)
     for frame in frames:
         payload, times = encode_frame(frame), {"not_before": question.not_before, "delay": question.delay}

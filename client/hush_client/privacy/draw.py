@@ -10,7 +10,7 @@ The order of the draws is that of docs/wire.md: an index for each number that is
 from dataclasses import dataclass, field
 
 from hush_client.privacy.decision import Decision
-from hush_common.domain import Reading
+from hush_common.domain import ParsedValue
 from hush_common.mechanisms import perturb
 from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import ReportRng
@@ -25,7 +25,7 @@ class Drawn:
     memory: Memory | None = field(default=None, repr=False)
 
 
-def draw(decision: Decision, value: Reading, randomness: ReportRng) -> Drawn:
+def draw(decision: Decision, value: ParsedValue, randomness: ReportRng) -> Drawn:
     """Return the report that a decision makes of a value.
 
     Args:

@@ -265,7 +265,7 @@ def test_what_became_of_a_value_is_in_no_text_of_it(connection: sqlite3.Connecti
         question = ask()
         reading = question.task.domain.read(value)
         receipt = give(connection, question, value=value, device=device)
-        assert (repr(reading), repr(receipt).count("value")) == ("Reading()", 0)
+        assert (repr(reading), repr(receipt).count("value")) == ("ParsedValue()", 0)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_a_text_that_is_no_value_is_answered_by_a_drawn_one(domain: Domain, text
 @pytest.mark.parametrize(("text", "end"), [("inf", 1 << 20), ("-Infinity", 0), ("1e999999999", 1 << 20), ("-9e999", 0)])
 def test_a_number_beyond_all_floats_is_moved_to_the_bound(text: str, end: int) -> None:
     reading = NUMBER.read(parse_value(NUMBER, text))
-    assert (reading.parts, reading.became) == ((end,), "moved")
+    assert (reading.parts, reading.coercion) == ((end,), "moved")
 
 
 class Terminal(io.StringIO):

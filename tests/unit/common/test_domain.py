@@ -133,7 +133,7 @@ def test_a_type_that_is_no_number_is_a_mistake_and_named_without_the_value(value
 )
 def test_a_number_beyond_a_bound_is_moved_there_however_large(value: object, end: int) -> None:
     reading = HEIGHTS.read(value)
-    assert (reading.parts, reading.became) == ((end,), "moved")
+    assert (reading.parts, reading.coercion) == ((end,), "moved")
 
 
 HUGE = [10**400_000, -Fraction(10**400_000, 7), Decimal("9" * 400_000), Decimal("1e-999999999")]
@@ -397,4 +397,4 @@ def test_another_type_is_no_vector(value: object) -> None:
     with pytest.raises(TypeError) as caught:
         BODY.check(value)
     assert "0.5" not in str(caught.value)
-    assert BODY.read(value, strict=False).became == "replaced"
+    assert BODY.read(value, strict=False).coercion == "replaced"
