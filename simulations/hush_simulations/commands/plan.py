@@ -20,7 +20,7 @@ from hush_simulations.commands.fields_as_options import with_options_of
 from hush_simulations.commands.options import parse_bound, parse_confidence
 from hush_simulations.commands.own_data import OwnData, scenario_of_file, sentinels
 from hush_simulations.commands.pictures import PlotOption
-from hush_simulations.display.plan_chart import charts_of_plan
+from hush_simulations.display.charts import charts_of_plan
 from hush_simulations.display.plan_table import blocks
 from hush_simulations.planning.costs import MOST_PEOPLE
 from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, solve

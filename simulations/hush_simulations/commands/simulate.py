@@ -21,10 +21,10 @@ from hush_simulations.commands.own_data import sentinels
 from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_theme
 from hush_simulations.commands.record import Record, read_record, record_of
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.charts import charts_of
 from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
-from hush_simulations.display.run_charts import charts_of
 from hush_simulations.display.style import Theme
 from hush_simulations.display.table import blocks
 from hush_simulations.engines.bulk import engine as bulk

@@ -17,9 +17,9 @@ from hush_common.terminal import Sentence, show
 from hush_simulations.commands.interrupt import INTERRUPTED
 from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
 from hush_simulations.commands.pictures import PlotOption, ThemeOption
+from hush_simulations.display.charts import charts_of_sweep
 from hush_simulations.display.progress import show_sweep_progress
 from hush_simulations.display.style import Theme, write_picture
-from hush_simulations.display.sweep_charts import charts_of_sweep
 from hush_simulations.display.sweep_figures import pictures_of_sweep
 from hush_simulations.display.sweep_table import sweep_blocks
 from hush_simulations.sweeps.directory import SweepDirectory

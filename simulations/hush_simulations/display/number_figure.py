@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_common.domain import NumberDomain
 from hush_common.formatting import exact
+from hush_simulations.display.distributions import Distribution, reported_numbers, true_numbers
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.spread import Spread, kept, received
 from hush_simulations.display.style import Palette, counted
 from hush_simulations.results.run import Run
 
@@ -45,7 +45,7 @@ def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Pale
     top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 2.4))
     top.set_title("Kept by the devices")
     middle.set_title("Received")
-    domain, reports = run.task.domain, received(run)
+    domain, reports = run.task.domain, reported_numbers(run)
     if isinstance(domain, NumberDomain):
         _values(top, domain, run, wording, palette)
         _reports(middle, reports, domain, wording, palette)
@@ -66,7 +66,7 @@ def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Pale
         bottom.locator_params(axis="x", nbins=5)
 
 
-def _histogram(axes: "Axes", spreads: Sequence[Spread], colour: str, domain: NumberDomain) -> None:
+def _histogram(axes: "Axes", spreads: Sequence[Distribution], colour: str, domain: NumberDomain) -> None:
     """Bars, those of several epsilons on each other, the least noisy below."""
     values = np.concatenate([one.values for one in spreads])
     if len(values) == 0:
@@ -104,7 +104,7 @@ def round_edges(low: float, high: float, width: float) -> NDArray[np.float64]:
     return step * np.arange(floor(low / step), floor(high / step) + 2, dtype=np.float64)
 
 
-def _alphabet(spreads: Sequence[Spread]) -> NDArray[np.float64] | None:
+def _alphabet(spreads: Sequence[Distribution]) -> NDArray[np.float64] | None:
     """What can be reported, where that is a few values: gaps between bars are no chance then."""
     values = np.unique(np.concatenate([one.values for one in spreads]))
     total = sum(float(one.counts.sum()) for one in spreads)
@@ -131,7 +131,7 @@ def _legend(axes: "Axes", columns: int = 1) -> None:
 
 def _values(axes: "Axes", domain: NumberDomain, run: Run, wording: NumberFormat, palette: Palette) -> None:
     """The true values, on an axis that holds the error bars as well."""
-    _histogram(axes, [kept(run)], palette.true, domain)
+    _histogram(axes, [true_numbers(run)], palette.true, domain)
     counted(axes, "devices")
     ends = [*axes.get_xlim(), axes.get_xlim()[0] if run.result.mean is None else run.result.mean]
     ends += [end for interval in run.result.intervals.values() for end in interval]
@@ -145,7 +145,7 @@ def _values(axes: "Axes", domain: NumberDomain, run: Run, wording: NumberFormat,
 
 
 def _reports(
-    axes: "Axes", reports: Sequence[Spread], domain: NumberDomain, wording: NumberFormat, palette: Palette
+    axes: "Axes", reports: Sequence[Distribution], domain: NumberDomain, wording: NumberFormat, palette: Palette
 ) -> None:
     """The reports, on their own scale; the shaded band is all that the axis above could show."""
     _histogram(axes, _without_tails(reports), palette.noisy, domain)
@@ -159,7 +159,7 @@ def _reports(
     axes.set_xlabel(f"decoded report{_of_unit(wording)}{rest}")
 
 
-def _without_tails(reports: Sequence[Spread]) -> list[Spread]:
+def _without_tails(reports: Sequence[Distribution]) -> list[Distribution]:
     """What lies between the quantiles of all reports together."""
     values = np.concatenate([one.values for one in reports])
     if len(values) == 0:
@@ -168,7 +168,9 @@ def _without_tails(reports: Sequence[Spread]) -> list[Spread]:
     below = np.cumsum(np.concatenate([one.counts for one in reports])[order])
     low, high = (values[order][np.searchsorted(below, share * below[-1])] for share in (_TAIL, 1 - _TAIL))
     kept_ = [(one.values >= low) & (one.values <= high) for one in reports]
-    return [Spread(one.values[there], one.counts[there], one.name) for one, there in zip(reports, kept_, strict=True)]
+    return [
+        Distribution(one.values[there], one.counts[there], one.name) for one, there in zip(reports, kept_, strict=True)
+    ]
 
 
 def _answers(axes: "Axes", share: float, colour: str, wording: NumberFormat) -> None:

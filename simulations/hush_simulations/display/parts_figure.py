@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS
 from hush_common.domain import Coordinate, VectorDomain
-from hush_simulations.display.spread import named, vectors
+from hush_simulations.display.distributions import reported_part, true_vectors
 from hush_simulations.display.style import Palette
 from hush_simulations.results.run import Run
 
@@ -82,7 +82,7 @@ def _shares(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, palette: 
 
 
 def _share_naming(run: Run, place: int) -> float:
-    found = named(run, place)
+    found = reported_part(run, place)
     return float(found.values @ found.counts) / max(float(found.counts.sum()), 1.0)
 
 
@@ -96,7 +96,7 @@ def _bar_of_category(run: Run, place: int, truth: float) -> _Bar | None:
 
 def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: VectorDomain, palette: Palette) -> None:
     coordinates = [domain.coordinates[place] for place in chosen]
-    _spreads(panels[0], coordinates, vectors(run)[:, chosen], palette)
+    _spreads(panels[0], coordinates, true_vectors(run)[:, chosen], palette)
     _levels(panels[1], chosen, run, palette)
     bars = [_bar_of_coordinate(run, place, domain.coordinates[place]) for place in chosen]
     _bars(panels[2], bars, "mean, % of the range", palette)
@@ -130,7 +130,7 @@ def _spreads(axes: "Axes", coordinates: Sequence[Coordinate], columns: NDArray[n
 def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> None:
     """Of the reports that drew a coordinate, what share named each level, light for the lowest."""
     for row, place in enumerate(chosen):
-        found = named(run, place)
+        found = reported_part(run, place)
         start, total = 0.0, max(float(found.counts.sum()), 1.0)
         for level, count in zip(found.values.tolist(), found.counts.tolist(), strict=True):
             wide, shade = 100 * count / total, 0.3 + 0.6 * level

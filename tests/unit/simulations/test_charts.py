@@ -12,8 +12,7 @@ from rendered import rendered
 
 from hush_aggregator.charts import Bar, Bars, Range, Ranges, shows_signs
 from hush_simulations.api.simulate import simulate
-from hush_simulations.display.run_charts import charts_of
-from hush_simulations.display.sweep_charts import charts_of_sweep
+from hush_simulations.display.charts import charts_of, charts_of_sweep
 
 WIDTHS = (60, 80, 120)
 SWEEP = """\

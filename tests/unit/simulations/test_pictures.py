@@ -17,8 +17,8 @@ from hush_aggregator.fold import fold
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.errors import OptionError
 from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.display.distributions import reported_numbers, reported_part, true_numbers
 from hush_simulations.display.figure import figure_of, picture_of
-from hush_simulations.display.spread import kept, named, received
 from hush_simulations.display.style import (
     DARK,
     LIGHT,
@@ -196,7 +196,7 @@ def test_a_tally_tells_how_many_reports_said_what_as_the_reports_themselves_do(n
 
 def test_in_bulk_the_bars_are_those_of_the_tally_and_noise_without_number_is_a_glimpse_of_the_law() -> None:
     few = ran("poisoned", clients=10**6)
-    (spread,) = received(few)
+    (spread,) = reported_numbers(few)
     assert few.last.tally is not None
     assert spread.counts.sum() == few.result.n
     assert tuple(spread.counts) == few.last.tally.moments
@@ -206,7 +206,7 @@ def test_in_bulk_the_bars_are_those_of_the_tally_and_noise_without_number_is_a_g
         if isinstance(bar, Rectangle) and bar.get_width() < 10  # the legal values are a broad band
     )
     assert heights == few.result.n
-    (noise,) = received(ran("heights", clients=10**6))
+    (noise,) = reported_numbers(ran("heights", clients=10**6))
     assert noise.counts.sum() == pytest.approx(10**6)
     mean = np.average(noise.values, weights=noise.counts)
     deviation = np.sqrt(np.average((noise.values - mean) ** 2, weights=noise.counts))
@@ -216,7 +216,7 @@ def test_in_bulk_the_bars_are_those_of_the_tally_and_noise_without_number_is_a_g
 
 def test_what_is_seen_in_bulk_are_the_numbers_of_those_who_answer() -> None:
     run = ran("two-groups", clients=10**6)
-    seen = kept(run)
+    seen = true_numbers(run)
     assert seen.counts.sum() == pytest.approx(run.result.n)
     assert np.average(seen.values, weights=seen.counts) == pytest.approx(run.truth["reporters"], abs=0.01)
     assert "239 936 devices silent" in picture_of(run).shows  # of the seed
@@ -242,7 +242,7 @@ def test_a_tick_of_a_very_short_interval_says_where_it_is() -> None:
 def test_reports_of_parts_are_those_of_the_tally(name: str) -> None:
     run = ran(name, clients=10**6)
     assert run.last.tally is not None
-    every = [named(run, place) for place in range(len(run.score.parts))]
+    every = [reported_part(run, place) for place in range(len(run.score.parts))]
     if name == "offices":
         assert [count for one in every for count in one.counts] == list(run.last.tally.moments)
     else:

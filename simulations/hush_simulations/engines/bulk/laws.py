@@ -459,9 +459,10 @@ def _onward(sets: Counts, containing: Counts) -> Counts:
     return onward
 
 
+AnyLaw = Law[Any]  # of the mechanism that it is looked up for
 _FINITE = _Finite()
 
-_LAWS: dict[type[Mechanism], Law[Any]] = {
+_LAWS: dict[type[Mechanism], AnyLaw] = {
     Laplace: _Laplace(),
     Multilevel: _FINITE,
     Channel: _FINITE,
@@ -471,7 +472,7 @@ _LAWS: dict[type[Mechanism], Law[Any]] = {
 }
 
 
-def law_of(mechanism: Mechanism) -> Law[Any]:
+def law_of(mechanism: Mechanism) -> AnyLaw:
     """Return how reports of a mechanism are drawn in bulk.
 
     Raises:

@@ -1,6 +1,7 @@
-"""The picture of a run as charts in text: what is kept, what is received, and the estimate."""
+"""Charts in terminals of runs, sweeps and plans."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,16 +11,20 @@ from hush_aggregator.charts import Bar, Bars, Range, Ranges
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.formatting import exact, significant, whole
+from hush_simulations.display.distributions import Distribution, reported_numbers, reported_part, true_numbers
 from hush_simulations.display.number_figure import BARS, round_edges
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
-from hush_simulations.display.spread import Spread, kept, named, received
+from hush_simulations.display.plan_table import amount_in_words
+from hush_simulations.display.sweep_figures import layout_of, representative_row, value_label
+from hush_simulations.planning.costs import TARGETS
+from hush_simulations.planning.plan import Plan
 from hush_simulations.results.run import Run
+from hush_simulations.sweeps.result import SweepResult
 
 if TYPE_CHECKING:
     from hush_simulations.results.rounds import Round, Together
 
-__all__ = ["charts_of"]
 
 _ROWS = 12
 _TAIL = 0.005
@@ -39,10 +44,10 @@ def charts_of(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
     match domain:
         case NumberDomain():
             unit = f" ({wording.unit})" if wording.unit else ""
-            yield _histogram(f"Kept by the devices{unit}: devices", [kept(run)], signs=signs)
-            yield _histogram(f"Received{unit}: reports", received(run), signs=signs)
+            yield _histogram(f"Kept by the devices{unit}: devices", [true_numbers(run)], signs=signs)
+            yield _histogram(f"Received{unit}: reports", reported_numbers(run), signs=signs)
         case BitDomain():
-            yes = sum(float(one.counts[one.values > 1 / 2].sum()) for one in received(run)) / run.result.n
+            yes = sum(float(one.counts[one.values > 1 / 2].sum()) for one in reported_numbers(run)) / run.result.n
             for title, share in (("Kept by the devices", run.truth.get(REPORTERS, 0.0)), ("Received", yes)):
                 both = (("yes", share), ("no", 1 - share))
                 yield Bars(title, [Bar(name, part, wording.value(part)) for name, part in both], signs)
@@ -52,7 +57,7 @@ def charts_of(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
     yield from _estimates(run, wording, signs=signs)
 
 
-def _histogram(title: str, spreads: Sequence[Spread], *, signs: bool) -> Bars:
+def _histogram(title: str, spreads: Sequence[Distribution], *, signs: bool) -> Bars:
     values = np.concatenate([one.values for one in spreads])
     counts = np.concatenate([one.counts for one in spreads])
     different = np.unique(values)
@@ -107,7 +112,7 @@ def _parts(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
     if share:
         truths = [(part, part.score.truth.get(REPORTERS, 0.0)) for part in parts]
         yield Bars("Kept by the devices", [Bar(one.name, at, f"{_percent(at)} %") for one, at in truths], signs)
-        naming = [(one.name, named(run, place)) for place, one in enumerate(parts)]
+        naming = [(one.name, reported_part(run, place)) for place, one in enumerate(parts)]
         shares = [(name, float(one.values @ one.counts) / max(float(one.counts.sum()), 1.0)) for name, one in naming]
         yield Bars("Received: reports that name it", [Bar(name, at, f"{_percent(at)} %") for name, at in shares], signs)
     found = []
@@ -129,3 +134,59 @@ def _parts(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
+
+
+_MOST = 60
+
+
+def charts_of_sweep(result: SweepResult, *, signs: bool) -> Iterator[Ranges]:
+    """A chart for each panel of the figure of errors, on the same axis.
+
+    Args:
+        result: of a sweep.
+        signs: whether the terminal shows more than ASCII.
+    """
+    layout = layout_of(result)
+    found: list[tuple[str, list[Range]]] = []
+    for panel in layout.panels:
+        ranges = []
+        for line in panel.lines:
+            for cell in line.cells:
+                row = representative_row(cell)
+                if row.rmse and row.rmse_lower and row.rmse_upper:
+                    at = value_label(layout.along, row.parameters[layout.along], row)
+                    name = f"{line.name}, {at}" if line.name else at
+                    text = f"{significant(row.rmse if row.unit else 100 * row.rmse)} {row.unit or 'points'}"
+                    ranges.append(
+                        Range(name, row.rmse_lower, row.rmse_upper, row.rmse, row.theory_stderr or None, text)
+                    )
+        found += [(panel.title, ranges)] if ranges else []
+    every = [one for _, ranges in found for one in ranges]
+    if not every or len(every) > _MOST:
+        return
+    unit = representative_row(layout.panels[0].lines[0].cells[0]).unit
+    low, high = Ranges.span(every)
+    ends = tuple(f"{significant(end if unit else 100 * end, 2)} {unit or 'points'}" for end in (low, high))
+    for title, ranges in found:
+        spelled = ranges if signs else [replace(one, name=one.name.replace("ε", "epsilon")) for one in ranges]
+        head = f"Error (rms){f', {title}' if title else ''}"
+        yield Ranges(head, spelled, (ends[0], ends[1]), True, signs, "measured", "theory", (low, high))
+
+
+_TITLES = {"people": "People", "epsilon": "Epsilon", "error": "Error"}
+
+
+def charts_of_plan(plan: Plan, *, signs: bool) -> Iterator[Bars]:
+    """What each mechanism needs or gives, a chart for each target; shorter is better.
+
+    Args:
+        plan: what was found.
+        signs: whether the terminal shows more than ASCII.
+    """
+    domain = plan.question.domain
+    lines = [*plan.mechanisms, *plan.for_comparison]
+    for target in TARGETS:
+        found = [(line.mechanism, line.amounts[target]) for line in lines if target in line.amounts]
+        if found:
+            bars = [Bar(name, float(amount), amount_in_words(domain, amount)) for name, amount in found]
+            yield Bars(f"{_TITLES[plan.question.unknown]} with each mechanism, for the {target}", bars, signs)
