@@ -19,7 +19,7 @@ from hush_common.terminal import show
 from hush_simulations.auditing.audit import Finding, audit, default_samples, highest_bound
 from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
 from hush_simulations.commands.options import parse_confidence, parse_seed
-from hush_simulations.display.audit_table import blocks
+from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import progress_lines
 from hush_simulations.engines.seeded_rng import SeededRng
 
@@ -76,7 +76,7 @@ def run(
         document = {"confidence": confidence, "audits": [one.to_document() for one in findings]}
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        show(blocks(findings, confidence))
+        show(audit_blocks(findings, confidence))
     guilty = [one.name for one in findings if one.is_violation]
     if guilty:
         raise ViolationError(f"VIOLATION: the claimed epsilon is exceeded by {'; '.join(guilty)}")

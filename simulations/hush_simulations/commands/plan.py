@@ -21,7 +21,7 @@ from hush_simulations.commands.options import parse_bound, parse_confidence
 from hush_simulations.commands.own_data import OwnData, scenario_of_file, sentinels
 from hush_simulations.commands.pictures import PlotOption
 from hush_simulations.display.charts import charts_of_plan
-from hush_simulations.display.plan_table import blocks
+from hush_simulations.display.plan_table import plan_blocks
 from hush_simulations.planning.costs import MOST_PEOPLE
 from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, solve
 from hush_simulations.scenarios.population import Observed
@@ -104,7 +104,7 @@ def _print(plan: Plan, *, as_json: bool, plot: bool) -> None:
     if as_json:
         print(json.dumps(plan.to_document(), indent=2, ensure_ascii=False))
     else:
-        show([*blocks(plan), *(charts_of_plan(plan, signs=shows_signs()) if plot else ())])
+        show([*plan_blocks(plan), *(charts_of_plan(plan, signs=shows_signs()) if plot else ())])
 
 
 def _not_two(**given: str | None) -> OptionError:

@@ -127,7 +127,7 @@ def test_every_figure_of_a_plan_is_that_of_its_json(
     asked = {"people": None, "epsilon": None, "error": None} | known
     plan = solve(PlanQuestion(domain=domain, confidence=confidence, **asked))
     found = json.loads(json.dumps(plan.to_document()))
-    words = rendered(plan_table.blocks(plan), width, wraps=True)
+    words = rendered(plan_table.plan_blocks(plan), width, wraps=True)
     assert max(map(len, words.splitlines())) <= width
     assert "…" not in words
     sure = [100 * found["observer_at_most_sure"]] if "observer_at_most_sure" in found else []
