@@ -149,12 +149,12 @@ def test_a_task_that_is_closed_while_somebody_looks_says_so(browser: Browser, tm
         counting.add_task(task)
     with served(path) as address, looking(browser, address) as page:
         page.goto(f"{address}/tasks/{task.id}")
-        expect(page.get_by_text("No report yet")).to_be_visible()
+        expect(page.get_by_text("No reports yet")).to_be_visible()
         with SqliteStore(path) as counting:
             page_tasks.count(counting, task, [170.0] * 20)
             counting.close_task(task.id)
         expect(page.locator(".badge.final")).to_be_visible()
-        expect(page.get_by_text("No report yet")).to_have_count(0)
+        expect(page.get_by_text("No reports yet")).to_have_count(0)
         expect(page.locator("#live")).to_have_text("Final: 20 reports")
         expect(page.locator("#live")).not_to_have_class("on")
 

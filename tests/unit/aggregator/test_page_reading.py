@@ -134,7 +134,7 @@ def test_a_store_that_is_not_there_is_told_to_people_without_its_place(tmp_path:
         for where in ("/", "/tasks/t"):
             answer = httpx.get(f"{address}{where}")
             assert (answer.status_code, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
-            assert "cannot be read just now" in answer.text
+            assert "cannot be read right now" in answer.text
             assert str(tmp_path) not in answer.text
 
 

@@ -101,14 +101,14 @@ def test_the_monitor_has_words_for_each_verdict(monitor: str | None, words: str)
 
 def test_an_interval_that_rules_nothing_out_says_so() -> None:
     text = text_of(shown(dataclasses.replace(GOOD, intervals={"anytime": (0.0, 10.0)})))
-    assert "as yet anything from 0.0 to 10.0 kg" in text
+    assert "so far anything from 0.0 to 10.0 kg" in text
     assert "probably" not in text
 
 
 def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> None:
     text = text_of(shown(dataclasses.replace(GOOD, mean=-2.0, intervals={"anytime": (0.0, 1.0)})))
     assert "-2.00 kg" in text
-    assert "is beyond what is possible. That is the noise: moved back, it would be biased. More reports" in text
+    assert "is outside the possible range, because of the noise. Moving it back would bias it. More reports" in text
 
 
 @pytest.mark.parametrize("monitor", ["too_little_noise", "outliers", "something_new"])
@@ -122,11 +122,11 @@ def test_wrong_reports_are_told_before_the_figure_and_nothing_promises_that_more
     for text in (text_of(view), card):
         above, _, below = text.partition("Average")
         assert f"Do not rely on this. {word}." in above
-        assert "if all these reports were right, 1.0 to 5.0 kg" in below
+        assert "if all these reports were correct, 1.0 to 5.0 kg" in below
         assert "probably" not in text
         assert "bring it nearer" not in text
-    assert "is beyond what is possible. More reports like these do not help." in text_of(view) or mean == 3.0
-    assert "95 contain what they are about, if all these reports were right" in text_of(view)
+    assert "is outside the possible range. More reports like these do not help." in text_of(view) or mean == 3.0
+    assert "95 contain the true value, if all these reports were correct" in text_of(view)
 
 
 @pytest.mark.parametrize("monitor", ["ok", None])
@@ -147,14 +147,14 @@ def test_wrong_reports_of_categories_are_told_above_the_table() -> None:
 
 def test_final_figures_do_not_wait_for_more_reports() -> None:
     text = text_of(shown(dataclasses.replace(GOOD, mean=-2.0), final=True, ended=True))
-    assert "is beyond what is possible. That is the noise" in text
+    assert "is outside the possible range, because of the noise" in text
     assert "More reports" not in text
 
 
 def test_one_is_not_written_as_several() -> None:
     one = dataclasses.replace(GOOD, n=1, monitor=None)
     assert "From 1 report of 1 device that was asked." in text_of(shown(one, draft=DRAFT | {"enrolled": 1}))
-    assert "The estimate of 1 report is being made" in text_of(shown(None, n=1))
+    assert "The estimate from 1 report is being calculated" in text_of(shown(None, n=1))
     page = plain(index([shown(one)], dropped=1))
     assert "1 task " in page
     assert "1 report " in page
@@ -175,7 +175,7 @@ def test_intervals_that_failed_are_named_and_the_others_stay() -> None:
     text = text_of(
         shown(dataclasses.replace(GOOD, failures={"population": "not_finite"}, intervals={"anytime": (1.0, 5.0)}))
     )
-    assert "The interval for “everybody they stand for”: the arithmetic did not end in a number" in text
+    assert "The interval for “everybody they stand for”: the calculation did not give a number" in text
     assert "3.0 kg" in text
 
 
@@ -187,28 +187,28 @@ def test_more_reports_than_devices_is_flagged_and_nobody_is_silent() -> None:
 
 
 def test_an_estimate_that_is_still_made_is_no_estimate_of_nothing() -> None:
-    assert "The estimate of 1 234 reports is being made" in text_of(shown(None, n=1234))
+    assert "The estimate from 1 234 reports is being calculated" in text_of(shown(None, n=1234))
     assert "1 234</data> reports" in index([shown(None, n=1234)])
 
 
 @pytest.mark.parametrize("origin", Origin)
 def test_the_label_says_all_that_somebody_has_to_know(origin: Origin) -> None:
     text = text_of(shown(origin=origin))
-    label = text.partition("Privacy label")[2].partition("How sure, from where")[0]
+    label = text.partition("Privacy label")[2].partition("How sure, from other first guesses")[0]
     rows = [
         "What is asked A number from 0 to 10 kg",
         "Why To know",
         "What leaves the device One report: a noisy number",
     ]
-    rows += ["What anybody can conclude From your device's answer", "at most 73.2 % sure", "Who is meant by anybody"]
-    rows += ["Who guards it Your own device", "For how long For ever", "How often A device answers once at most"]
+    rows += ["What anybody can conclude From your device's answer", "at most 73.2 % sure", "Who “anybody” is"]
+    rows += ["Who guards it Your own device", "For how long Forever", "How often Your device answers at most once"]
     rows += [
-        "Who counts The aggregator behind this page. The task was given by",
+        "Who counts The aggregator behind this page. The task comes from",
         "What it does not hide That your device",
     ]
     assert [row for row in rows if row not in label] == []
-    assert "That hides little" not in label
-    assert "That hides little" in text_of(shown(draft=DRAFT | {"epsilon": "4.1"}))
+    assert "This hides little" not in label
+    assert "This hides little" in text_of(shown(draft=DRAFT | {"epsilon": "4.1"}))
 
 
 def test_a_long_list_is_folded_and_complete() -> None:
@@ -231,12 +231,12 @@ def test_every_reason_for_a_refusal_has_its_meaning_beside_its_number() -> None:
             f"Refused: {reason.value.replace('_', ' ')} {number} {reason.meaning[0].upper()}{reason.meaning[1:]}."
             in text
         )
-    assert "None was refused" in text_of(view)
+    assert "No report was refused" in text_of(view)
 
 
 def test_what_the_broker_has_dropped_is_told() -> None:
     def page(dropped: int) -> str:
         return index([shown()], dropped=dropped)
 
-    assert "it has dropped 1 200 messages" in page(1200)
+    assert "has dropped 1 200 messages" in page(1200)
     assert "dropped" not in page(0)

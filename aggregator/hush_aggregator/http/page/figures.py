@@ -27,9 +27,9 @@ ORDER = (ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, ENROLLED)
 """The order of intervals on the page."""
 
 FAILURES = {
-    NOT_FINITE: "the arithmetic did not end in a number",
-    FAILED: "an error of hush; its log says where",
-    CRASHED: "the process that made it ended: it was killed, or found no memory",
+    NOT_FINITE: "the calculation did not give a number",
+    FAILED: "an error in hush; its log says where",
+    CRASHED: "its process ended: it was killed or ran out of memory",
     TOO_SLOW: "it took too long",
 }
 """Why hush could not make a figure."""
@@ -181,10 +181,10 @@ class Figures:
     def guess(self) -> str:
         """What to say before the interval: it may rule nothing out, and the reports may be wrong."""
         if self.problems:
-            return "if all these reports were right,"
+            return "if all these reports were correct,"
         low, high = _limits(self.view.task)
         is_idle = self.interval is not None and self.interval[0] <= low and high <= self.interval[1]
-        return "as yet anything from" if is_idle else "probably"
+        return "so far anything from" if is_idle else "probably"
 
     @property
     def axis(self) -> Axis:
@@ -218,9 +218,9 @@ class Figures:
         if self.mean is None or low <= self.mean <= high:
             return ""
         if self.problems:
-            return "The estimate is beyond what is possible. More reports like these do not help."
+            return "The estimate is outside the possible range. More reports like these do not help."
         more = "" if self.view.status is TaskStatus.FINAL else " More reports bring it nearer."
-        return f"The estimate is beyond what is possible. That is the noise: moved back, it would be biased.{more}"
+        return f"The estimate is outside the possible range, because of the noise. Moving it back would bias it.{more}"
 
     @property
     def intervals(self) -> list[IntervalRow]:
@@ -390,11 +390,11 @@ def about(target: str, method: str = "") -> str:
 def meaning(target: str) -> str:
     """Return what an interval takes into account."""
     return {
-        REPORTERS: "Only the noise of their devices is uncertain.",
-        POPULATION: "The noise, and who happened to answer. Holds if they are a random sample.",
-        ENROLLED: "The noise, and who happened to answer. Holds if they are a random part of those asked.",
-        ANYTIME: "Wider, so that it stays right although you watch.",
-        ANYTIME_POPULATION: "Wider, so that it stays right although you watch. Holds if they are a random sample.",
+        REPORTERS: "Includes the noise of their devices.",
+        POPULATION: "Includes the noise and who happened to answer. Correct if they are a random sample.",
+        ENROLLED: "Includes the noise and who happened to answer. Correct if they are a random part of those asked.",
+        ANYTIME: "Wider, so that it stays correct however often you look.",
+        ANYTIME_POPULATION: "Wider, so that it stays correct however often you look. Needs a random sample.",
     }.get(target, "")
 
 

@@ -17,7 +17,7 @@ _ORIGINS = {
     Origin.FILE: "the people who run this service, in a file",
     Origin.COMMAND: "the people who run this service, by a command",
     Origin.HTTP: "somebody who may write to this service",
-    Origin.BROKER: "somebody who may publish at the broker",
+    Origin.BROKER: "somebody who may publish on the broker",
 }
 
 
@@ -69,19 +69,19 @@ def _question(task: Task) -> tuple[str, Sequence[str], str, str]:
     """Return the question up to the names in it, these, its end, and what a report contains."""
     match task.domain:
         case CategoryDomain(labels=labels):
-            leaves = "labels drawn by chance, yours more likely than others"
+            leaves = "random labels, yours more likely than the others"
             return f"Which of these {len(labels)} applies: ", labels[:_SHOWN], _more(labels), leaves
         case VectorDomain(coordinates=coordinates):
             names = [coordinate.name for coordinate in coordinates]
-            leaves = "one of your numbers, picked by chance, and made noisy"
+            leaves = "one of your numbers, picked at random and made noisy"
             return f"{len(names)} numbers: ", names[:_SHOWN], _more(names), leaves
         case NumberDomain() as domain:
             question = f"A number from {exact(domain.lower)} to {exact(domain.upper)}"
             names, space = ([domain.unit], " ") if domain.unit else ([], "")
-            leaves = "a noisy number, made of yours and of chance"
-            return question + space, names, ". What lies outside is moved to the nearer bound.", leaves
+            leaves = "a noisy number, made from yours and from chance"
+            return question + space, names, ". A value outside is moved to the nearer bound.", leaves
         case _:
-            return "Yes or no.", (), "", "yes or no, drawn by chance: more often your answer than the other one"
+            return "Yes or no.", (), "", "a random yes or no, more often your answer than the other"
 
 
 def _more(names: Sequence[str]) -> str:

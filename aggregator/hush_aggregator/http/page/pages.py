@@ -191,7 +191,7 @@ async def show_one(
     except StoreError:
         return _unread(request, now)
     if view is None:
-        return _html(render_message(_here(request), now, "There is no such task here", 404), 404)
+        return _html(render_message(_here(request), now, "There is no such task", 404), 404)
     return _html(render_task(view, _here(request), now))
 
 
@@ -207,7 +207,7 @@ async def show_asset(name: str) -> Response:
 
 def _unread(request: Request, now: datetime) -> Response:
     """Answer without the reason: operators find it in `/readyz`."""
-    return _html(render_message(_here(request), now, "What is counted cannot be read just now", 503), 503)
+    return _html(render_message(_here(request), now, "The figures cannot be read right now", 503), 503)
 
 
 def _here(request: Request) -> str:

@@ -25,11 +25,11 @@ _REMEMBERED = 1024
 class TaskStatus(Enum):
     """The status of a task: a word and a sentence."""
 
-    LIVE = "Live", "Devices are asked, and their reports are counted as they arrive."
-    NOT_OPEN = "Not open yet", "Nobody is asked before it opens."
-    CLOSING = "Closing", "Nobody is asked any more. Reports that are under way still count for some minutes."
-    WITHDRAWN = "Withdrawn", "Nobody is asked any more. Reports that are under way still count."
-    FINAL = "Final", "Nothing counts any more: these are the last figures."
+    LIVE = "Live", "Devices answer, and their reports are counted as they arrive."
+    NOT_OPEN = "Not open yet", "Devices do not answer before the task opens."
+    CLOSING = "Closing", "Devices no longer answer. Reports on their way still count for some minutes."
+    WITHDRAWN = "Withdrawn", "Devices no longer answer. Reports on their way still count."
+    FINAL = "Final", "Counting has ended. These figures are final."
 
     @property
     def word(self) -> str:

@@ -1,12 +1,12 @@
-// Keeps the page as the server would make it now. Without this file it is whole, and has a link to load it again.
-// What is shown is never made here: the same page is fetched again and what differs is put in place, so that the focus,
-// the scroll position and what is folded out stay where they are.
+// Keeps the page up to date. Without this file the page is complete, and has a link to load it again.
+// The script never writes figures: it fetches the same page and replaces what differs, so that the focus, the scroll
+// position and open details stay as they are.
 
 const state = document.getElementById("live");
 const still = document.getElementById("still");
-const EVERY_MS = 1500; // the page is fetched again that often at most
-const AGAIN_MS = 15000; // after which a stream that was refused is asked for again, or twice that
-const SAID_MS = 30000; // and whoever is read to hears of it that often at most
+const EVERY_MS = 1500; // at most one fetch in this time
+const AGAIN_MS = 15000; // a refused stream is opened again after this time, or up to twice that
+const SAID_MS = 30000; // screen readers announce at most once in this time
 
 let due = false, busy = false, last = 0, said = 0, standing = "";
 
@@ -17,7 +17,7 @@ function trouble(text) {
   still.hidden = false;
 }
 
-// What becomes of a task is in the words of its badge: a task that is closed is not live.
+// The badge has the status of the task: a closed task is not live.
 function announce() {
   const badge = document.querySelector(".hero .badge");
   const before = standing;
@@ -64,7 +64,7 @@ function children(old, fresh) {
     }
     const later = wanted[place].id && [...old.childNodes].slice(place).find((one) => alike(one, wanted[place]));
     if (later) {
-      while (old.childNodes[place] !== later) old.childNodes[place].remove(); // moving it would take the focus from it
+      while (old.childNodes[place] !== later) old.childNodes[place].remove(); // moving it would lose the focus
       patch(later, wanted[place]);
     } else {
       old.insertBefore(document.importNode(wanted[place], true), there || null);
@@ -114,7 +114,7 @@ function listen() {
   stream = new EventSource(document.body.dataset.events);
   stream.onopen = announce;
   stream.onerror = () => {
-    trouble("Figures may be old: the connection is lost, and tried again.");
+    trouble("Figures may be old: the connection is lost. Trying again.");
     if (stream.readyState === EventSource.CLOSED) setTimeout(again, AGAIN_MS * (1 + Math.random()));
   };
   stream.addEventListener("state", () => changed());
@@ -127,6 +127,6 @@ function again() {
   if (!document.hidden && stream.readyState === EventSource.CLOSED) listen();
 }
 
-// A page that nobody looks at holds no connection: a browser has six for a service.
+// A hidden page closes its stream: a browser has six connections for a service.
 document.addEventListener("visibilitychange", () => (document.hidden ? stream.close() : again()));
 listen();
