@@ -16,7 +16,7 @@ from time import monotonic
 
 from servers import Mosquitto
 
-from hush_aggregator.broker_signs import Cause
+from hush_aggregator.broker_signs import RecallReason
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
 from hush_client.state.database import FILE_NAME
@@ -90,9 +90,9 @@ class Serve:
             while self.log.count("connected to") < times:  # noqa: ASYNC110 - a log has no event
                 await asyncio.sleep(0.05)
 
-    def told(self) -> dict[Cause, int]:
+    def told(self) -> dict[RecallReason, int]:
         """How often it recalled, and why."""
-        return {cause: self.log.count(cause.value) for cause in Cause}
+        return {cause: self.log.count(cause.value) for cause in RecallReason}
 
     def counted(self) -> tuple[int, int]:
         """Rows, and n of the tally, at one moment."""

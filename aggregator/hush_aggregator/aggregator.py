@@ -17,17 +17,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from hush_aggregator.broker.session import Bus, Session, SetAside
-from hush_aggregator.closing import Closings, StoreWatch
+from hush_aggregator.broker.session import Bus, OversizeGuard, Session
+from hush_aggregator.closing import StoreWatcher, TaskCloser
 from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.intake.admission import PendingReports, admit
 from hush_aggregator.intake.decode import ReportMessage, TaskMessage, decode, receive
 from hush_aggregator.intake.progress import BacklogWatch, IntakeStatus
 from hush_aggregator.logs import fields
-from hush_aggregator.ownership import Book, Claim, Ownership, shown
+from hush_aggregator.ownership import Ownership, OwnershipClaim, shown
 from hush_aggregator.recalls import Recalls
-from hush_aggregator.release import Releases
+from hush_aggregator.release import EstimatePublisher
 from hush_aggregator.result import Counted, Result
 from hush_aggregator.result_reader import ResultReader, utc_now
 from hush_aggregator.store.base import CommitOutcome, Store
@@ -48,7 +48,7 @@ _LOG = logging.getLogger("hush.aggregator")
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
 
 
-class Staying:
+class ReconnectLoop:
     """Connects, and connects again.
 
     Args:
@@ -227,23 +227,24 @@ class Aggregator:
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
         self._ownership = Ownership(
+            store,
             self._tasks,
-            Book(store, self._tasks, self._in_worker),
+            self._in_worker,
             settle_s=settle_s / 5,
-            gained=self._gained,
+            on_acquired=self._on_acquired,
             on_estimate=on_estimate,
         )
-        self._releases = Releases(
+        self._publisher = EstimatePublisher(
             self._counted,
             estimator,
             confidence=confidence,
             clock=clock,
-            fields=self._ownership.fields,
-            publishing=self._ownership.publishing,
+            owns=self._ownership.owns,
+            sign=self._ownership.sign,
             rank=self._tasks.rank,
         )
         self._recalls = Recalls(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
-        self._closings = Closings(
+        self._closings = TaskCloser(
             store,
             self._tasks,
             grace=lambda: self._recalls.grace,
@@ -251,17 +252,19 @@ class Aggregator:
             clock=clock,
             changed=self._closed,
         )
-        self._aside = SetAside(self._unsent, self._again)
-        self._alone = Staying(name, self._connect, login_s=login_s, open_ends=self._unconfirmed)
-        self._intake = Staying(name, self._connect_intake, login_s=login_s)
-        self._control = Staying(f"{name}, control", self._connect_control, login_s=None, open_ends=self._unconfirmed)
+        self._aside = OversizeGuard(self._unsent, self._again)
+        self._alone = ReconnectLoop(name, self._connect, login_s=login_s, open_ends=self._unconfirmed)
+        self._intake = ReconnectLoop(name, self._connect_intake, login_s=login_s)
+        self._control = ReconnectLoop(
+            f"{name}, control", self._connect_control, login_s=None, open_ends=self._unconfirmed
+        )
         self._intake_there, self._tasks_there = asyncio.Event(), asyncio.Event()
         self._control_since = 0.0
         self._clashes = self._refusals = 0
         self._repeated = 0
         self._has_repeated = False
         self._backlog = BacklogWatch(lambda: self._recalls.stored)
-        self._watch = StoreWatch(partial(self._in_worker, store.changes))
+        self._watch = StoreWatcher(partial(self._in_worker, store.changes))
         for refresh in (self._refresh, self._recalls.refresh, self._closings.refresh):
             self._watch.tell(refresh)
 
@@ -293,7 +296,7 @@ class Aggregator:
             await self._alone.run()
         finally:
             beside.cancel()
-            await self._releases.close()
+            await self._publisher.close()
             await self._recalls.close()
             await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
 
@@ -438,12 +441,7 @@ class Aggregator:
             self._repeated += session.repeated
 
     async def _serve(self, connection: Session, work: Coroutine[None, None, NoReturn]) -> NoReturn:
-        """Publish what is to be published, and react, until the connection is lost.
-
-        Args:
-            connection: for it.
-            work: what goes on beside that.
-        """
+        """Publish what is to be published, and react, until the connection is lost."""
         session = self._aside.guard(connection)
         try:
             async with asyncio.TaskGroup() as group:
@@ -451,7 +449,7 @@ class Aggregator:
                 group.create_task(self._ownership.serve(session), name="hush-ownership")
                 if self._announcing is not None:
                     group.create_task(self._announcing.serve(session, self._tasks, self._ownership.owns))
-                group.create_task(self._releases.serve(session), name="hush-release")
+                group.create_task(self._publisher.serve(session), name="hush-release")
                 group.create_task(self._recalls.serve(session), name="hush-recalls")
                 group.create_task(self._closings.serve(), name="hush-closings")
                 group.create_task(self._watch.run(), name="hush-watch")
@@ -460,7 +458,7 @@ class Aggregator:
             self._aside.lost()
             raise worst(errors, least=BrokerError) from errors
         except asyncio.CancelledError:
-            await self._releases.release_last(session, first=partial(self._ownership.decide, session))
+            await self._publisher.release_last(session, first=partial(self._ownership.decide, session))
             raise
         raise AssertionError  # a group whose body waits for ever does not end
 
@@ -540,7 +538,7 @@ class Aggregator:
         outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         session.acknowledge([report.number for report in reports])
         self._backlog.add(outcome.accepted + sum(outcome.refused.values()))
-        self._releases.mark(set(outcome.changed & self._tasks.keys()))
+        self._publisher.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None:
             self._on_commit(replace(outcome, acknowledged_s=time.perf_counter() - taken))
 
@@ -557,17 +555,17 @@ class Aggregator:
         """The store has other tasks, or is to do something else with them."""
         self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
 
-    def _gained(self, task_id: str, there: Claim | None) -> None:
+    def _on_acquired(self, task_id: str, there: OwnershipClaim | None) -> None:
         """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
         if task_id in self._tasks:
             before = self._at_start.pop(task_id, None)
             unpublished = before is not None and (there is None or (there.round, there.n) != before)
-            self._releases.mark({task_id}, first=unpublished)
-        self._recalls.gained(task_id, there)
+            self._publisher.mark({task_id}, first=unpublished)
+        self._recalls.on_acquired(task_id, there)
 
     async def _closed(self, task_ids: set[str]) -> None:
         """Their estimates say so from now on, and what has ended is neither asked nor recalled."""
-        self._releases.mark(task_ids & self._tasks.keys())
+        self._publisher.mark(task_ids & self._tasks.keys())
         self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
         await self._recalls.refresh()
 
@@ -579,7 +577,7 @@ class Aggregator:
     def _again(self, topic: str) -> None:
         task_id = task_of_estimate_topic(topic) or task_of_task_topic(topic)
         if task_id is not None and task_id in self._tasks:
-            self._releases.mark({task_id})
+            self._publisher.mark({task_id})
             self._ownership.look_at({task_id})
 
     async def _counted(self, task_ids: Sequence[str]) -> list[Counted]:

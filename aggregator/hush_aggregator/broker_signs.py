@@ -32,7 +32,7 @@ _NOTE_EVERY_S = 600
 _DIGITS = 15
 
 
-class Cause(StrEnum):
+class RecallReason(StrEnum):
     """Why reports are recalled."""
 
     SESSION = "the broker no longer has the session that was left there"
@@ -45,16 +45,11 @@ class Cause(StrEnum):
     @property
     def doubtful(self) -> bool:
         """Whether it may come again and again without anything being lost."""
-        return self in (Cause.DROPPED, Cause.UNKNOWN)
+        return self in (RecallReason.DROPPED, RecallReason.UNKNOWN)
 
 
-class BrokerSigns:
+class BrokerRestartDetector:
     """Finds out what happened to the broker between two connections.
-
-    Args:
-        memory: what the store knows of it.
-        now: seconds since 1970.
-        elapsed: seconds by a clock that nobody sets.
 
     Attributes:
         memory: what is known now; to be stored.
@@ -82,7 +77,7 @@ class BrokerSigns:
         """How many messages it has dropped since it started; None if it has not told."""
         return self._dropped
 
-    def connected(self, *, resumed: bool) -> Cause | None:
+    def connected(self, *, resumed: bool) -> RecallReason | None:
         """Note that reports come over a new connection, to the session of before or to a new one."""
         missed = self.memory.session and not resumed
         self.is_unexplained = self.memory.session and resumed
@@ -91,14 +86,14 @@ class BrokerSigns:
             return None
         self._begin_anew()
         self.evidence = "there was a session, and the broker has made a new one"
-        return Cause.SESSION
+        return RecallReason.SESSION
 
     def listening(self) -> None:
         """Note that what follows is heard on another connection than what came before."""
         self._words = 0
         self._is_judged = False
 
-    def heard(self, topic: str, payload: bytes, since: float) -> Cause | None:
+    def heard(self, topic: str, payload: bytes, since: float) -> RecallReason | None:
         """Read what the broker says of itself; what cannot be read says nothing.
 
         Args:
@@ -128,13 +123,13 @@ class BrokerSigns:
         memory = self.memory
         return memory.alive is not None and memory.alive - (memory.started or 0) <= 2 * _LATE_S
 
-    def silent(self) -> Cause | None:
+    def silent(self) -> RecallReason | None:
         """Note that it had time to publish an uptime, and everything has come that it sent in that time."""
         if self._words or not self.is_unexplained:
             return None
         self.is_unexplained = False
         self.evidence = f"nothing comes on {BROKER_UPTIME}"
-        return Cause.UNKNOWN
+        return RecallReason.UNKNOWN
 
     def repaired(self) -> None:
         """Note that everything is recalled that was dropped until now."""
@@ -159,7 +154,7 @@ class BrokerSigns:
         has_doubled = age <= 2 * _LATE_S and new.alive - new.started >= 2 * max(age, 1)
         return has_doubled or abs(new.alive - old.alive) >= _NOTE_EVERY_S
 
-    def _up_for(self, uptime: int, since: float) -> Cause | None:
+    def _up_for(self, uptime: int, since: float) -> RecallReason | None:
         elapsed = self._elapsed()
         self._words += 1
         if self._words == 1:
@@ -179,7 +174,7 @@ class BrokerSigns:
         offset = self._now() - elapsed
         stored = int(offset + self._started)
         self.memory = replace(self.memory, started=stored, alive=max(int(offset + since), stored))
-        return Cause.RESTART if is_other else None
+        return RecallReason.RESTART if is_other else None
 
     def _is_other(self, uptime: int, since: float, elapsed: float) -> bool | None:
         """Return whether it is another process than the one that is known; None if a later uptime has to tell."""
@@ -207,7 +202,7 @@ class BrokerSigns:
         alive, started = self.memory.alive or 0, self.memory.started or 0
         return alive, started, alive - started, _TOLERANCE_S + _DRIFT * abs(self._now() - alive)
 
-    def _has_dropped(self, count: int) -> Cause | None:
+    def _has_dropped(self, count: int) -> RecallReason | None:
         self._dropped = count
         known = self.memory.dropped
         if known is None or count < known:
@@ -215,7 +210,7 @@ class BrokerSigns:
         if known is None or count <= known:
             return None
         self.evidence = f"{count} dropped, {count - known} more than before"
-        return Cause.DROPPED
+        return RecallReason.DROPPED
 
     def _begin_anew(self) -> None:
         """Of another broker, or another life of this one, nothing is known yet."""

@@ -1,4 +1,4 @@
-"""Closings: a task whose time is over is marked closed, for good, and its estimate is released as final.
+"""TaskCloser: a task whose time is over is marked closed, for good, and its estimate is released as final.
 
 Admission looks at the clock for every batch; the mark is what a clock that goes back cannot take away. It is set once
 nothing can come any more that counts: the clock skew after `closes`, or later where an open recall brings reports, and
@@ -23,12 +23,8 @@ LASTING_S = 300.0
 """Seconds for which the clock has to say something that cannot be taken back."""
 
 
-class Lasting:
-    """Remembers since when something is true, by a clock that nobody sets.
-
-    Args:
-        elapsed: seconds by that clock.
-    """
+class Debounce:
+    """Remembers since when something is true, by a clock that nobody sets."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
@@ -50,17 +46,8 @@ _AFTER_S = 0.01
 _NOTHING = timedelta(0)
 
 
-class Closings:
-    """Marks what is over, and tells whose estimate says something else from then on.
-
-    Args:
-        store: keeps the marks.
-        tasks: those counted.
-        grace: how much longer than others some tasks count after they close, by id.
-        work: runs a function in the store's thread.
-        clock: the time, aware.
-        changed: awaited with the ids of tasks that have closed, or of which a round has.
-    """
+class TaskCloser:
+    """Marks what is over, and tells whose estimate says something else from then on."""
 
     def __init__(
         self,
@@ -78,7 +65,7 @@ class Closings:
         self._work = work
         self._clock = clock
         self._changed = changed
-        self._lasting = Lasting(lambda: asyncio.get_running_loop().time())
+        self._lasting = Debounce(lambda: asyncio.get_running_loop().time())
         self._marks: frozenset[tuple[bytes, int]] = frozenset()
         self._silent: set[str] = set()  # tasks that no device answers any more, as far as was told
 
@@ -137,7 +124,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class CheckedClock:
+class ClockCheck:
     """Compares the clock with what the store and the build know.
 
     Args:
@@ -228,12 +215,8 @@ def _time_of(estimate: bytes) -> datetime | None:
         return None
 
 
-class StoreWatch:
-    """Tells that another process has written to the store. What the aggregator writes itself tells nothing.
-
-    Args:
-        changes: a number that is another one then (`StoreReader.changes`).
-    """
+class StoreWatcher:
+    """Tells that another process has written to the store. What the aggregator writes itself tells nothing."""
 
     def __init__(self, changes: Callable[[], Awaitable[int]]) -> None:
         self._changes = changes

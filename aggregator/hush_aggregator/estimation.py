@@ -45,14 +45,10 @@ Asked = tuple[Task, Tally]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no estimate.
+    """Why there is no estimate."""
 
-    Args:
-        reason: one word, for the document.
-        cause: what happened and where, for the log. Never the message of an exception: it may hold numbers of reports.
-    """
-
-    reason: str
+    reason: str  # one word, for the document
+    # what happened and where, for the log. Never the message of an exception: it may hold numbers of reports.
     cause: str
 
 
@@ -104,13 +100,7 @@ async def one_by_one(
 
 
 def attempted(task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
-    """The estimate of one round, or why there is none. Blocks as long as it takes, and never raises.
-
-    Args:
-        task: what was asked.
-        tally: the reports of that round.
-        confidence: coverage of the intervals, inside (0, 1).
-    """
+    """The estimate of one round, or why there is none. Blocks as long as it takes, and never raises."""
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):  # `estimate` itself may be stricter
             sound = finite_only(estimate(task, tally, confidence))

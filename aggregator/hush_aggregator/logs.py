@@ -53,13 +53,7 @@ class LogFormat(StrEnum):
 
 
 class Log(logging.Handler):
-    """Writes lines, and holds back those that would tell of a single report until the next `turn`.
-
-    Args:
-        stream: where to.
-        how: as text or as JSON.
-        now: seconds since 1970.
-    """
+    """Writes lines, and holds back those that would tell of a single report until the next `turn`."""
 
     def __init__(self, stream: TextIO, how: LogFormat, *, now: Callable[[], float] = time.time) -> None:
         super().__init__()

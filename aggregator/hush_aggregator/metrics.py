@@ -20,11 +20,7 @@ SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Histogram:
-    """How many values were at most each bound.
-
-    Args:
-        bounds: ascending; what is beyond the last is counted too.
-    """
+    """How many values were at most each bound."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
@@ -46,45 +42,28 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """What is known of the batches of an intake.
+    """What is known of the batches of an intake."""
 
-    Args:
-        reports: in each, refused ones included.
-        commit_s: seconds of each transaction.
-        acknowledged_s: seconds from when each was taken from the connection to its last acknowledgement.
-    """
-
-    reports: Histogram = field(default_factory=lambda: Histogram(REPORTS))
-    commit_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    reports: Histogram = field(default_factory=lambda: Histogram(REPORTS))  # in each, refused ones included
+    commit_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # seconds of each transaction
+    # seconds from when each was taken from the connection to its last acknowledgement
     acknowledged_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that is told at one moment.
+    """All that is told at one moment."""
 
-    Args:
-        accepted: reports counted, by the id of their task: of tasks that the store knows, and of no other.
-        refused: reports refused, by reason.
-        batches: of the intake in this process; None where there is none.
-        intake: how it stands; None likewise.
-        foreign: reports of tasks that are published on the broker, and are not for this store.
-    """
-
+    # reports counted, by the id of their task: of tasks that the store knows, and of no other
     accepted: Mapping[str, int]
-    refused: Mapping[Refusal, int]
-    batches: BatchFigures | None = None
-    intake: IntakeStatus | None = None
-    foreign: int = 0
+    refused: Mapping[Refusal, int]  # reports refused, by reason
+    batches: BatchFigures | None = None  # of the intake in this process; None where there is none
+    intake: IntakeStatus | None = None  # how it stands; None likewise
+    foreign: int = 0  # reports of tasks that are published on the broker, and are not for this store
 
 
 class IntakeFigures:
-    """Counts what an aggregator commits, in its event loop.
-
-    Args:
-        accepted: reports counted before it began, by task.
-        refused: reports refused before it began, by reason.
-    """
+    """Counts what an aggregator commits, in its event loop."""
 
     def __init__(self, accepted: Mapping[str, int], refused: Mapping[Refusal, int]) -> None:
         self._accepted = Counter(accepted)
@@ -142,13 +121,7 @@ the metrics tell no more about the moment of a report than those do, and so that
 
 
 class Exposition:
-    """The text of the metrics, made at most once in `EVERY_S`.
-
-    Args:
-        figures: what they say now.
-        version: of hush.
-        clock: seconds by a clock that nobody sets.
-    """
+    """The text of the metrics, made at most once in `EVERY_S`."""
 
     def __init__(
         self, figures: Callable[[], Figures], version: str, *, clock: Callable[[], float] = time.monotonic

@@ -1,9 +1,12 @@
-"""Ownership: of which tasks this store publishes task and estimate, so that no aggregator publishes over another's.
+"""Ownership: decides which store publishes a task and its estimate."""
 
-What is retained when the aggregator connects decides (`claims`), and the store keeps what was decided. Whoever does not
-own a task counts it all the same, and publishes nothing of it until told to take it over. An owner publishes again what
-another has overwritten, less and less often if that goes on, and yields to a claim that is above its own.
-"""
+# An estimate names the store that it was made from (`store`), and how that store came to publish it: `term` is 0 where
+# no store had published one, 1 or more once that store was confirmed as the owner, and one more than the last whenever
+# another store takes the task over, which names the last one (`taken_from`). If two stores both believe that they are
+# the owner, the higher term wins, and of equal terms the smaller name. Both see the same, so exactly one yields.
+#
+# A store that does not own a task counts it all the same and publishes nothing of it. An owner publishes again what
+# another client overwrote, less and less often, and yields to a claim that outranks its own.
 
 import asyncio
 import json
@@ -11,9 +14,9 @@ import logging
 import re
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from hashlib import sha256
@@ -22,7 +25,7 @@ from typing import Any, NoReturn
 from hush_aggregator.broker.session import Session
 from hush_aggregator.concurrency import in_slices, run_all
 from hush_aggregator.result import encode
-from hush_aggregator.store.base import Origin, Owner, State, Store, TaskRow
+from hush_aggregator.store.base import Origin, Owner, State, Store, TaskRow, Worker
 from hush_aggregator.tasks.known import KnownTasks
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic
@@ -38,54 +41,49 @@ _MANY = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What an estimate says of itself; whatever it leaves out is empty or 0.
+class OwnershipClaim:
+    """What an estimate says about its origin; a missing or invalid field is empty or 0."""
 
-    Args:
-        store: identity of the store; empty if it names none, as before there was a name, or is no estimate at all.
-        term: see above.
-        taken_from: identity of the store before it, if it was taken over.
-        digest: of its task, in hexadecimal digits.
-        round: which round it is of.
-        n: reports counted in it.
-    """
-
-    store: str = ""
+    store: str = ""  # identity of the store; empty also if the message is not an estimate
     term: int = 0
-    taken_from: str = ""
-    digest: str = ""
+    taken_from: str = ""  # identity of the previous owner
+    digest: str = ""  # of the task, hexadecimal
     round: int = 0
-    n: int = 0
+    n: int = 0  # reports counted
+
+    @property
+    def fields(self) -> Mapping[str, str | int]:
+        """The fields of an estimate that make this claim."""
+        fields: dict[str, str | int] = {"store": self.store, "term": self.term}
+        return fields | ({"taken_from": self.taken_from} if self.taken_from else {})
 
 
-class Verdict(Enum):
-    """Whether a store owns what is published of a task, and if not, why: with what to do."""
+class OwnershipDecision(Enum):
+    """Whether this store owns a task, and if not, why."""
 
     MINE = ""
-    OTHERS_ESTIMATE = "the estimate there is that of another store, {there}"
-    OTHERS_FIGURES = (
-        "the estimate there names no store and is not made from this one: it has another digest, or more reports"
-    )
-    OTHERS_TASK = "another task is published under this id, digest {task}, where this store has {digest}"
-    REMEMBERED = "it was that of another store, {there}, when it was seen last"
+    OTHERS_ESTIMATE = "the published estimate is from another store, {there}"
+    UNSIGNED = "the published estimate does not name a store: another program wrote it"
+    OTHERS_TASK = "another task is published under this id, digest {task}; this store has digest {digest}"
+    REMEMBERED = "another store, {there}, published it when it was seen last"
     UNSEEN = (
-        "a message to hush/v1/estimates/… did not come back, so that nobody knows whose estimate is there; allow this "
-        "user to write and to read hush/v1/estimates/+"
+        "a test message to hush/v1/estimates/… did not come back, so the owner is unknown; allow this user to write "
+        "and to read hush/v1/estimates/+"
     )
 
 
-def claim_of(payload: bytes) -> Claim:
-    """What a message on the topic of an estimate claims; never raises, whatever it is."""
+def claim_of(payload: bytes) -> OwnershipClaim:
+    """Return the claim of a message on the topic of an estimate; an empty claim if it is not valid."""
     try:
         document = read_json(payload, ESTIMATE)
     except ValueError:
-        return Claim()
+        return OwnershipClaim()
     if not isinstance(document, dict):
-        return Claim()
+        return OwnershipClaim()
     store, digest = document.get("store"), document.get("digest")
     term, taken_from = _count(document.get("term"), _HIGHEST), document.get("taken_from")
     named = "" if term is None else _name(store, _STORE)
-    return Claim(
+    return OwnershipClaim(
         named,
         (term or 0) if named else 0,
         _name(taken_from, _STORE),
@@ -100,71 +98,55 @@ def _name(value: object, legal: re.Pattern[str]) -> str:
 
 
 def _count(value: object, most: int) -> int | None:
-    """0 where there is none, None where it is no count."""
+    """Return a count, 0 if it is missing, None if it is invalid."""
     if value is None:
         return 0
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
 
 
-def outranks(one: Claim, other: Claim) -> bool:
-    """Whether the store of `one` is the owner, and not that of `other`, where both believe to be."""
+def outranks(one: OwnershipClaim, other: OwnershipClaim) -> bool:
+    """Whether the store of `one` is the owner if both claim to be."""
     return bool(one.store) and (one.term, other.store) > (other.term, one.store)
 
 
-def judged(row: TaskRow, me: str, task: bytes | None, estimate: Claim | None, counted: int, *, seen: bool) -> Verdict:
-    """Whether this store is the owner, from what is retained when the aggregator connects.
+def decide_owner(
+    row: TaskRow, me: str, task: bytes | None, estimate: OwnershipClaim | None, *, is_readable: bool
+) -> OwnershipDecision:
+    """Decide from the retained messages whether this store is the owner.
 
     Args:
-        row: the task as the store has it.
-        me: identity of the store.
-        task: digest of what is retained on the topic of the task; None for nothing.
-        estimate: what is retained on that of the estimate; None for nothing.
-        counted: reports that this store has of the round of that estimate.
-        seen: whether nothing means that nothing is there, and not that it must not be read.
+        row: the task in this store.
+        me: identity of this store.
+        task: digest of the retained task; None if there is none.
+        estimate: claim of the retained estimate; None if there is none.
+        is_readable: whether a missing estimate means that none is retained, and not that it cannot be read.
     """
-    own = row.digest.hex()
     if row.taken_from == TAKE_OVER:
-        return Verdict.MINE
-    if estimate is not None and estimate.store:
-        return Verdict.MINE if (estimate.store, estimate.digest) == (me, own) else Verdict.OTHERS_ESTIMATE
+        return OwnershipDecision.MINE
     if estimate is not None:
-        return Verdict.MINE if estimate.digest == own and counted >= estimate.n else Verdict.OTHERS_FIGURES
+        if not estimate.store:
+            return OwnershipDecision.UNSIGNED
+        is_own = (estimate.store, estimate.digest) == (me, row.digest.hex())
+        return OwnershipDecision.MINE if is_own else OwnershipDecision.OTHERS_ESTIMATE
     if row.owner not in ("", me):
-        return Verdict.REMEMBERED
+        return OwnershipDecision.REMEMBERED
     if task is not None and task != row.digest:
-        return Verdict.OTHERS_TASK
-    return Verdict.MINE if seen or row.owner == me else Verdict.UNSEEN
+        return OwnershipDecision.OTHERS_TASK
+    return OwnershipDecision.MINE if is_readable or row.owner == me else OwnershipDecision.UNSEEN
 
 
-def signature(row: TaskRow, me: str, estimate: Claim | None) -> Claim:
-    """What the estimates of an owner say from now on: see the module.
-
-    Args:
-        row: the task as the store has it.
-        me: identity of the store.
-        estimate: what is retained; None for nothing.
-    """
-    there = estimate or Claim()
+def next_claim(row: TaskRow, me: str, estimate: OwnershipClaim | None) -> OwnershipClaim:
+    """Return the claim that this store's estimates make from now on; `estimate` is the retained one, if any."""
+    there = estimate or OwnershipClaim()
     if row.taken_from == TAKE_OVER:
-        others = [(claim.term, claim.store) for claim in (there, Claim(row.owner, row.term)) if claim.store != me]
+        others = [
+            (claim.term, claim.store) for claim in (there, OwnershipClaim(row.owner, row.term)) if claim.store != me
+        ]
         last, before = max(others, default=(0, ""))
-        return Claim(me, min(max(last, there.term, row.term) + 1, _HIGHEST), before)
+        return OwnershipClaim(me, min(max(last, there.term, row.term) + 1, _HIGHEST), before)
     established = row.owner == me or estimate is not None
     term = max(row.term, there.term, int(established))
-    return Claim(me, term, row.taken_from if row.owner == me else "")
-
-
-def signed(estimate: bytes, claim: Claim) -> bytes:
-    """An estimate of this store, with the claim that it makes now."""
-    document = json.loads(estimate)
-    document.pop("taken_from", None)
-    return encode({**document, **written(claim)})
-
-
-def written(claim: Claim) -> Mapping[str, str | int]:
-    """The fields of an estimate that make this claim."""
-    fields: dict[str, str | int] = {"store": claim.store, "term": claim.term}
-    return fields | ({"taken_from": claim.taken_from} if claim.taken_from else {})
+    return OwnershipClaim(me, term, row.taken_from if row.owner == me else "")
 
 
 _SHORTEST_S, _LONGEST_S = 1.0, 60.0
@@ -173,47 +155,40 @@ _SENT = 16  # of what this store published lately may still be on its way back
 
 
 @dataclass(slots=True)
-class Standing:
-    """What is known of a task.
+class PublicationState:
+    """What is known about the retained messages of a task."""
 
-    Attributes:
-        task: digest of what is retained on the topic of the task; None for nothing.
-        estimate: what is retained on that of the estimate; None for nothing.
-        mine: what this store claims, if it is the owner; None if it is not, or that is not known yet.
-        forged: whether the estimate there is not one that this store published on this connection.
-        last: the estimate that it published last.
-        told: what was said about it last.
-        again_at: when it may be published again, in seconds of the event loop.
-    """
-
-    task: bytes | None = None
-    estimate: Claim | None = None
-    mine: Claim | None = None
-    forged: bool = False
-    last: bytes = b""
-    told: str = ""
-    again_at: float = 0.0
+    task: bytes | None = None  # digest of the retained task; None if there is none
+    estimate: OwnershipClaim | None = None  # claim of the retained estimate; None if there is none
+    mine: OwnershipClaim | None = None  # this store's claim, if it is the owner
+    forged: bool = False  # whether the retained estimate is not from this store and connection
+    last: bytes = b""  # the last estimate that this store published
+    logged: str = ""  # the last verdict logged
+    again_at: float = 0.0  # when it may be published again (event loop time)
     _again_after: float = 0.0
     _sent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_SENT))
 
-    def sending(self, estimate: bytes) -> None:
-        """This store publishes an estimate."""
-        self.last = estimate
+    def sign(self, document: Mapping[str, Any]) -> bytes:
+        """Return an estimate with this store's claim, which is about to be published."""
+        assert self.mine is not None  # noqa: S101 - for the type checker: the caller looks
+        unsigned = {name: value for name, value in document.items() if name != "taken_from"}
+        self.last = encode({**unsigned, **self.mine.fields})
         self.forged = False
-        self._sent.append(_fingerprint(estimate))
+        self._sent.append(_fingerprint(self.last))
+        return self.last
 
     def has_sent(self, estimate: bytes) -> bool:
-        """Whether this store published these very bytes lately."""
+        """Whether this store recently published exactly these bytes."""
         return _fingerprint(estimate) in self._sent
 
-    def task_wrong(self, row: TaskRow) -> bool:
-        """Whether what is retained on the topic of the task is not what its owner wants there."""
+    def needs_task(self, row: TaskRow) -> bool:
+        """Whether the owner has to publish or clear the task."""
         if row.origin is Origin.BROKER:
             return False  # the publisher is responsible for it
         return self.task != row.digest if row.state is State.OPEN else self.task == row.digest
 
-    def overwritten(self, now: float) -> bool:
-        """Wait longer before the next time, up to a minute; return whether it is time to tell a person."""
+    def back_off(self, now: float) -> bool:
+        """Double the wait before the next publication, up to a minute; return whether to log it."""
         quiet = not self.again_at or now > self.again_at + _QUIET_S
         tell = quiet or self._again_after < _LONGEST_S <= 2 * self._again_after
         self._again_after = _SHORTEST_S if quiet else min(2 * self._again_after, _LONGEST_S)
@@ -226,57 +201,8 @@ def _fingerprint(payload: bytes) -> bytes:
 
 
 def shown(topic: str) -> str:
-    """What to call a topic: whoever looks whether messages come back makes up a name each time."""
+    """Return a topic as messages show it: probes have random names."""
     return "hush/v1/estimates/+" if "/probe-" in topic else topic
-
-
-class Book:
-    """The store, as far as ownership goes.
-
-    Args:
-        store: keeps it.
-        tasks: follow what is written.
-        in_worker: runs a call in the store's thread.
-    """
-
-    def __init__(
-        self, store: Store, tasks: KnownTasks, in_worker: Callable[[Callable[[], Any]], Awaitable[Any]]
-    ) -> None:
-        self._store = store
-        self._tasks = tasks
-        self._in_worker = in_worker
-
-    async def me(self) -> str:
-        """The identity of the store that estimates bear."""
-        identity: str = await self._in_worker(lambda: self._store.public_identity)
-        return identity
-
-    async def counted(self, rounds: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
-        """Reports counted of these rounds (digest, round)."""
-        if not rounds:
-            return {}
-
-        def read() -> dict[tuple[bytes, int], int]:
-            return {(digest, round_): self._store.tally(digest, round_).n for digest, round_ in rounds}
-
-        counts: dict[tuple[bytes, int], int] = await self._in_worker(read)
-        return counts
-
-    async def note(self, notes: Collection[tuple[TaskRow, Claim]]) -> None:
-        """Keep who owns these tasks, and since which term, as it follows from the rows: a take-over since then stays.
-
-        In one transaction, whatever their number, after which the tasks are read once.
-        """
-        if not notes:
-            return
-
-        def write() -> None:
-            self._store.set_owners(
-                [Owner(row.id, claim.store, claim.term, claim.taken_from, row.taken_from) for row, claim in notes]
-            )
-            self._tasks.refresh()
-
-        await self._in_worker(write)
 
 
 _LOG = logging.getLogger("hush.aggregator")
@@ -284,72 +210,70 @@ _ECHO_S = 8.0
 
 
 class Ownership:
-    """Decides, task by task, and sees to it that what this store owns stays as it published it.
+    """Decides task by task, and keeps the retained messages of this store's tasks as it published them.
 
     Args:
-        tasks: those counted.
-        book: the store.
+        in_worker: runs a call in the store's thread.
         settle_s: seconds to wait for retained messages of a broker that sends them apart from the others.
-        gained: called with a task whose estimate is to be published from now on, and with what is retained there.
-        on_estimate: called with each estimate that comes from elsewhere.
+        on_acquired: called with a task that this store publishes from now on, and with the retained claim.
+        on_estimate: called with each estimate of another store.
     """
 
     def __init__(
         self,
+        store: Store,
         tasks: KnownTasks,
-        book: Book,
+        in_worker: Worker,
         *,
         settle_s: float,
-        gained: Callable[[str, Claim | None], object],
+        on_acquired: Callable[[str, OwnershipClaim | None], object],
         on_estimate: Callable[[bytes], object],
     ) -> None:
+        self._store = store
         self._tasks = tasks
-        self._book = book
+        self._in_worker = in_worker
         self._settle_s = settle_s
-        self._gained = gained
+        self._on_acquired = on_acquired
         self._on_estimate = on_estimate
         self._me = ""
-        self._standings: dict[str, Standing] = {}
+        self._states: dict[str, PublicationState] = {}
         self._new: set[str] = set()
         self._due: set[str] = set()
         self._wake = asyncio.Event()
         self._probe = ""
         self._echoed = asyncio.Event()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self.unconfirmed: dict[str, float] = {}  # topics of messages that did not come back (yet), since when
         self._current_until: Callable[[], float] = float
 
-    # What the release of estimates asks
-
-    def fields(self, task_id: str) -> Mapping[str, str | int] | None:
-        """What an estimate says of whose it is; None if this store does not publish it."""
-        standing = self._standings.get(task_id)
-        return None if standing is None or standing.mine is None else written(standing.mine)
-
     def owns(self, task_id: str) -> bool:
-        """Whether this store publishes of a task, as far as that is decided on this connection."""
-        return self.fields(task_id) is not None
+        """Whether this store publishes the task, as far as that is decided on this connection."""
+        state = self._states.get(task_id)
+        return state is not None and state.mine is not None
 
-    def publishing(self, task_id: str, payload: bytes) -> None:
-        """An estimate is about to be published."""
-        self._standings[task_id].sending(payload)
+    def sign(self, task_id: str, document: Mapping[str, Any]) -> bytes | None:
+        """Return the estimate to publish now; None if this store does not publish the task."""
+        state = self._states.get(task_id)
+        if state is None or state.mine is None:
+            return None
         self._expect(estimate_topic(task_id))
+        return state.sign(document)
 
     def unsent(self, topic: str) -> None:
-        """A message was not sent after all: it does not come back, and a task is not there."""
+        """Note that a message was not sent: it does not come back, and a task is not retained."""
         self.unconfirmed.pop(topic, None)
-        if (standing := self._standings.get(task_of_task_topic(topic) or "")) is not None:
-            standing.task = None
+        if (state := self._states.get(task_of_task_topic(topic) or "")) is not None:
+            state.task = None
 
     # While there is a connection
 
     def look_at(self, task_ids: Iterable[str]) -> None:
-        """Decide anew about these: they are new, or a command has changed them."""
+        """Decide again about tasks that are new, or that a command changed."""
         self._new |= set(task_ids)
         self._wake.set()
 
     async def serve(self, session: Session) -> NoReturn:
-        """Decide, and see to what was overwritten, until cancelled or the connection is lost."""
+        """Decide, and restore what was overwritten, until cancelled or the connection is lost."""
         self._current_until = lambda: session.current_until
         self.begin()
         while True:
@@ -360,15 +284,15 @@ class Ownership:
             self._wake.clear()
 
     def begin(self) -> None:
-        """A new connection: whatever was retained before may be another thing by now."""
+        """Forget what was retained on the last connection."""
         self.unconfirmed.clear()
-        kept = self._standings.items()
-        self._standings = {task_id: Standing(last=standing.last, told=standing.told) for task_id, standing in kept}
+        kept = self._states.items()
+        self._states = {task_id: PublicationState(last=state.last, logged=state.logged) for task_id, state in kept}
         self.look_at(self._tasks.rows)
 
     async def decide(self, session: Session) -> None:
-        """Decide about all that is new."""
-        self._me = self._me or await self._book.me()
+        """Decide about the new tasks."""
+        self._me = self._me or await self._in_worker(lambda: self._store.public_identity)
         while self._new:
             new, self._new = self._new, set()
             try:
@@ -378,18 +302,18 @@ class Ownership:
                 raise
 
     def _cares(self, row: TaskRow) -> bool:
-        """A task that is forgotten matters as long as this store may have something at the broker."""
+        """Whether something of the task may be retained: a forgotten one has to be cleared."""
         return bool(row.payload) or row.owner == self._me
 
     async def _look(self, session: Session, task_ids: list[str]) -> bool:
-        """See what is retained of these; return whether it could be seen, for which a message of one's own must."""
+        """Read the retained messages. Return False if they cannot be read: a probe does not come back."""
         topics = []
         async for task_id in in_slices(task_ids):
             topics += [task_topic(task_id), estimate_topic(task_id)]
         await session.look(topics, self._saw)
         await asyncio.sleep(self._settle_s)
         if not any(
-            self._standings[task_id].estimate is None and not self._tasks.rows[task_id].owner for task_id in task_ids
+            self._states[task_id].estimate is None and not self._tasks.rows[task_id].owner for task_id in task_ids
         ):
             return True  # there is no need to know: something is there, or was
         self._echoed.clear()
@@ -408,40 +332,40 @@ class Ownership:
         return True
 
     def _saw(self, topic: str, payload: bytes) -> None:
-        """In the event loop, at once, whatever is on the topics looked at."""
+        """Note a message on the topic of a task or an estimate."""
         self.unconfirmed.pop(topic, None)
         if (task_id := task_of_task_topic(topic)) is not None:
-            if (standing := self._standings.get(task_id)) is not None:
-                standing.task = digest_of(payload) if payload else None
+            if (state := self._states.get(task_id)) is not None:
+                state.task = digest_of(payload) if payload else None
         elif (task_id := task_of_estimate_topic(topic)) is not None:
             if task_id == self._probe:
                 self._echoed.set()
                 return
-            if (standing := self._standings.get(task_id)) is not None:
-                own = standing.has_sent(payload)
+            if (state := self._states.get(task_id)) is not None:
+                own = state.has_sent(payload)
                 if not own and payload:
                     self._on_estimate(payload)
-                standing.estimate = claim_of(payload) if payload else None
-                standing.forged = not own
-        if task_id is not None and task_id in self._standings:
+                state.estimate = claim_of(payload) if payload else None
+                state.forged = not own
+        if task_id is not None and task_id in self._states:
             self._due.add(task_id)
             self._wake.set()
 
     async def _decide(self, session: Session, task_ids: Sequence[str]) -> None:
-        """Look at what is retained, judge all of these, keep in one transaction what was decided, and publish."""
+        """Read the retained messages, decide, store the decisions in one transaction, and publish."""
         rows = self._tasks.rows
         here = []
         async for task_id in in_slices(task_ids):
             if task_id in rows and self._cares(rows[task_id]):
                 here.append(task_id)
-                if task_id not in self._standings:
-                    self._standings[task_id] = Standing()
+                if task_id not in self._states:
+                    self._states[task_id] = PublicationState()
         if not here:
             return
-        seen = await self._look(session, here)
-        there = {task_id: self._standings[task_id].estimate for task_id in here}
+        is_readable = await self._look(session, here)
+        there = {task_id: self._states[task_id].estimate for task_id in here}
         self._due.difference_update(here)  # what comes from now on is judged by `_see_to`
-        gained = await self._judge(there, seen=seen)
+        gained = await self._judge(there, is_readable=is_readable)
 
         def calls() -> Iterator[Callable[[], Awaitable[None]]]:
             for task_id in here:
@@ -449,169 +373,167 @@ class Ownership:
 
         await run_all(calls())
 
-    async def _judge(self, there: Mapping[str, Claim | None], *, seen: bool) -> set[str]:
-        """Judge whose these are, from the estimate that is retained; return those that are this store's from now on."""
-        unsigned = {
-            (row.digest, claim.round)
-            for row, claim in ((self._tasks.rows[task_id], claim) for task_id, claim in there.items())
-            if claim is not None and not claim.store
-        }
-        counted = await self._book.counted(unsigned)
-        mine: dict[str, Claim] = {}
-        notes: list[tuple[TaskRow, Claim | None]] = []
+    async def _judge(self, there: Mapping[str, OwnershipClaim | None], *, is_readable: bool) -> set[str]:
+        """Decide from the retained estimates; return the tasks that this store publishes from now on."""
+        mine: dict[str, OwnershipClaim] = {}
+        notes: list[tuple[TaskRow, OwnershipClaim | None]] = []
         async for task_id, claim in in_slices(there.items()):
-            row, standing = self._tasks.rows[task_id], self._standings[task_id]
-            if not row.payload or (standing.mine is not None and row.taken_from != TAKE_OVER):
+            row, state = self._tasks.rows[task_id], self._states[task_id]
+            if not row.payload or (state.mine is not None and row.taken_from != TAKE_OVER):
                 continue  # it is forgotten, or a command changed something else than whose it is
-            n = counted.get((row.digest, claim.round), 0) if claim is not None else 0
-            verdict = judged(row, self._me, standing.task, claim, n, seen=seen)
-            if verdict is Verdict.MINE:
-                mine[task_id] = signature(row, self._me, claim)
+            verdict = decide_owner(row, self._me, state.task, claim, is_readable=is_readable)
+            if verdict is OwnershipDecision.MINE:
+                mine[task_id] = next_claim(row, self._me, claim)
                 notes.append((row, mine[task_id]))
             else:
-                standing.mine = None
+                state.mine = None
                 notes.append((row, claim if claim is not None and claim.store else None))
-                self._tell(row, standing, verdict)
+                self._tell(row, state, verdict)
         await self._note(notes)
         async for task_id, claim in in_slices(mine.items()):
-            self._standings[task_id].mine, self._standings[task_id].told = claim, ""
+            self._states[task_id].mine, self._states[task_id].logged = claim, ""
         return set(mine)
 
-    async def _settle(self, session: Session, task_id: str, *, gained: bool, there: Claim | None) -> None:
-        """Publish of a task what is to be published now that it is decided."""
-        row, standing = self._tasks.rows[task_id], self._standings[task_id]
+    async def _settle(self, session: Session, task_id: str, *, gained: bool, there: OwnershipClaim | None) -> None:
+        """Publish the task if this store owns it, or clear it if it is forgotten."""
+        row, state = self._tasks.rows[task_id], self._states[task_id]
         if not row.payload:
-            await self._clear(session, row, standing)
+            await self._clear(session, row, state)
             return
-        if standing.mine is None:
+        if state.mine is None:
             return
-        await self._put_task(session, row, standing)
+        await self._put_task(session, row, state)
         if gained:
-            if standing.last:
-                standing.last = signed(standing.last, standing.mine)
-                await self._put_estimate(session, task_id, standing)
-            self._gained(task_id, there)
+            if state.last:
+                await self._put_estimate(session, task_id, state)
+            self._on_acquired(task_id, there)
 
-    async def _clear(self, session: Session, row: TaskRow, standing: Standing) -> None:
-        """It is forgotten: so that the broker forgets it, too."""
-        standing.mine, standing.last = None, b""
-        if standing.task == row.digest:
+    async def _clear(self, session: Session, row: TaskRow, state: PublicationState) -> None:
+        """Clear the retained messages of a forgotten task."""
+        state.mine, state.last = None, b""
+        if state.task == row.digest:
             await session.publish(task_topic(row.id), b"", retain=True)
-        if standing.estimate is not None and standing.estimate.store == self._me:
-            await session.publish(recall_topic(row.id), b"", retain=True)  # whoever recalls looks at what it owns
-            await session.publish(estimate_topic(row.id), b"", retain=True)  # last: it says whose all of it was
+        if state.estimate is not None and state.estimate.store == self._me:
+            await session.publish(recall_topic(row.id), b"", retain=True)  # recalls only looks at owned tasks
+            await session.publish(estimate_topic(row.id), b"", retain=True)  # last: it names the owner
 
     # What was overwritten
 
     async def _see_to(self, session: Session, task_ids: Iterable[str]) -> None:
-        """Yield to claims that are above this store's, and publish again what was overwritten."""
-        notes: list[tuple[TaskRow, Claim | None]] = []
+        """Yield to claims that outrank this store's, and publish again what was overwritten."""
+        notes: list[tuple[TaskRow, OwnershipClaim | None]] = []
         again: list[Callable[[], Awaitable[None]]] = []
         async for task_id in in_slices(task_ids):
-            row, standing = self._tasks.rows.get(task_id), self._standings[task_id]
-            there = standing.estimate
+            row, state = self._tasks.rows.get(task_id), self._states[task_id]
+            there = state.estimate
             if row is None or task_id not in self._tasks:
                 continue
-            if standing.mine is None:  # that it is another's was known, but not whose: its first estimate says so
+            if state.mine is None:  # that it is another's was known, but not whose: its first estimate says so
                 if not row.owner and row.taken_from != TAKE_OVER and there is not None and there.store != self._me:
                     notes.append((row, there if there.store else None))
-            elif there is not None and there.store != self._me and outranks(there, standing.mine):
-                standing.mine = None
+            elif there is not None and there.store != self._me and outranks(there, state.mine):
+                state.mine = None
                 notes.append((row, there))
-                self._tell(row, standing, Verdict.OTHERS_ESTIMATE)
-            elif self._is_overwritten(row, standing):
-                again.append(partial(self._put_again, session, row, standing))
+                self._tell(row, state, OwnershipDecision.OTHERS_ESTIMATE)
+            elif self._is_overwritten(row, state):
+                again.append(partial(self._put_again, session, row, state))
         await self._note(notes)
         await run_all(again)
 
-    def _is_overwritten(self, row: TaskRow, standing: Standing) -> bool:
-        """Whether something is to be published again now; where it is too early, it comes back later."""
-        if not self._is_forged(standing) and not standing.task_wrong(row):
+    def _is_overwritten(self, row: TaskRow, state: PublicationState) -> bool:
+        """Whether to publish again now; if it is too early, this schedules another look."""
+        if not self._is_forged(state) and not state.needs_task(row):
             return False
-        loop, there = asyncio.get_running_loop(), standing.estimate
-        if loop.time() < standing.again_at:
-            loop.call_at(standing.again_at, self._come_back, row.id)
+        loop, there = asyncio.get_running_loop(), state.estimate
+        if loop.time() < state.again_at:
+            loop.call_at(state.again_at, self._come_back, row.id)
             return False
-        if standing.overwritten(loop.time()):
+        if state.back_off(loop.time()):
             whose = f" by store {there.store}" if there is not None and there.store not in ("", self._me) else ""
             _LOG.warning(
-                "task %s: what is published of it was overwritten%s: published again; stop whoever does that, or have "
-                "that store take it over (hush task take-over)",
+                "task %s: another client overwrote its messages%s; republished. Stop that client, or run hush task "
+                "take-over with its store",
                 row.id,
                 whose,
             )
         return True
 
     @staticmethod
-    def _is_forged(standing: Standing) -> bool:
-        return bool(standing.last) and standing.forged
+    def _is_forged(state: PublicationState) -> bool:
+        return bool(state.last) and state.forged
 
-    async def _put_again(self, session: Session, row: TaskRow, standing: Standing) -> None:
-        forged = self._is_forged(standing)
-        await self._put_task(session, row, standing)
-        if forged and standing.mine is not None:
-            await self._put_estimate(session, row.id, standing)
+    async def _put_again(self, session: Session, row: TaskRow, state: PublicationState) -> None:
+        forged = self._is_forged(state)
+        await self._put_task(session, row, state)
+        if forged and state.mine is not None:
+            await self._put_estimate(session, row.id, state)
 
     def _come_back(self, task_id: str) -> None:
         self._due.add(task_id)
         self._wake.set()
 
-    async def _put_task(self, session: Session, row: TaskRow, standing: Standing) -> None:
+    async def _put_task(self, session: Session, row: TaskRow, state: PublicationState) -> None:
         task = self._tasks.get(row.id)  # none where it was forgotten since the row was read
-        if task is not None and standing.task_wrong(row):
+        if task is not None and state.needs_task(row):
             wanted = row.state is State.OPEN
-            standing.task = row.digest if wanted else None
+            state.task = row.digest if wanted else None
             self._expect(task_topic(row.id))
             await session.publish(task_topic(row.id), row.payload if wanted else b"", retain=True)
 
-    async def _put_estimate(self, session: Session, task_id: str, standing: Standing) -> None:
-        self.publishing(task_id, standing.last)
-        await session.publish(estimate_topic(task_id), standing.last, retain=True)
+    async def _put_estimate(self, session: Session, task_id: str, state: PublicationState) -> None:
+        if (payload := self.sign(task_id, json.loads(state.last))) is not None:
+            await session.publish(estimate_topic(task_id), payload, retain=True)
 
-    # What is kept, and told
+    # What is stored and logged
 
     def _expect(self, topic: str) -> None:
-        """A message to `topic` comes back, if this user may write and read there."""
+        """Wait for a message to come back, as it does if this user may write and read there."""
         loop = asyncio.get_running_loop()
         self.unconfirmed[topic] = loop.time()
-        if shown(topic) not in self._told:
+        if shown(topic) not in self._logged:
             loop.call_later(_ECHO_S, self._miss, topic)
 
     def _miss(self, topic: str) -> None:
-        """An acknowledgement says nothing about rights; that it comes back does. Behind a backlog it may come late."""
+        """Log a message that did not come back; behind a backlog it may be late."""
         since, name = self.unconfirmed.get(topic), shown(topic)
-        if since is None or name in self._told:
+        if since is None or name in self._logged:
             return
         if self._current_until() - since < _ECHO_S:
             asyncio.get_running_loop().call_later(_ECHO_S, self._miss, topic)
             return
-        self._told.add(name)
+        self._logged.add(name)
         _LOG.error(
-            "a message to %s was acknowledged, and did not come back: allow this user to write and to read it", name
+            "a message to %s was acknowledged and did not come back: allow this user to write and to read it", name
         )
 
-    async def _note(self, claims: Iterable[tuple[TaskRow, Claim | None]]) -> None:
-        """Keep who owns these tasks; where nobody is known to, what was known before stays."""
-        await self._book.note(
-            [
-                (row, claim if claim.store == self._me else replace(claim, taken_from=""))
-                for row, claim in claims
-                if claim is not None and (claim.store, claim.term) != (row.owner, row.term)
-            ]
-        )
-
-    def _tell(self, row: TaskRow, standing: Standing, verdict: Verdict) -> None:
-        """One line for each reason while the service runs."""
-        there = standing.estimate.store if standing.estimate is not None else row.owner
-        task = "" if standing.task is None else standing.task.hex()
-        told = verdict.value.format(there=there, task=task, digest=row.digest.hex())
-        if told == standing.told:
+    async def _note(self, claims: Iterable[tuple[TaskRow, OwnershipClaim | None]]) -> None:
+        """Store who owns these tasks, in one transaction; an unknown owner changes nothing."""
+        owners = [
+            Owner(row.id, claim.store, claim.term, claim.taken_from if claim.store == self._me else "", row.taken_from)
+            for row, claim in claims
+            if claim is not None and (claim.store, claim.term) != (row.owner, row.term)
+        ]
+        if not owners:
             return
-        standing.told = told
+
+        def write() -> None:
+            self._store.set_owners(owners)
+            self._tasks.refresh()
+
+        await self._in_worker(write)
+
+    def _tell(self, row: TaskRow, state: PublicationState, verdict: OwnershipDecision) -> None:
+        """Log why this store does not publish a task, once for each reason."""
+        there = state.estimate.store if state.estimate is not None else row.owner
+        task = "" if state.task is None else state.task.hex()
+        reason = verdict.value.format(there=there, task=task, digest=row.digest.hex())
+        if reason == state.logged:
+            return
+        state.logged = reason
         remedy = ""
-        if verdict is not Verdict.UNSEEN:
+        if verdict is not OwnershipDecision.UNSEEN:
             remedy = (
-                "; stop this aggregator if that is a mistake, give the task another id, or, if this store is to "
-                f"publish it from now on, run: hush task take-over {row.id} --store …"
+                "; if that is a mistake, stop this aggregator or give the task another id; if this store is to publish "
+                f"it from now on, run: hush task take-over {row.id} --store …"
             )
-        _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, told, remedy)
+        _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, reason, remedy)

@@ -17,10 +17,10 @@ from functools import partial
 from typing import NoReturn
 
 from hush_aggregator.broker.session import Publisher, Session
-from hush_aggregator.broker_signs import BrokerSigns, Cause, natural_number
-from hush_aggregator.closing import Lasting
+from hush_aggregator.broker_signs import BrokerRestartDetector, RecallReason, natural_number
+from hush_aggregator.closing import Debounce
 from hush_aggregator.logs import fields
-from hush_aggregator.ownership import Claim
+from hush_aggregator.ownership import OwnershipClaim
 from hush_aggregator.store.base import BrokerMemory, RecallRow, State, Store, StoreReader, TaskRow, Worker
 from hush_aggregator.tasks.known import KnownTasks
 from hush_common.errors import printable
@@ -51,15 +51,8 @@ def is_recallable(task: Task, row: TaskRow, now: datetime) -> bool:
     )
 
 
-def drawn_up(store: StoreReader, task: Task, now: datetime, expected: int = 0) -> RecallRow:
-    """A new recall of a task. Reads the store.
-
-    Args:
-        store: says how many reports are counted in the rounds that devices can still keep.
-        task: which is recalled.
-        now: aware.
-        expected: how many reports are known of from elsewhere.
-    """
+def new_recall(store: StoreReader, task: Task, now: datetime, expected: int = 0) -> RecallRow:
+    """A new recall of a task. Reads the store."""
     first, last = _round_at(task, now - KEPT_FOR), _round_at(task, now)
     kept = max(expected, store.counted_since(task.digest, first), (task.enrolled or 0) * (last - first + 1))
     over = min(max(SHORTEST_S, -(-kept // _PER_SECOND)), LONGEST_OVER)
@@ -98,15 +91,7 @@ _DOUBTFUL_EVERY_S = 3600
 
 
 class Recalls:
-    """Makes, publishes and ends the recalls of the tasks that this store owns.
-
-    Args:
-        store: keeps them.
-        tasks: those counted.
-        owns: whether this store publishes of a task, as far as that is decided on this connection.
-        work: runs a function in the store's thread.
-        clock: the time, aware.
-    """
+    """Makes, publishes and ends the recalls of the tasks that this store owns."""
 
     def __init__(
         self,
@@ -122,13 +107,13 @@ class Recalls:
         self._owns = owns
         self._work = work
         self._clock = clock
-        self._signs = BrokerSigns(BrokerMemory(), self._seconds, _elapsed)
-        self._lasting = Lasting(_elapsed)
+        self._signs = BrokerRestartDetector(BrokerMemory(), self._seconds, _elapsed)
+        self._lasting = Debounce(_elapsed)
         self._me = ""
         self._restored = self._put_back = False  # whether that is still to be reacted to, and whether it ever was
         self._rows: dict[str, RecallRow] = {}
-        self._due: dict[str, Cause] = {}
-        self._evidence: dict[Cause, str] = {}
+        self._due: dict[str, RecallReason] = {}
+        self._evidence: dict[RecallReason, str] = {}
         self._session: Session | None = None  # the last one
         self._quiet_since = 0.0  # since when the broker could have spoken of itself
         self._stored = self._retained = 0  # messages at the broker, as it says
@@ -146,7 +131,7 @@ class Recalls:
     async def load(self) -> None:
         """Read what is stored, before the first connection."""
         self._me = await self._work(lambda: self._store.public_identity)
-        self._signs = BrokerSigns(await self._work(self._store.broker), self._seconds, _elapsed)
+        self._signs = BrokerRestartDetector(await self._work(self._store.broker), self._seconds, _elapsed)
         self._at_start = await self._work(self._counted)
         await self.refresh()
 
@@ -156,7 +141,7 @@ class Recalls:
         self._rows = {row.recall.task: row for row in rows}
         restored = await self._work(lambda: self._store.restored)
         if restored and not self._restored:
-            self._note(Cause.RESTORED)
+            self._note(RecallReason.RESTORED)
             self._put_back = True
         self._restored = restored
         self._wake.set()
@@ -172,7 +157,7 @@ class Recalls:
         """How many messages the broker says it has dropped since it started; None if it has not said."""
         return self._signs.dropped
 
-    def gained(self, task_id: str, there: Claim | None) -> None:
+    def on_acquired(self, task_id: str, there: OwnershipClaim | None) -> None:
         """This store publishes of a task from now on, on this connection; `there` is the estimate that is retained.
 
         The store must have as many reports as that. If it is the estimate of this very store, it must have had them at
@@ -272,7 +257,7 @@ class Recalls:
         """A recall that is there at the start may be this store's: of before it was put back, or before a command."""
         self._own.setdefault(task_id, {payload})
 
-    def _note(self, cause: Cause | None) -> None:
+    def _note(self, cause: RecallReason | None) -> None:
         """Something may be lost, of any task."""
         if cause is None:
             return
@@ -295,8 +280,8 @@ class Recalls:
                 if had is None:
                     had = (await self._work(partial(self._store.tally, self._tasks[task_id].digest, round_))).n
                 if n > had:
-                    self._due[task_id] = Cause.BEHIND
-                    self._evidence[Cause.BEHIND] = f"{n} there, {had} here"
+                    self._due[task_id] = RecallReason.BEHIND
+                    self._evidence[RecallReason.BEHIND] = f"{n} there, {had} here"
                     self._expected[task_id] = n
 
     # What follows
@@ -311,7 +296,7 @@ class Recalls:
         ready = {task_id: cause for task_id, cause in self._due.items() if self._is_ready(task_id, cause, now)}
         gone = {task_id for task_id in self._due if not self._is_mine(task_id, now)}
         left = self._due.keys() - ready.keys() - gone
-        if not any(self._due[task_id] is Cause.DROPPED for task_id in left):
+        if not any(self._due[task_id] is RecallReason.DROPPED for task_id in left):
             self._signs.repaired()
         reacted = self._restored and not left
         if ready or reacted or self._signs.news:
@@ -319,7 +304,7 @@ class Recalls:
             tasks = [(self._tasks[task_id], self._expected.pop(task_id, 0)) for task_id in ready]
 
             def write() -> list[RecallRow]:
-                drawn = [drawn_up(self._store, task, now, expected) for task, expected in tasks]
+                drawn = [new_recall(self._store, task, now, expected) for task, expected in tasks]
                 rows = self._store.recall(drawn, memory)
                 if reacted:
                     self._store.reacted_to_restoring()
@@ -348,7 +333,7 @@ class Recalls:
         task, row = self._tasks.get(task_id), self._tasks.rows.get(task_id)
         return task is not None and row is not None and row.owner in ("", self._me) and is_recallable(task, row, now)
 
-    def _is_ready(self, task_id: str, cause: Cause, now: datetime) -> bool:
+    def _is_ready(self, task_id: str, cause: RecallReason, now: datetime) -> bool:
         if not self._is_mine(task_id, now) or not (self._tasks.rows[task_id].owner or self._owns(task_id)):
             return False
         last = self._rows.get(task_id)

@@ -22,14 +22,14 @@ from datetime import datetime
 from enum import Enum
 from functools import partial
 from itertools import count, islice
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from hush_aggregator.broker.session import Publisher
 from hush_aggregator.concurrency import run_all
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimation import BATCH_S, CRASHED, TOO_SLOW, Estimator, Failure
 from hush_aggregator.logs import fields
-from hush_aggregator.result import Counted, encode, result_of
+from hush_aggregator.result import Counted, result_of
 from hush_common.errors import BrokerError
 from hush_common.topics import estimate_topic
 
@@ -43,7 +43,7 @@ LONGEST_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ComputedEstimate:
     """An estimate, or why there is none, and what it was made of."""
 
     counted: Counted
@@ -75,15 +75,8 @@ class _Trouble:
         return counted.tally.n < max(2 * before.tally.n, before.tally.n + 1)
 
 
-class Lanes:
-    """Makes the estimates that are to be released.
-
-    Args:
-        estimator: makes each.
-        confidence: nominal coverage of the intervals, inside (0, 1).
-        wake: called with the ids of tasks that are to be asked for again: their slow estimate is made (`finished`), or
-            may begin.
-    """
+class EstimateScheduler:
+    """Makes the estimates that are to be released."""
 
     def __init__(self, estimator: Estimator, confidence: float, wake: Callable[[set[str]], None]) -> None:
         self._estimator = estimator
@@ -94,31 +87,28 @@ class Lanes:
         self._trouble: dict[str, _Trouble] = {}
         self._beside: asyncio.Task[None] | None = None  # the slow lane
         self._parked: dict[str, None] = {}  # slow tasks that wait for it, in order
-        self._finished: dict[str, Made] = {}
+        self._finished: dict[str, ComputedEstimate] = {}
         self._told: set[str] = set()
 
     def is_quick(self, task_id: str) -> bool:
         """Whether the estimate of a task is known to be quick."""
         return task_id in self._quick
 
-    def finished(self, task_id: str) -> Made | None:
+    def finished(self, task_id: str) -> ComputedEstimate | None:
         """Take what came out of the slow lane for a task since the last call."""
         return self._finished.pop(task_id, None)
 
-    async def make(self, counted: Sequence[Counted], quick_s: float | None = None) -> dict[str, Made | None]:
-        """The estimates, by task; None where there is to be none for now. A task that is left out had no turn.
-
-        Args:
-            counted: of what, in this order.
-            quick_s: seconds after which an estimate is slow, by default `QUICK_S`.
-        """
-        found: dict[str, Made | None] = {}
+    async def make(
+        self, counted: Sequence[Counted], quick_s: float | None = None
+    ) -> dict[str, ComputedEstimate | None]:
+        """The estimates, by task; None where there is to be none for now. A task that is left out had no turn."""
+        found: dict[str, ComputedEstimate | None] = {}
         asked: list[Counted] = []
         for one in counted:
             task_id = one.task.id
             trouble = self._trouble.get(task_id)
             if trouble is not None and trouble.lasts(one):
-                found[task_id] = None if trouble.failure is None else Made(one, trouble.failure)
+                found[task_id] = None if trouble.failure is None else ComputedEstimate(one, trouble.failure)
             elif task_id in self._slow:
                 self._put_beside(one, None)
                 found[task_id] = None
@@ -129,7 +119,9 @@ class Lanes:
             await self._make_batch(asked, QUICK_S if quick_s is None else quick_s, found)
         return found
 
-    async def _make_batch(self, asked: Sequence[Counted], quick_s: float, found: dict[str, Made | None]) -> None:
+    async def _make_batch(
+        self, asked: Sequence[Counted], quick_s: float, found: dict[str, ComputedEstimate | None]
+    ) -> None:
         making = self._start(asked)
         is_over = await _within(making.task, quick_s + BATCH_S)  # so late began none
         made = making.made[:]
@@ -192,7 +184,7 @@ class Lanes:
 
     # What came of it
 
-    def _judged(self, counted: Counted, result: Estimate | Failure, *, slow: bool) -> Made:
+    def _judged(self, counted: Counted, result: Estimate | Failure, *, slow: bool) -> ComputedEstimate:
         """Remember how it went."""
         task_id = counted.task.id
         (self._slow if slow else self._quick).add(task_id)
@@ -205,7 +197,7 @@ class Lanes:
             self._tell(counted, f"no estimate, {failure.reason} ({failure.cause}): it is released without figures")
         elif left_out := _left_out(result):
             self._tell(counted, f"left out of its estimate: {left_out}")
-        return Made(counted, result)
+        return ComputedEstimate(counted, result)
 
     def _tell(self, counted: Counted, what: str) -> None:
         """One line for each task while the service runs, however often its estimate is in trouble."""
@@ -292,11 +284,7 @@ class _Queue:
             waiting.pop(task_id, None)
 
     def batch(self, *, smallest: bool) -> list[str]:
-        """The next tasks.
-
-        Args:
-            smallest: every second time the smallest ones, and not those that have waited longest.
-        """
+        """The next tasks."""
         if self._first:
             return list(islice(self._first, _MOST))
         self._turns += 1
@@ -346,30 +334,21 @@ class _Shares:
         return [kind for kind in (_Kind.QUICK, _Kind.OWN) if self.queues[kind]]
 
 
-def _nothing(_: str) -> Mapping[str, str | int]:
-    return {}
-
-
 async def _at_once() -> None:
     pass
 
 
-def _ignore(_: str, __: bytes) -> None:
-    pass
-
-
-class Releases:
+class EstimatePublisher:
     """Keeps the retained estimates up to date.
 
     Args:
-        read: what is counted of the latest round of these tasks; those that are forgotten are left out. May raise a
-            `StoreError`.
-        estimator: makes the estimates.
+        read: returns the counts of the latest round of these tasks, without forgotten tasks. May raise a `StoreError`.
+        estimator: computes the estimates.
         confidence: nominal coverage of the intervals, inside (0, 1).
         clock: the time, aware.
-        rank: for the order: whether a task is another's, which anybody may have published, and how large it is.
-        fields: what else the document of a task says; None if nothing is to be released of it.
-        publishing: called with a task and its document before that is published.
+        owns: whether this store publishes a task.
+        sign: returns the payload to publish for a document; None if this store does not publish the task.
+        rank: for the order: whether the task is foreign, which anybody may have published, and its size.
     """
 
     def __init__(
@@ -379,22 +358,21 @@ class Releases:
         *,
         confidence: float,
         clock: Callable[[], datetime],
-        rank: Callable[[str], tuple[bool, int]] = lambda _: (False, 0),
-        fields: Callable[[str], Mapping[str, str | int] | None] = _nothing,
-        publishing: Callable[[str, bytes], object] = _ignore,
+        owns: Callable[[str], bool],
+        sign: Callable[[str, Mapping[str, Any]], bytes | None],
+        rank: Callable[[str], tuple[bool, int]],
     ) -> None:
         self._read = read
         self._confidence = confidence
         self._clock = clock
         self._rank = rank
-        self._fields = fields
-        self._publishing = publishing
-        self._lanes = Lanes(estimator, confidence, self.mark)
+        self._owns, self._sign = owns, sign
+        self._scheduler = EstimateScheduler(estimator, confidence, self.mark)
         self._shares = _Shares()
         self._due: dict[str, _Kind] = {}  # tasks whose retained estimate is out of date: in which queue they wait
         self._at_hand: dict[str, bool] = {}  # those of the batch at hand: whether they changed since
         self._resting: dict[str, bool] = {}  # those published less than a second ago: whether they changed since
-        self._made: dict[str, Made] = {}  # made, and not published yet
+        self._made: dict[str, ComputedEstimate] = {}  # made, and not published yet
         self._changed = asyncio.Event()
 
     @property
@@ -403,12 +381,7 @@ class Releases:
         return len(self._due) + sum(self._resting.values())
 
     def mark(self, task_ids: Iterable[str], *, first: bool = False) -> None:
-        """Release these: their counts changed.
-
-        Args:
-            task_ids: which.
-            first: before all others of their kind.
-        """
+        """Release these: their counts changed."""
         for task_id in task_ids:
             if task_id in self._at_hand:
                 self._at_hand[task_id] = True
@@ -428,12 +401,7 @@ class Releases:
                 await self._release_batch(session)
 
     async def release_last(self, session: Publisher, *, first: Callable[[], Awaitable[None]] = _at_once) -> None:
-        """Release what is due before the service stops; what takes too long is left to the next start.
-
-        Args:
-            session: the connection.
-            first: what is to be done before, as part of it.
-        """
+        """Release what is due before the service stops; what takes too long is left to the next start."""
         try:
             async with asyncio.timeout(_LAST_S):
                 await first()
@@ -447,13 +415,13 @@ class Releases:
 
     async def close(self) -> None:
         """Give up what is still being made."""
-        await self._lanes.close()
+        await self._scheduler.close()
 
     # Who is next
 
     def _enqueue(self, task_id: str, *, first: bool) -> None:
         found, size = self._rank(task_id)
-        quick = _Kind.QUICK if self._lanes.is_quick(task_id) else _Kind.OWN
+        quick = _Kind.QUICK if self._scheduler.is_quick(task_id) else _Kind.OWN
         kind = self._due.setdefault(task_id, _Kind.FOUND if found else quick)
         self._shares.add(kind, task_id, size, first=first)
 
@@ -482,14 +450,14 @@ class Releases:
             loop.call_later(_EVERY_S, self._rested, published)
             self.mark([task_id for task_id in done if at_hand[task_id]])
 
-    async def _make(self, batch: Sequence[str], quick_s: float | None, done: set[str]) -> dict[str, Made]:
+    async def _make(self, batch: Sequence[str], quick_s: float | None, done: set[str]) -> dict[str, ComputedEstimate]:
         """The estimates to publish; in `done` all tasks of the batch that had their turn."""
         asked: list[str] = []
         for task_id in batch:
-            if self._fields(task_id) is None:
+            if not self._owns(task_id):
                 done.add(task_id)
                 self._made.pop(task_id, None)
-            elif (finished := self._lanes.finished(task_id)) is not None:
+            elif (finished := self._scheduler.finished(task_id)) is not None:
                 self._made[task_id] = finished
             elif task_id not in self._made:
                 asked.append(task_id)
@@ -498,23 +466,17 @@ class Releases:
         if asked:
             counted = await self._read(asked)
             done.update({*asked} - {one.task.id for one in counted})
-            for task_id, made in (await self._lanes.make(counted, quick_s)).items():
+            for task_id, made in (await self._scheduler.make(counted, quick_s)).items():
                 done.add(task_id)
                 if made is not None:
                     self._made[task_id] = made  # kept until it is published
         done.update(self._made.keys() & set(batch))
         return {task_id: self._made[task_id] for task_id in batch if task_id in self._made}
 
-    async def _publish(self, session: Publisher, task_id: str, made: Made, done: set[str]) -> None:
-        fields = self._fields(task_id)
-        if fields is not None:
-            document = self._encoded(made, fields)
-            self._publishing(task_id, document)
-            await session.publish(estimate_topic(task_id), document, retain=True)
+    async def _publish(self, session: Publisher, task_id: str, made: ComputedEstimate, done: set[str]) -> None:
+        result = result_of(made.counted, made.estimate, self._confidence, self._clock())
+        if (payload := self._sign(task_id, result.to_document())) is not None:
+            await session.publish(estimate_topic(task_id), payload, retain=True)
             self._resting[task_id] = False
         self._made.pop(task_id, None)
         done.add(task_id)
-
-    def _encoded(self, made: Made, fields: Mapping[str, str | int]) -> bytes:
-        result = result_of(made.counted, made.estimate, self._confidence, self._clock())
-        return encode({**result.to_document(), **fields})

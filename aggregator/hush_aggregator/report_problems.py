@@ -8,12 +8,7 @@ from typing import NamedTuple
 
 
 class Verdict(NamedTuple):
-    """A verdict on the reports.
-
-    Args:
-        word: two or three words.
-        sentence: what it means.
-    """
+    """A verdict on the reports."""
 
     word: str
     sentence: str

@@ -83,7 +83,7 @@ async def test_by_publishing_one_over_the_other(
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-    assert "task heights: what is published of it was overwritten: published again" in caplog.text
+    assert "task heights: another client overwrote its messages; republished" in caplog.text
 
 
 async def counted(path: Path, mild: Task, dear: Task) -> tuple[int, dict[Refusal, int]]:

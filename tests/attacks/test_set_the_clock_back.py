@@ -18,7 +18,7 @@ from servers import Mosquitto
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.broker.mqtt import MqttBus
-from hush_aggregator.closing import MADE, CheckedClock
+from hush_aggregator.closing import MADE, ClockCheck
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task
@@ -37,7 +37,7 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
     now = [LONG_AGO]
     bus = FakeBus()
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, now=lambda: now[-1])
+        clock = ClockCheck(store, now=lambda: now[-1])
         counting = Aggregator(bus, store, tasks=(HEIGHTS,), clock=lambda: now[-1], settle_s=0, ready=clock.right)
         aggregator = asyncio.create_task(counting.run())
         for _ in range(50):
@@ -60,12 +60,12 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
 
 def test_the_store_remembers_the_newest_day_and_nothing_finer(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, now=lambda: LATELY)
+        clock = ClockCheck(store, now=lambda: LATELY)
         assert store.newest_day is None
         clock.note()
         assert store.newest_day == LATELY.date()
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        back = CheckedClock(store, now=lambda: LATELY - timedelta(days=1))
+        back = ClockCheck(store, now=lambda: LATELY - timedelta(days=1))
         assert back.wrong() == "the clock says 2031-05-16, but this store was in use on 2031-05-17"
         back.note()
         assert store.newest_day == LATELY.date()
@@ -74,16 +74,16 @@ def test_the_store_remembers_the_newest_day_and_nothing_finer(tmp_path: Path) ->
 def test_a_clock_that_was_ahead_is_forgotten_when_the_present_one_is_accepted(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         store.note_day(date(2099, 1, 1))
-        assert CheckedClock(store, now=lambda: LATELY).wrong()
-        assert CheckedClock(store, now=lambda: LATELY, accept=True).wrong() is None
-        assert CheckedClock(store, now=lambda: LATELY).wrong() is None
-        assert CheckedClock(store, now=lambda: LONG_AGO, accept=True).wrong() is None
+        assert ClockCheck(store, now=lambda: LATELY).wrong()
+        assert ClockCheck(store, now=lambda: LATELY, accept=True).wrong() is None
+        assert ClockCheck(store, now=lambda: LATELY).wrong() is None
+        assert ClockCheck(store, now=lambda: LONG_AGO, accept=True).wrong() is None
 
 
 def test_a_clock_set_back_while_the_service_runs_is_noticed(tmp_path: Path) -> None:
     times = [LATELY]
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, now=lambda: times[0])
+        clock = ClockCheck(store, now=lambda: times[0])
         clock.note()
         times[0] = LONG_AGO
         assert "this store was in use on 2031-05-17" in str(clock.wrong())
@@ -97,7 +97,7 @@ def test_an_estimate_of_tomorrow_is_told_once_and_decides_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, now=lambda: LATELY)
+        clock = ClockCheck(store, now=lambda: LATELY)
         for of_before in ("2031-05-17T12:00:00Z", "2031-05-17T12:05:00Z", "2031-05-17T14:04:00+02:00"):
             clock.look_at(estimate(of_before))
         for nonsense in (b"", b"\xff", b"[]", b'{"updated_at":"9999"}', b'{"updated_at":"0001-01-01T00:00:00+23:59"}'):
@@ -112,7 +112,7 @@ def test_an_estimate_of_tomorrow_is_told_once_and_decides_nothing(
 
 def test_no_forged_text_reaches_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
-        clock = CheckedClock(store, now=lambda: LATELY)
+        clock = ClockCheck(store, now=lambda: LATELY)
         clock.look_at(b'{"updated_at":"2999-01-01T00:00:00Z\x1b[2J\n"}')
         clock.look_at(b'{"updated_at":"2999-01-01T00:00:00Z","task":"\x1b[2J"}')
     (told,) = caplog.messages

@@ -14,7 +14,7 @@ from chaos import Serve, spent
 from counting import shell
 from servers import Mosquitto
 
-from hush_aggregator.broker_signs import Cause
+from hush_aggregator.broker_signs import RecallReason
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.topics import estimate_topic
@@ -65,7 +65,7 @@ async def test_what_waited_at_a_broker_that_was_killed_is_counted_all_the_same(
     assert serve.end(signal.SIGTERM) == 0
     assert serve.counted() == (DEVICES, DEVICES)
     assert spent(memory_path / "g") == (DEVICES, DEVICES)
-    assert serve.told()[Cause.SESSION] == 1
+    assert serve.told()[RecallReason.SESSION] == 1
 
 
 async def test_without_a_recall_it_is_lost(bare: Mosquitto, memory_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_broker_put_back_from_an_older_snapshot_still_has_the_session_an
         serve.start()
         await count(serve, DEVICES)
     assert serve.end(signal.SIGTERM) == 0
-    assert (serve.told()[Cause.SESSION], serve.told()[Cause.RESTART]) == (0, 1)
+    assert (serve.told()[RecallReason.SESSION], serve.told()[RecallReason.RESTART]) == (0, 1)
 
 
 async def test_a_part_that_stands_still_for_a_while_loses_nothing_and_is_no_reason_to_recall(
@@ -143,7 +143,7 @@ async def test_a_backup_put_back_by_the_command_asks_for_what_came_since(bare: M
         await count(serve, DEVICES)
     assert serve.end(signal.SIGTERM) == 0
     assert serve.counted() == (DEVICES, DEVICES)
-    assert {cause for cause, times in serve.told().items() if times} == {Cause.RESTORED}
+    assert {cause for cause, times in serve.told().items() if times} == {RecallReason.RESTORED}
 
 
 async def hush_store(command: str, backup: Path, store: Path, *options: str) -> None:

@@ -20,7 +20,7 @@ from chaos import Serve, spent
 from counting import refused
 from servers import Mosquitto
 
-from hush_aggregator.broker_signs import Cause
+from hush_aggregator.broker_signs import RecallReason
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
 from hush_client.state.database import FILE_NAME
@@ -89,7 +89,7 @@ class Drill:
             await asyncio.gather(*(gateway.flush(timeout=60) for gateway in there))
         assert self.serve.end(signal.SIGTERM) == 0
 
-    def check(self, cause: Cause) -> None:
+    def check(self, cause: RecallReason) -> None:
         assert self.backed_up < self.lost_at < self.reports
         assert self.serve.counted() == (self.reports, self.reports)
         assert ids_counted(self.serve.store) == {one for n in range(GATEWAYS) for one in ids_made(self.state(n))}
@@ -152,7 +152,7 @@ async def test_a_store_that_is_lost_while_reports_arrive_has_them_all_again(
 ) -> None:
     drill = Drill(broker, memory_path, 2000)
     await drill.run(by_hand=True)
-    drill.check(Cause.BEHIND)
+    drill.check(RecallReason.BEHIND)
 
 
 @pytest.mark.soak
@@ -162,7 +162,7 @@ async def test_twenty_thousand(broker: Mosquitto, memory_path: Path, by_hand: bo
     drill = Drill(broker, memory_path, 20_000)
     await drill.run(by_hand=by_hand)
     sys.stdout.write(f"\n{drill.backed_up} in the backup, {drill.lost_at} in the store that was lost\n")
-    drill.check(Cause.BEHIND if by_hand else Cause.RESTORED)
+    drill.check(RecallReason.BEHIND if by_hand else RecallReason.RESTORED)
 
 
 async def hush(*arguments: str) -> None:

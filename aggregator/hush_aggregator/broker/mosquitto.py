@@ -45,21 +45,13 @@ class Versions(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where a broker listens, and as whom.
+    """Where a broker listens, and as whom."""
 
-    Args:
-        address: of the interface; empty for all of them.
-        port: of TCP.
-        certificate: of the broker, with those that vouch for it.
-        key: of that certificate.
-        user: whom mosquitto becomes if root starts it.
-    """
-
-    address: str
-    port: int
-    certificate: Path
-    key: Path
-    user: str
+    address: str  # of the interface; empty for all of them
+    port: int  # of TCP
+    certificate: Path  # of the broker, with those that vouch for it
+    key: Path  # of that certificate
+    user: str  # whom mosquitto becomes if root starts it
 
 
 def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugins: Path | None = None) -> str:
@@ -228,13 +220,7 @@ def hashed(password: str, iterations: int) -> str:
 
 
 def closed_above(path: Path, user: int, groups: Collection[int]) -> Path | None:
-    """Return the topmost directory above `path` that a user cannot enter, by its mode; None if there is none.
-
-    Args:
-        path: absolute.
-        user: number of the user.
-        groups: numbers of all groups of the user.
-    """
+    """Return the topmost directory above `path` that a user cannot enter, by its mode; None if there is none."""
     for directory in reversed(path.parents):
         found = directory.stat()
         enters = stat.S_IXUSR if found.st_uid == user else stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH

@@ -24,7 +24,6 @@ class Publisher(Protocol):
         Raises:
             BrokerError: the connection is lost, or no acknowledgement came in time.
         """
-        ...
 
 
 class Session(Publisher, Protocol):
@@ -33,17 +32,14 @@ class Session(Publisher, Protocol):
     @property
     def waiting(self) -> int:
         """Messages that have come, and are in no batch yet."""
-        ...
 
     @property
     def resumed(self) -> bool:
         """Whether the broker had kept the session of before, with all that waited in it as far as it remembers."""
-        ...
 
     @property
     def repeated(self) -> int:
         """How many messages came on this connection with a packet id that was in flight already."""
-        ...
 
     @property
     def current_until(self) -> float:
@@ -51,7 +47,6 @@ class Session(Publisher, Protocol):
 
         Behind a backlog of reports an answer may be minutes late, and nothing follows from that.
         """
-        ...
 
     async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         """Give what the broker says about itself, and recalls, to `listen`, by topic, at once, while it is connected.
@@ -61,7 +56,6 @@ class Session(Publisher, Protocol):
         Raises:
             BrokerError: the connection is lost.
         """
-        ...
 
     async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         """Give what is retained and published on topics of tasks and estimates to `listen`, at once, until the end.
@@ -72,7 +66,6 @@ class Session(Publisher, Protocol):
         Raises:
             BrokerError: the connection is lost.
         """
-        ...
 
     async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
         """Give what is published on one more topic, of two levels the second of which is `status`, to `listen`.
@@ -82,7 +75,6 @@ class Session(Publisher, Protocol):
         Raises:
             BrokerError: the connection is lost.
         """
-        ...
 
     async def batch(self) -> list[Delivery]:
         """Wait for a message, then hand over all that have come, in order (a bounded number).
@@ -92,22 +84,16 @@ class Session(Publisher, Protocol):
         Raises:
             BrokerError: the connection is lost, or the broker refuses a subscription.
         """
-        ...
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
         """Acknowledge messages by their numbers. Each is told to the broker after all that came before it.
 
         Harmless once the connection is lost; 0 is the number of a message that needs none.
         """
-        ...
 
 
 class SessionAround:
-    """A `Session` that does as the one inside; who makes a difference overrides where it is.
-
-    Args:
-        inner: the session inside.
-    """
+    """A `Session` that does as the one inside; who makes a difference overrides where it is."""
 
     def __init__(self, inner: Session) -> None:
         self._session = inner
@@ -153,7 +139,6 @@ class Bus(Protocol):
     @property
     def name(self) -> str:
         """What to call it in a message: its address, without a password."""
-        ...
 
     def connect(self, filters: Sequence[str]) -> AbstractAsyncContextManager[Session]:
         """Open the session of this aggregator; it subscribes to `filters` in order, at QoS 1.
@@ -165,7 +150,6 @@ class Bus(Protocol):
         Raises:
             BrokerError: the broker is not there, or refuses.
         """
-        ...
 
 
 _LOG = logging.getLogger("hush.aggregator")
@@ -175,28 +159,16 @@ _AGAIN_S = 600.0
 
 @dataclass(slots=True)
 class _Kind:
-    """Topics that differ in the task alone: what holds for one of them holds for the others.
+    """Topics that differ in the task alone: what holds for one of them holds for the others."""
 
-    Attributes:
-        bound: bytes of the shortest packet on which the broker hung up; infinite for none.
-        taken: bytes of the longest that it took since.
-        held: bytes of those set aside, by topic.
-        again_at: when one may be tried, in seconds of the event loop.
-    """
-
-    bound: float = math.inf
-    taken: int = 0
-    held: dict[str, int] = field(default_factory=dict)
-    again_at: float = 0.0
+    bound: float = math.inf  # bytes of the shortest packet on which the broker hung up; infinite for none
+    taken: int = 0  # bytes of the longest that it took since
+    held: dict[str, int] = field(default_factory=dict)  # bytes of those set aside, by topic
+    again_at: float = 0.0  # when one may be tried, in seconds of the event loop
 
 
-class SetAside:
-    """Watches what is published, over all connections.
-
-    Args:
-        unsent: called with the topic of a message that is not sent.
-        again: called with such a topic once its message may be published again.
-    """
+class OversizeGuard:
+    """Watches what is published, over all connections."""
 
     def __init__(self, unsent: Callable[[str], object], again: Callable[[str], object]) -> None:
         self._unsent = unsent
@@ -281,7 +253,7 @@ class SetAside:
 class _Guarded(SessionAround):
     """A `Session` that sets aside."""
 
-    def __init__(self, session: Session, aside: SetAside) -> None:
+    def __init__(self, session: Session, aside: OversizeGuard) -> None:
         super().__init__(session)
         self._aside = aside
 

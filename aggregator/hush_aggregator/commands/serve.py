@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Ins
 
 from hush_aggregator.aggregator import Aggregator, Separate
 from hush_aggregator.broker.mqtt import MqttBus, warn_if_open
-from hush_aggregator.closing import CheckedClock
+from hush_aggregator.closing import ClockCheck
 from hush_aggregator.commands.http import http_extra
 from hush_aggregator.commands.log_option import LogFormatOption
 from hush_aggregator.estimation import InProcesses
@@ -105,34 +105,25 @@ def _file(value: Path) -> Path:
 
 
 class Settings(BaseModel):
-    """Settings of `hush serve`.
-
-    Args:
-        broker: where reports come from; text is parsed.
-        store: the SQLite file, created if missing.
-        tasks: task files to publish and to count.
-        name: names this aggregator at the broker: one name, one store.
-        confidence: nominal coverage of the intervals, inside (0, 1).
-        login_timeout: seconds after which a login that is refused all the time ends the service; 0 for never.
-        any_task: whether to count every task that appears at the broker.
-        quota: how many reports of a round one sender may have counted; None for any number.
-        home_assistant: prefix under which tasks are announced to Home Assistant; None for not at all.
-        page: the address of the page, to which their devices link; empty for none.
-        gateways: how many instead, by the names of senders that speak for many devices; text is parsed.
-    """
+    """Settings of `hush serve`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
-    broker: Annotated[InstanceOf[BrokerUrl], BeforeValidator(_broker)]
-    store: Annotated[Path, AfterValidator(_file)]
-    tasks: tuple[Path, ...] = ()
+    broker: Annotated[InstanceOf[BrokerUrl], BeforeValidator(_broker)]  # where reports come from; text is parsed
+    store: Annotated[Path, AfterValidator(_file)]  # the SQLite file, created if missing
+    tasks: tuple[Path, ...] = ()  # task files to publish and to count
+    # names this aggregator at the broker: one name, one store
     name: Annotated[str, AfterValidator(_name)] = "aggregator"
-    confidence: Annotated[float, AfterValidator(_confidence)] = 0.95
+    confidence: Annotated[float, AfterValidator(_confidence)] = 0.95  # nominal coverage of the intervals, inside (0, 1)
+    # seconds after which a login that is refused all the time ends the service; 0 for never
     login_timeout: Annotated[float, AfterValidator(_seconds)] = 60.0
-    any_task: bool = False
+    any_task: bool = False  # whether to count every task that appears at the broker
+    # prefix under which tasks are announced to Home Assistant; None for not at all
     home_assistant: Annotated[str, AfterValidator(_prefix)] | None = None
-    page: str = ""
+    page: str = ""  # the address of the page, to which their devices link; empty for none
+    # how many reports of a round one sender may have counted; None for any number
     quota: Annotated[int, AfterValidator(_quota)] | None = None
+    # how many instead, by the names of senders that speak for many devices; text is parsed
     gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}
 
     @property
@@ -164,16 +155,6 @@ _LOG = logging.getLogger("hush.aggregator")
 
 class HttpBeside:
     """HTTP where an address is given for it, else nothing. It listens once it is made; at its end it is closed.
-
-    Args:
-        address: `HOST:PORT`; empty for none.
-        token_file: whose first line is the token.
-        write: whether tasks may be written.
-        open_: whether everybody who reaches the address may read.
-        hosts: further names under which it is asked.
-        trusted_proxies: addresses or networks of proxies, of whose requests the forwarded address counts.
-        store: the file of the store.
-        confidence: nominal coverage of the intervals, inside (0, 1).
 
     Raises:
         OptionError: it cannot be served as it is wanted.
@@ -390,7 +371,7 @@ def serve(
     with logging_to(sys.stderr, log_format) as log:
         with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
             check_files(opened, tasks)
-            clock = CheckedClock(opened, accept=accept_clock)
+            clock = ClockCheck(opened, accept=accept_clock)
             asyncio.run(_serve(settings, control, [*tasks.values()], (opened, clock), (estimator, beside, log)))
             clock.note()
         _LOG.info("stopped", extra=fields("stopped"))
@@ -422,7 +403,7 @@ async def _serve(
     settings: Settings,
     control: BrokerUrl,
     tasks: list[Task],
-    kept: tuple[SqliteStore, CheckedClock],
+    kept: tuple[SqliteStore, ClockCheck],
     helpers: tuple[InProcesses, HttpBeside, Log],
 ) -> None:
     progress = Progress()

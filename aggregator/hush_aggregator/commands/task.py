@@ -55,7 +55,7 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     For when reports may have been lost that the broker had taken. A running aggregator publishes it within two seconds,
     any other when it starts.
     """
-    from hush_aggregator.recalls import drawn_up, is_recallable  # noqa: PLC0415 - as above
+    from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
     from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
     from hush_aggregator.tasks.known import stored_task  # noqa: PLC0415 - as above
@@ -68,7 +68,7 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
             raise TaskError(
                 "task", f"{row.id!r} is another store's, {row.owner}; let the aggregator of that one recall"
             )
-        made = drawn_up(opened, known, now)
+        made = new_recall(opened, known, now)
         if not is_recallable(known, row, now) or not opened.recall([made]):
             raise TaskError(
                 "task", f"{row.id!r} is closed or not open yet: no report of it that counts can be recalled"
@@ -79,15 +79,7 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
 
 
 def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None, which: str = "") -> None:
-    """Tell what was done with a task.
-
-    Args:
-        done: what.
-        row: with which.
-        follows: what comes of it.
-        facts: printed as JSON, if there are any to print.
-        which: what to call it, where its id is not enough.
-    """
+    """Tell what was done with a task."""
     if facts is None:
         print(f"{done}: {which or row.id}; {follows}")
     else:
@@ -144,7 +136,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     are asked to send again what they have kept.
     """
     from hush_aggregator.ownership import TAKE_OVER  # noqa: PLC0415 - as above
-    from hush_aggregator.recalls import drawn_up, is_recallable  # noqa: PLC0415 - as above
+    from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
     from hush_aggregator.store import Owner, SqliteEditor  # noqa: PLC0415 - as above
     from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
     from hush_aggregator.tasks.known import stored_task  # noqa: PLC0415 - as above
@@ -157,7 +149,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
             raise TaskError("task", f"{row.id!r} is published by this store already, as far as it knows")
         known = stored_task(row.payload)
         if is_recallable(known, row, now):  # first: it is published by whoever owns the task, and forgotten by nobody
-            opened.recall([drawn_up(opened, known, now)])
+            opened.recall([new_recall(opened, known, now)])
         opened.set_owners([Owner(row.id, row.owner, row.term, TAKE_OVER)])
     say("taken over", row, "its aggregator publishes it as soon as it is connected", {} if as_json else None)
 

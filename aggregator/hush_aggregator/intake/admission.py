@@ -25,18 +25,13 @@ _NONE: Mapping[str, timedelta] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A batch, judged.
+    """A batch, judged."""
 
-    Args:
-        accepted: what goes to the store.
-        refused: how many reports do not, by (task id or `UNKNOWN`, reason).
-        senders: who sent those, by the same; None for several senders.
-        foreign: messages and reports of tasks that are published, and are not for this store; they are not refused.
-    """
-
-    accepted: list[Accepted]
-    refused: Counter[tuple[str, Refusal]]
+    accepted: list[Accepted]  # what goes to the store
+    refused: Counter[tuple[str, Refusal]]  # how many reports do not, by (task id or `UNKNOWN`, reason)
+    # who sent those, by the same; None for several senders
     senders: dict[tuple[str, Refusal], str | None] = field(default_factory=dict)
+    # messages and reports of tasks that are published, and are not for this store; they are not refused
     foreign: int = 0
 
 

@@ -17,33 +17,20 @@ from hush_common.wire import HEADER, VERSION, Refusal, count_of, decode_json, wi
 
 
 class TaskMessage(NamedTuple):
-    """A message on the topic of a task.
+    """A message on the topic of a task."""
 
-    Args:
-        task_id: the task in the topic.
-        payload: its bytes, unchecked.
-        number: by which it is acknowledged.
-    """
-
-    task_id: str
-    payload: bytes
-    number: int
+    task_id: str  # the task in the topic
+    payload: bytes  # its bytes, unchecked
+    number: int  # by which it is acknowledged
 
 
 class ReportMessage(NamedTuple):
-    """A message on the topic of a report, or on an unknown one, which is refused as a report.
+    """A message on the topic of a report, or on an unknown one, which is refused as a report."""
 
-    Args:
-        task_id: the task in the topic; None for an unknown topic.
-        sender: the last level of the topic.
-        payload: its bytes, unchecked.
-        number: by which it is acknowledged.
-    """
-
-    task_id: str | None
-    sender: str
-    payload: bytes
-    number: int
+    task_id: str | None  # the task in the topic; None for an unknown topic
+    sender: str  # the last level of the topic
+    payload: bytes  # its bytes, unchecked
+    number: int  # by which it is acknowledged
 
 
 class Messages(NamedTuple):
@@ -69,25 +56,15 @@ def receive(deliveries: Iterable[Delivery]) -> Messages:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Reports that stand or fall together until their bodies are looked at, in the order of receipt.
+    """Reports that stand or fall together until their bodies are looked at, in the order of receipt."""
 
-    Args:
-        topic_task: the task id in the topic they came on; None for a topic that is none of ours.
-        stated_task: the task id that JSON reports state, where it is not the one in the topic; else None.
-        digest: the first 16 bytes of the digest of the task they answer.
-        round: the round they answer.
-        ids: report ids, shape (count,), dtype `V16`.
-        bodies: shape (count, width), in the byte order in which they came.
-        senders: who sent each, as their topics say.
-    """
-
-    topic_task: str | None
-    stated_task: str | None
-    digest: bytes
-    round: int
-    ids: NDArray[np.void]
-    bodies: NDArray[np.int64]
-    senders: Sequence[str] = ()
+    topic_task: str | None  # the task id in the topic they came on; None for a topic that is none of ours
+    stated_task: str | None  # the task id that JSON reports state, where it is not the one in the topic; else None
+    digest: bytes  # the first 16 bytes of the digest of the task they answer
+    round: int  # the round they answer
+    ids: NDArray[np.void]  # report ids, shape (count,), dtype `V16`
+    bodies: NDArray[np.int64]  # shape (count, width), in the byte order in which they came
+    senders: Sequence[str] = ()  # who sent each, as their topics say
 
     @property
     def sender(self) -> str | None:
@@ -97,16 +74,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A batch, read.
+    """A batch, read."""
 
-    Args:
-        blocks: what could be read.
-        refused: counts the other messages by (task id in the topic, reason).
-        senders: who sent those, by the same; None for several senders.
-    """
-
-    blocks: list[Block]
-    refused: Counter[tuple[str | None, Refusal]]
+    blocks: list[Block]  # what could be read
+    refused: Counter[tuple[str | None, Refusal]]  # counts the other messages by (task id in the topic, reason)
+    # who sent those, by the same; None for several senders
     senders: dict[tuple[str | None, Refusal], str | None] = field(default_factory=dict)
 
 
@@ -176,14 +148,7 @@ def _row(width: int) -> "np.dtype[np.void]":
 def _blocks(
     width: int, groups: Mapping[_Key, Sequence[int]], parts: Sequence[bytes], senders: Sequence[str]
 ) -> Iterator[Block]:
-    """Blocks of one width: slices of one array.
-
-    Args:
-        width: integers in a body.
-        groups: which messages are of which block.
-        parts: the reports of each message, as a frame has them.
-        senders: who sent each.
-    """
+    """Blocks of one width: slices of one array."""
     row = _row(width)
     rows = np.frombuffer(b"".join([parts[k] for places in groups.values() for k in places]), dtype=row)
     ids, bodies, end = rows["id"].copy(), rows["body"], 0

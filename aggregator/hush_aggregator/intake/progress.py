@@ -95,50 +95,30 @@ _MANY = 1000  # reports in that time
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Reports that wait at the broker, and are being counted.
+    """Reports that wait at the broker, and are being counted."""
 
-    Args:
-        counted: reports counted since the backlog was noticed.
-        rate: reports counted each second, over the last ten.
-    """
-
-    counted: int
-    rate: float
+    counted: int  # reports counted since the backlog was noticed
+    rate: float  # reports counted each second, over the last ten
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeStatus:
-    """The state of the intake of an aggregator.
+    """The state of the intake of an aggregator."""
 
-    Args:
-        tasks: ids of the tasks that are counted.
-        connected: whether there is a connection to the broker, over which reports come.
-        waiting: messages that have come from it, and are in no batch yet.
-        dropped: messages that the broker says it has dropped since it started; None if it has not said.
-        without_room: tasks that are published and are not counted for lack of room.
-        backlog: None if reports are counted as they come.
-        stored: messages that the broker holds for somebody, about; None if it does not tell.
-        connections: how many there were since the start, by what they are for: `intake` and `control`.
-        repeated: messages that came with a packet id that was in flight already.
-    """
-
-    tasks: Collection[str]
-    connected: bool
-    waiting: int
-    dropped: int | None
-    without_room: int = 0
-    backlog: Backlog | None = None
-    stored: int | None = None
+    tasks: Collection[str]  # ids of the tasks that are counted
+    connected: bool  # whether there is a connection to the broker, over which reports come
+    waiting: int  # messages that have come from it, and are in no batch yet
+    dropped: int | None  # messages that the broker says it has dropped since it started; None if it has not said
+    without_room: int = 0  # tasks that are published and are not counted for lack of room
+    backlog: Backlog | None = None  # None if reports are counted as they come
+    stored: int | None = None  # messages that the broker holds for somebody, about; None if it does not tell
+    # how many there were since the start, by what they are for: `intake` and `control`
     connections: Mapping[str, int] = field(default_factory=dict)
-    repeated: int = 0
+    repeated: int = 0  # messages that came with a packet id that was in flight already
 
 
 class BacklogWatch:
-    """Watches the intake: `waiting` around each wait for a message, `add` after each commit, `run` meanwhile.
-
-    Args:
-        stored: messages that the broker holds for somebody, about; None if it does not tell.
-    """
+    """Watches the intake: `waiting` around each wait for a message, `add` after each commit, `run` meanwhile."""
 
     def __init__(self, stored: Callable[[], int | None]) -> None:
         self._stored = stored

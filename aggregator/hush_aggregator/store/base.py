@@ -37,152 +37,92 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task as a store keeps it.
+    """A task as a store keeps it."""
 
-    Args:
-        id: its name, taken for good.
-        digest: of its payload, 32 bytes.
-        payload: as it was published; empty once it is forgotten.
-        origin: who gave it.
-        state: what is to become of it.
-        owner: identity of the store that publishes its estimate, as far as is known; empty if it is not.
-        term: rises when another store takes it over: of two that claim it, the higher one is right.
-        taken_from: identity of the store from which this one took it over; empty if it did not.
-    """
-
-    id: str
-    digest: bytes
-    payload: bytes
-    origin: Origin = Origin.FILE
-    state: State = State.OPEN
-    owner: str = ""
-    term: int = 0
-    taken_from: str = ""
+    id: str  # its name, taken for good
+    digest: bytes  # of its payload, 32 bytes
+    payload: bytes  # as it was published; empty once it is forgotten
+    origin: Origin = Origin.FILE  # who gave it
+    state: State = State.OPEN  # what is to become of it
+    owner: str = ""  # identity of the store that publishes its estimate, as far as is known; empty if it is not
+    term: int = 0  # rises when another store takes it over: of two that claim it, the higher one is right
+    taken_from: str = ""  # identity of the store from which this one took it over; empty if it did not
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Which store publishes the estimate of a task, as it is to be kept: see `TaskRow`.
+    """Which store publishes the estimate of a task, as it is to be kept: see `TaskRow`."""
 
-    Args:
-        task: id of the task.
-        owner: identity of that store.
-        term: since which take-over.
-        taken_from: identity of the store before it, if this store took it over.
-        was_taken_from: what this follows from; if a command has written another since then, it is not kept. None: it
-            is kept in any case.
-    """
-
-    task: str
-    owner: str
-    term: int
-    taken_from: str = ""
+    task: str  # id of the task
+    owner: str  # identity of that store
+    term: int  # since which take-over
+    taken_from: str = ""  # identity of the store before it, if this store took it over
+    # what this follows from; if a command has written another since then, it is not kept. None: it is kept in any case.
     was_taken_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecallRow:
-    """A recall as a store keeps it.
+    """A recall as a store keeps it."""
 
-    Args:
-        recall: what devices are asked.
-        made: when it was made, in seconds since 1970.
-        ended: whether it has ended, and is only to be cleared at the broker.
-    """
-
-    recall: Recall
-    made: int
-    ended: bool = False
+    recall: Recall  # what devices are asked
+    made: int  # when it was made, in seconds since 1970
+    ended: bool = False  # whether it has ended, and is only to be cleared at the broker
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerMemory:
-    """What a store knows of its broker, by which it notices that the broker has forgotten something.
+    """What a store knows of its broker, by which it notices that the broker has forgotten something."""
 
-    Args:
-        session: whether a session was left there.
-        started: when the broker started, by its own word, in seconds since 1970; None if it never said.
-        alive: when it was last heard to be that broker, likewise.
-        dropped: how many messages it said it had dropped since it started; None if it never said.
-    """
-
-    session: bool = False
-    started: int | None = None
-    alive: int | None = None
-    dropped: int | None = None
+    session: bool = False  # whether a session was left there
+    started: int | None = None  # when the broker started, by its own word, in seconds since 1970; None if it never said
+    alive: int | None = None  # when it was last heard to be that broker, likewise
+    dropped: int | None = None  # how many messages it said it had dropped since it started; None if it never said
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Reports of one round that admission let through. Whether their ids are new is the store's business.
+    """Reports of one round that admission let through. Whether their ids are new is the store's business."""
 
-    Args:
-        task: the task they answer.
-        round: the round they answer.
-        ids: their report ids, shape (count,), 16 raw bytes each (dtype `V16`).
-        bodies: their bodies, shape (count, width), in any byte order.
-        late: they came after the end of their task, and only count as duplicates, if that is what they are.
-        senders: who sent each, for quotas; None where nobody is charged. Never stored.
-    """
-
-    task: Task
-    round: int
-    ids: NDArray[np.void]
-    bodies: NDArray[np.int64]
-    late: bool = False
-    senders: Sequence[str] | None = None
+    task: Task  # the task they answer
+    round: int  # the round they answer
+    ids: NDArray[np.void]  # their report ids, shape (count,), 16 raw bytes each (dtype `V16`)
+    bodies: NDArray[np.int64]  # their bodies, shape (count, width), in any byte order
+    late: bool = False  # they came after the end of their task, and only count as duplicates, if that is what they are
+    senders: Sequence[str] | None = None  # who sent each, for quotas; None where nobody is charged. Never stored.
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCount:
-    """What is counted of a task, and whatever else its document follows from but for the clock.
+    """What is counted of a task, and whatever else its document follows from but for the clock."""
 
-    Args:
-        id: its name.
-        digest: of its payload, 32 bytes.
-        round: its highest round with a counted report; 0 if there is none.
-        latest: reports counted in that round.
-        counted: reports counted in all rounds.
-        refused: reports refused under its name, by reason.
-        closed: how many of its rounds are closed; the whole task is one more.
-        state: what is to become of it.
-    """
-
-    id: str
-    digest: bytes
-    round: int = 0
-    latest: int = 0
-    counted: int = 0
-    refused: Mapping[Refusal, int] = field(default_factory=dict)
-    closed: int = 0
-    state: State = State.OPEN
+    id: str  # its name
+    digest: bytes  # of its payload, 32 bytes
+    round: int = 0  # its highest round with a counted report; 0 if there is none
+    latest: int = 0  # reports counted in that round
+    counted: int = 0  # reports counted in all rounds
+    refused: Mapping[Refusal, int] = field(default_factory=dict)  # reports refused under its name, by reason
+    closed: int = 0  # how many of its rounds are closed; the whole task is one more
+    state: State = State.OPEN  # what is to become of it
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """What one transaction did.
+    """What one transaction did."""
 
-    Args:
-        accepted: reports that are new and now counted.
-        refused: reports refused, duplicates among them, by reason.
-        changed: ids of the tasks whose tally or refusal counters moved.
-        details: reports refused by (task id or `UNKNOWN`, reason).
-        senders: who sent those, where known, by the same; None for several. Never stored.
-        counted: reports that are new and now counted, by the id of their task.
-        foreign: reports of tasks that are published, and are not for this store; of the pipeline, as what follows.
-        commit_s: how long the transaction took, in seconds.
-        acknowledged_s: seconds from when the batch was taken until all of it was acknowledged.
-    """
-
-    accepted: int
-    refused: Mapping[Refusal, int]
-    changed: frozenset[str]
+    accepted: int  # reports that are new and now counted
+    refused: Mapping[Refusal, int]  # reports refused, duplicates among them, by reason
+    changed: frozenset[str]  # ids of the tasks whose tally or refusal counters moved
+    # reports refused by (task id or `UNKNOWN`, reason)
     details: Mapping[tuple[str, Refusal], int] = field(default_factory=dict)
+    # who sent those, where known, by the same; None for several. Never stored.
     senders: Mapping[tuple[str, Refusal], str | None] = field(default_factory=dict)
+    # reports that are new and now counted, by the id of their task
     counted: Mapping[str, int] = field(default_factory=dict)
+    # reports of tasks that are published, and are not for this store; of the pipeline, as what follows
     foreign: int = 0
-    commit_s: float = 0.0
-    acknowledged_s: float = 0.0
+    commit_s: float = 0.0  # how long the transaction took, in seconds
+    acknowledged_s: float = 0.0  # seconds from when the batch was taken until all of it was acknowledged
 
 
 K = TypeVar("K")
@@ -194,7 +134,6 @@ class Worker(Protocol):
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
         """What the function returns."""
-        ...
 
 
 class StoreReader(Protocol):
@@ -203,83 +142,64 @@ class StoreReader(Protocol):
     @property
     def public_identity(self) -> str:
         """A random name of this store, made once: 32 hexadecimal digits, which its estimates bear."""
-        ...
 
     def task(self, task_id: str) -> bytes | None:
         """The payload of the task kept under an id; None if there is none."""
-        ...
 
     def tasks(self) -> list[bytes]:
         """Payloads of all tasks kept."""
-        ...
 
     def task_rows(self) -> list[TaskRow]:
         """All that is kept of each task, forgotten ones among them, in the order of their ids."""
-        ...
 
     def task_row(self, task_id: str) -> TaskRow | None:
         """What is kept of one task, forgotten or not; None if its id was never taken."""
-        ...
 
     def changes(self) -> int:
         """A number that is another one once another process has written: a command, while the aggregator runs."""
-        ...
 
     def version(self) -> int:
         """How often it was written: rises with each transaction, and by far when it is put back from a backup."""
-        ...
 
     def counts(self) -> list[TaskCount]:
         """What is counted of each task that is kept, in the order of their ids. No report is looked at."""
-        ...
 
     def refused(self) -> dict[Refusal, int]:
         """Reports refused, by reason, under any name."""
-        ...
 
     def tally(self, digest: bytes, round_: int) -> Tally:
         """The tally of a round; the empty tally if nothing was counted."""
-        ...
 
     def latest_round(self, digest: bytes) -> int:
         """The highest round with a counted report; 0 if there is none."""
-        ...
 
     def refusals(self, task_id: str) -> dict[Refusal, int]:
         """Reports refused under the name of a task, by reason, without zeros."""
-        ...
 
     @property
     def restored(self) -> bool:
         """Whether it was put back from a backup, and the aggregator has not reacted yet."""
-        ...
 
     def is_closed(self, digest: bytes, round_: int | None = None) -> bool:
         """Whether nothing counts any more in a round, or in a whole task."""
-        ...
 
     def marks(self) -> frozenset[tuple[bytes, int]]:
         """What is closed: digests and rounds; round -1 is the whole task."""
-        ...
 
     def counted_since(self, digest: bytes, round_: int) -> int:
         """How many reports are counted in this round and all later ones."""
-        ...
 
     def recalls(self) -> list[RecallRow]:
         """The last recall of each task."""
-        ...
 
     def broker(self) -> BrokerMemory:
         """What is known of the broker."""
-        ...
 
     def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
         """The counted reports of a round, in the order of their random ids, which says nothing about the devices.
 
         What is committed while they are read may be among them, or not.
         """
-        ...
 
 
 class Store(StoreReader, Protocol):
@@ -293,15 +213,12 @@ class Store(StoreReader, Protocol):
         Raises:
             TaskError: a task of another id has its digest.
         """
-        ...
 
     def add_tasks(self, tasks: Sequence[Task], origin: Origin = Origin.FILE) -> list[bytes]:
         """The same of many tasks, in one transaction: all of them are kept, or with an error none."""
-        ...
 
     def set_owners(self, owners: Sequence[Owner]) -> None:
         """Keep which store publishes the estimates of these tasks."""
-        ...
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
         """Count a batch.
@@ -315,7 +232,6 @@ class Store(StoreReader, Protocol):
             accepted: what admission let through.
             refused: what it did not, by (task id or `UNKNOWN`, reason).
         """
-        ...
 
     def close_task(self, task_id: str, round_: int | None = None) -> None:
         """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good.
@@ -323,22 +239,18 @@ class Store(StoreReader, Protocol):
         Raises:
             TaskError: there is no such task.
         """
-        ...
 
     def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> list[RecallRow]:
         """Keep recalls, each in place of an earlier one of its task, and what is known of the broker from then on.
 
         Returns those that are kept: of a task that is closed none is, and one that has ended replaces no later one.
         """
-        ...
 
     def end_recall(self, recall: Recall) -> None:
         """Forget a recall that is cleared at the broker, unless a later one of its task is there."""
-        ...
 
     def reacted_to_restoring(self) -> None:
         """Note that nothing is left to do because it was put back from a backup."""
-        ...
 
 
 def only_sender(names: Sequence[str]) -> str | None:

@@ -55,15 +55,10 @@ ON CONFLICT (round, sender) DO UPDATE SET n = n + excluded.n
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many reports of one round count.
+    """How many reports of one round count."""
 
-    Args:
-        each: of one sender.
-        gateways: of senders that speak for many devices, by their names.
-    """
-
-    each: int
-    gateways: Mapping[str, int] = field(default_factory=dict)
+    each: int  # of one sender
+    gateways: Mapping[str, int] = field(default_factory=dict)  # of senders that speak for many devices, by their names
 
     def of(self, sender: str) -> int:
         return self.gateways.get(sender, self.each)
@@ -76,11 +71,6 @@ def quota_file(store: Path) -> Path:
 
 class Quotas:
     """The file of quotas of one store; used under the lock of the store.
-
-    Args:
-        path: of the file, made if need be; one that cannot be read is made anew.
-        limits: what is enforced.
-        now: the time, aware.
 
     Raises:
         StoreError: the file cannot be made.
@@ -105,11 +95,7 @@ class Quotas:
 
     @contextmanager
     def charging(self, store: sqlite3.Connection) -> "Iterator[Charging]":
-        """Charge senders in the block, inside an open transaction of the store, which commits after it.
-
-        Args:
-            store: its connection, in a transaction.
-        """
+        """Charge senders in the block, inside an open transaction of the store, which commits after it."""
         with translated(self._path), self._transaction() as run:
             held = _token(store)
             _settle(run, held)

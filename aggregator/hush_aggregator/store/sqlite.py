@@ -194,10 +194,6 @@ def _exposure(path: Path) -> str:
 def connect(path: Path, ready: Callable[[Path, sqlite3.Connection], None]) -> sqlite3.Connection:
     """Open the file for writing, and make it if it is missing.
 
-    Args:
-        path: the file.
-        ready: sees to its tables.
-
     Raises:
         StoreError: it cannot be opened, or `ready` refuses it.
     """

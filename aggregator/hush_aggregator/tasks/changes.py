@@ -25,12 +25,7 @@ class ClosedError(TaskError):
 
 
 class TakenError(TaskError):
-    """Another task has its id.
-
-    Attributes:
-        digest: of the task that was given.
-        there: of the one that has the id.
-    """
+    """Another task has its id."""
 
     def __init__(self, field: str, message: str, digest: bytes, there: bytes) -> None:
         super().__init__(field, message)
@@ -69,12 +64,6 @@ def check_round(task: Task, round_: int) -> None:
 
 def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
     """Put a task into a store, whose aggregator publishes it.
-
-    Args:
-        store: where.
-        task: made from a draft.
-        field: what to call it in a message: the name of its file, say.
-        origin: who gives it.
 
     Raises:
         TakenError: another task has its id there.

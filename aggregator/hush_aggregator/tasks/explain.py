@@ -27,17 +27,11 @@ _LARGE = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What somebody can conclude from some of the reports of one device.
+    """What somebody can conclude from some of the reports of one device."""
 
-    Args:
-        what: from which reports, to begin a sentence with: "From all 12 rounds together".
-        epsilon: what these lose together.
-        besides: what they reveal that no epsilon covers; empty for nothing.
-    """
-
-    what: str
-    epsilon: Fraction
-    besides: str = ""
+    what: str  # from which reports, to begin a sentence with: "From all 12 rounds together"
+    epsilon: Fraction  # what these lose together
+    besides: str = ""  # what they reveal that no epsilon covers; empty for nothing
 
     @property
     def bound(self) -> Fraction:

@@ -35,12 +35,7 @@ def columns_of(task: Task) -> int:
 
 
 class LearnedLimits:
-    """What the tasks that were learned from a broker take.
-
-    Args:
-        rows: those of a store.
-        tasks: the same, read.
-    """
+    """What the tasks that were learned from a broker take."""
 
     def __init__(self, rows: Iterable[TaskRow], tasks: Iterable[Task]) -> None:
         learned = {row.id: row for row in rows if row.origin is Origin.BROKER and row.state is not State.CLOSED}
@@ -125,11 +120,7 @@ def _forgotten(field: str, task: Task) -> TaskError:
 
 
 class TaskNames:
-    """Names under which something is published that is not counted: a bounded number, for anybody may publish.
-
-    Attributes:
-        overflowed: whether there were more than are remembered.
-    """
+    """Names under which something is published that is not counted: a bounded number, for anybody may publish."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
@@ -159,10 +150,6 @@ class KnownTasks(Mapping[str, Task]):
     """The tasks of an aggregator, by id: its own, those stored before, and those published.
 
     Its methods block while the store is at work.
-
-    Args:
-        store: keeps them.
-        own: tasks of one's own: stored first, so that no other task takes their ids.
 
     Attributes:
         rows: what the store keeps of each task, by id; of those that are forgotten too, which are no longer counted.

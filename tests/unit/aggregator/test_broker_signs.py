@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hush_aggregator.broker_signs import BrokerSigns, Cause
+from hush_aggregator.broker_signs import BrokerRestartDetector, RecallReason
 from hush_aggregator.store.base import BrokerMemory
 from hush_common.topics import BROKER_UPTIME
 
@@ -18,26 +18,26 @@ class World:
     time: float = 1000.0
     started: float = 0.0
     jump: float = 0.0
-    signs: BrokerSigns = field(init=False)
+    signs: BrokerRestartDetector = field(init=False)
 
     def __post_init__(self) -> None:
         self.start(BrokerMemory())
 
     def start(self, memory: BrokerMemory) -> None:
         """A process of the aggregator."""
-        self.signs = BrokerSigns(memory, lambda: WALL + self.jump + self.time, lambda: self.time)
+        self.signs = BrokerRestartDetector(memory, lambda: WALL + self.jump + self.time, lambda: self.time)
 
-    def connect(self) -> Cause | None:
+    def connect(self) -> RecallReason | None:
         """A new connection, and the uptime that is retained."""
         self.opened = self.time
         assert self.signs.connected(resumed=True) is None
         self.signs.listening()
         return self.hear((self.time - self.started) // 10 * 10, since=self.opened)
 
-    def hear(self, uptime: float, since: float) -> Cause | None:
+    def hear(self, uptime: float, since: float) -> RecallReason | None:
         return self.signs.heard(BROKER_UPTIME, b"%d seconds" % uptime, since)
 
-    def next(self, number: int = 1, late: float = 0.0, since: float | None = None) -> Cause | None:
+    def next(self, number: int = 1, late: float = 0.0, since: float | None = None) -> RecallReason | None:
         """So many uptimes after the connection was opened, the next one comes, late."""
         uptime = ((self.opened - self.started) // 10 + number) * 10
         self.time = max(self.time, self.started + uptime + late)
@@ -89,7 +89,7 @@ def test_another_process_is_found_by_its_second_uptime_at_the_latest(
     if not same_process:
         world.start(world.signs.memory)
     cause = world.connect() or world.next(late=late)
-    assert cause is Cause.RESTART
+    assert cause is RecallReason.RESTART
     assert "it is up for" in world.signs.evidence
     world.time += 5
     world.live(30)
@@ -114,7 +114,7 @@ def test_a_broker_that_was_seconds_old_is_recalled_in_doubt_and_only_once_nothin
     world.time = 3.0
     assert world.connect() is None
     assert world.next(late=30) is None, "it is late: the next one may tell"
-    assert world.next(5, since=50.0) is Cause.RESTART
+    assert world.next(5, since=50.0) is RecallReason.RESTART
 
 
 def test_a_broker_that_answers_proves_that_it_lives_although_it_says_nothing_new() -> None:

@@ -11,7 +11,7 @@ import pytest
 from virtual_time import VirtualLoop
 
 from hush_aggregator.concurrency import AT_ONCE, run_all
-from hush_aggregator.ownership import TAKE_OVER, Book, Claim, Ownership
+from hush_aggregator.ownership import TAKE_OVER, Ownership, OwnershipClaim
 from hush_aggregator.store import Owner, SqliteStore
 from hush_aggregator.tasks.known import KnownTasks
 from hush_common.errors import BrokerError
@@ -78,10 +78,11 @@ class World:
         self.tasks.load()
         self.gained: list[str] = []
         self.ownership = Ownership(
+            store,
             self.tasks,
-            Book(store, self.tasks, self._at_once),
+            self._at_once,
             settle_s=0,
-            gained=lambda task_id, _: self.gained.append(task_id),
+            on_acquired=lambda task_id, _: self.gained.append(task_id),
             on_estimate=len,
         )
 
@@ -159,23 +160,26 @@ def test_of_claims_that_come_together_each_is_yielded_to_in_one_transaction(run:
         assert (owners[task.id] == other) == (k < 200) == (not world.ownership.owns(task.id))
 
 
-def test_what_is_taken_over_while_the_others_are_decided_is_taken_over(run: Run, world: World) -> None:
-    class Late(Book):
-        async def note(self, notes: Any) -> None:  # noqa: ANN401 - as there
-            if not world.store.task_rows()[0].taken_from:
-                row = world.store.task_rows()[0]
-                world.store.set_owners([Owner(row.id, "e" * 32, 4, TAKE_OVER)])  # a command, in between
-            await super().note(notes)
+def test_what_is_taken_over_while_the_others_are_decided_is_taken_over(
+    run: Run, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = world.ownership._note
 
-    async def story() -> Claim | None:
-        world.ownership._book = Late(world.store, world.tasks, world._at_once)
+    async def late(notes: Any) -> None:  # noqa: ANN401 - as there
+        if not world.store.task_rows()[0].taken_from:
+            row = world.store.task_rows()[0]
+            world.store.set_owners([Owner(row.id, "e" * 32, 4, TAKE_OVER)])  # a command, in between
+        await note(notes)
+
+    async def story() -> OwnershipClaim | None:
+        monkeypatch.setattr(world.ownership, "_note", late)
         serving = asyncio.create_task(world.serve(3.0))
         await asyncio.sleep(1)
         world.ownership.look_at(world.tasks.refreshed())  # as the watch of the store tells
         await serving
-        return world.ownership._standings[world.store.task_rows()[0].id].mine
+        return world.ownership._states[world.store.task_rows()[0].id].mine
 
-    assert run(story()) == Claim(world.store.public_identity, 5, "e" * 32)
+    assert run(story()) == OwnershipClaim(world.store.public_identity, 5, "e" * 32)
     row = world.store.task_rows()[0]
     assert (row.owner, row.term, row.taken_from) == (world.store.public_identity, 5, "e" * 32)
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.closing import LASTING_S
 from hush_aggregator.commands.task import app
-from hush_aggregator.recalls import drawn_up, is_recallable
+from hush_aggregator.recalls import is_recallable, new_recall
 from hush_aggregator.store import BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State, TaskRow
 from hush_common.recall import Recall, encode_recall
 from hush_common.task import make_task
@@ -204,7 +204,7 @@ def test_a_clock_that_jumps_does_not_storm(world: World, jump: timedelta) -> Non
 
 def asked(world: World) -> Recall:
     """`hush task recall`, as far as the store goes."""
-    row = drawn_up(world.store, world.task, world.now())
+    row = new_recall(world.store, world.task, world.now())
     with SqliteEditor(world.path) as command:
         command.recall([row])
     return row.recall
@@ -320,7 +320,7 @@ def test_the_time_over_which_it_is_spread_grows_with_what_may_come(world: World)
     daily = {"rounds": 365, "round_every": "1d", "opens": "2027-02-01T00:00:00Z", "enrolled": 100_000}
     world.store.add_task(HEIGHTS)
     overs = [
-        drawn_up(world.store, task, START, expected).recall.over
+        new_recall(world.store, task, START, expected).recall.over
         for task, expected in [
             (HEIGHTS, 0),
             (HEIGHTS, 30_001),

@@ -17,8 +17,8 @@ from virtual_time import VirtualLoop
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimation import Failure, one_by_one
-from hush_aggregator.release import LONGEST_S, Releases
-from hush_aggregator.result import Counted
+from hush_aggregator.release import LONGEST_S, EstimatePublisher
+from hush_aggregator.result import Counted, encode
 from hush_aggregator.tally import Tally
 from hush_common.errors import BrokerError
 from hush_common.task import Task, make_task
@@ -65,11 +65,13 @@ class World:
     acknowledged_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.releases = Releases(
+        self.releases = EstimatePublisher(
             self._read,
             self,
             confidence=0.95,
             clock=lambda: datetime.now(UTC),
+            owns=lambda _: True,
+            sign=lambda _, document: encode(document),
             rank=lambda name: self.ranks.get(name, (False, 1)),
         )
 

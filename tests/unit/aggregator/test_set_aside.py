@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from hush_aggregator.broker.session import Session, SetAside
+from hush_aggregator.broker.session import OversizeGuard, Session
 from hush_common.errors import BrokerError
 from hush_common.topics import Delivery
 
@@ -29,7 +29,7 @@ class Broker(Session):
         self.taken: list[tuple[str, int]] = []
         self.unsent: list[str] = []
         self.again: list[str] = []
-        self.aside = SetAside(self.unsent.append, self.again.append)
+        self.aside = OversizeGuard(self.unsent.append, self.again.append)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         assert retain

@@ -7,7 +7,7 @@ import pytest
 from fake_bus import FakeBus
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.closing import StoreWatch
+from hush_aggregator.closing import StoreWatcher
 from hush_aggregator.store import Origin, SqliteEditor, SqliteStore
 from hush_common.task import make_task
 
@@ -31,7 +31,7 @@ async def test_each_listener_is_told_of_a_change_once_and_in_order(monkeypatch: 
     async def second() -> None:
         told.append("second")
 
-    watch = StoreWatch(changes)
+    watch = StoreWatcher(changes)
     watch.tell(first)
     watch.tell(second)
     await watch.begin()
