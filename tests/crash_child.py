@@ -26,10 +26,11 @@ from weakref import WeakKeyDictionary
 
 from hush_client import Gateway, Receipt
 from hush_client.sending.mqtt import MqttTransport
-from hush_client.sending.transport import Acknowledgement, Link, Transport
+from hush_client.sending.transport import Link, Transport
 from hush_client.state.database import FILE_NAME
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
+from hush_common.topics import Acknowledgement
 
 __all__ = ["STEPS", "Fuse", "Job", "encode"]
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from hush_client.privacy.answer import Answer, Question, answer
-from hush_client.sending.transport import Acknowledgement, Link
+from hush_client.sending.transport import Link
 from hush_common.domain import ParsedValue
 from hush_common.errors import BrokerError
 from hush_common.rng import ReportRng, SystemRng
 from hush_common.task import make_task
-from hush_common.topics import task_topic
+from hush_common.topics import Acknowledgement, task_topic
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
 

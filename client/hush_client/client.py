@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hush_client.statement import Statement
     from hush_common.task import Task
 
-__all__ = ["Client"]
-
 
 class Client:
     """Answers tasks for one device.
@@ -33,18 +31,18 @@ class Client:
             receipt = await client.report("heights", 172.0)
 
     Args:
-        url: the broker: `mqtt://`, `mqtts://`, `ws://` or `wss://`, with user, password and the files of TLS as
-            `BrokerUrl` has them. Its user, if any, is the sender in the topics of the reports, else the device is.
+        url: the broker: `mqtt://`, `mqtts://`, `ws://` or `wss://`, with user, password and TLS files as in
+            `BrokerUrl`. Its user, if any, is the sender in the topics of the reports, else the device is.
         device: name of the device: letters, digits and `. _ @ : -`.
-        state: directory of the durable state. Keep it: it is what the device remembers of what it spent.
+        state: directory of the durable state. Do not delete it: it records what the device has spent.
         policy: the limits of the device.
-        spread: most seconds that a report is held back, at random, before it is sent; see `Gateway`.
+        spread: most seconds of the random delay before a report is sent; see `Gateway`.
         capacity: most reports that may wait for the broker; see `Gateway`.
         keep: seconds for which a report is kept after the broker's acknowledgement, at most a week; see `Gateway`.
-        transport: another way to the broker than MQTT at `url`.
+        transport: used instead of MQTT at `url`.
 
     Raises:
-        BrokerError: `url` is no address of a broker, or its user cannot be part of a topic.
+        BrokerError: `url` is not an address of a broker, or its user cannot be part of a topic.
         TypeError: an argument of the wrong type; it is named.
         OptionError: `device` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
         StateError: (on entering) the state cannot be opened or trusted.
@@ -121,11 +119,11 @@ class Client:
         self._gateway.on_task(callback)
 
     def tasks(self) -> "dict[str, Task]":
-        """The tasks known now, by id; see `Gateway.tasks`."""
+        """Return the tasks known now, by id; see `Gateway.tasks`."""
         return self._gateway.tasks()
 
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> "Task":
-        """The task published under an id; see `Gateway.task`."""
+        """Return the task published under an id; see `Gateway.task`."""
         return await self._gateway.task(task_id, timeout=timeout)
 
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
@@ -133,11 +131,11 @@ class Client:
         return await self._gateway.flush(timeout=timeout)
 
     async def sync(self, *, timeout: float | None = 30.0) -> "SyncResult":
-        """Hear whether what was sent earlier is asked for again, and send what is due; see `Gateway.sync`."""
+        """Send what is due, and what an aggregator recalls; see `Gateway.sync`."""
         return await self._gateway.sync(timeout=timeout)
 
     async def ledger(self) -> "Statement":
-        """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""
+        """Return what this device has spent, and the highest certainty an observer can reach; see `Gateway.ledger`."""
         return await self._gateway.ledger(self._device)
 
 

@@ -1,4 +1,4 @@
-"""What a device is willing to spend: its own limits, which no task can raise."""
+"""The limits of what a device spends, which no task can raise."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -7,25 +7,23 @@ from hush_client.limits import check_type
 from hush_common.epsilon import decimal_fraction
 from hush_common.errors import EpsilonError
 
-__all__ = ["Policy"]
-
 
 @dataclass(frozen=True, slots=True, init=False)
 class Policy:
     """The limits of each device. Time resets none of them.
 
-    Each is exact: a `Fraction`, an integer, or decimal text such as `"0.5"`, as tasks have it. A float is refused.
+    Each is exact: a `Fraction`, an integer, or decimal text such as `"0.5"`. A float is refused.
 
     Args:
         max_epsilon: most that one task may cost over all its rounds.
-        lifetime: most that all tasks of one purpose may cost together. Whoever asks words the purpose, so a new wording
-            has a new budget: where not all who may publish tasks are trusted to that point, set `total`.
+        lifetime: most that all tasks of one purpose may cost together. A new wording of the purpose has a new budget:
+            if you do not trust everybody who may publish tasks that far, set `total`.
         total: most that all tasks of all purposes may cost together; None sets no such limit.
-        sticky: whether to answer tasks with `repeat = "sticky"`, whose epsilon leaves out that a value changed.
+        sticky: whether to answer tasks with `repeat = "sticky"`, whose epsilon does not cover that a value changed.
 
     Raises:
         EpsilonError: a limit that is not exact (a float among them), or negative.
-        TypeError: `sticky` is neither True nor False: "no" would be yes.
+        TypeError: `sticky` is not True or False: "no" would mean yes.
     """
 
     max_epsilon: Fraction

@@ -1,4 +1,4 @@
-"""Receipt: what became of an answer, and why."""
+"""Receipt: the result of an answer, and why."""
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from hush_common.domain import Coercion
 from hush_common.topics import Acknowledgement
 
 _NO = 0x80
-"""From this reason code on, the broker says no."""
+"""Reason codes from here on are refusals."""
 
 
 class Undelivered(StrEnum):
@@ -30,7 +30,7 @@ class Undelivered(StrEnum):
 
     @classmethod
     def of(cls, answer: Acknowledgement) -> "Undelivered | None":
-        """What an acknowledgement says, by its reason code; None where the broker has the report."""
+        """Read the reason code of an acknowledgement; None if the broker has the report."""
         found = _REASON_CODES.get(answer.reason)
         return cls.REFUSED if found is None and answer.reason >= _NO else found
 
@@ -57,7 +57,7 @@ Status = Literal["sent", "queued", "undelivered", "already_answered", "refused"]
 
 
 class Reason(StrEnum):
-    """Why a device refuses to answer, never because of a value. Nothing is drawn, spent or sent: nobody answers."""
+    """Why a device refuses to answer, never because of a value. Nothing is drawn, spent or sent."""
 
     EPSILON_TOO_LARGE = "epsilon_too_large"
     OVER_BUDGET = "over_budget"
@@ -92,30 +92,29 @@ _CAVEAT_OLD = "over MQTT 3.1.1 a broker acknowledges what its rules forbid, and 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Receipt: what became of an answer, and why.
+    """The result of an answer, and why.
 
     Args:
-        status: `"sent"`: the broker has acknowledged it; what that leaves open says `caveat`. `"queued"`: it is charged
-            and stored, and will be sent (also after a restart). `"undelivered"`: it is charged and stored, and was
-            sent, but the broker does not have it; it is sent again, at least every hour. `"already_answered"`: the
-            round has its answer; this is about that one, nothing new was drawn or spent, and `waiting` says whether the
-            broker has it. `"refused"`: nothing was drawn, spent or sent.
-        reason: why it was refused, or the broker does not have it; else None.
+        status: `"sent"`: the broker has acknowledged it; `caveat` says what that leaves open. `"queued"`: it is charged
+            and stored, and will be sent (also after a restart). `"undelivered"`: it is charged, stored and sent, but
+            the broker does not have it; it is sent again, at least every hour. `"already_answered"`: the round has its
+            answer, which this describes; nothing new was drawn or spent, and `waiting` says whether the broker has it.
+            `"refused"`: nothing was drawn, spent or sent.
+        reason: why it was refused, or why the broker does not have it; else None.
         task: id of the task.
-        round: the round that was answered; None where none is open.
-        epsilon: what the answer costs; of a refused one, what the cheapest offer would have cost.
+        round: the round that was answered; None if none is open.
+        epsilon: what the answer costs; if refused, what the cheapest offer would have cost.
         spent: what this device has spent on the task's purpose by now.
         cap: the most it may ever spend on it.
         report_id: the 32 hexadecimal digits under which the aggregator counts the report; None if refused.
-        value: what became of the value of this call: `"used"`; `"moved"` into the domain; `"replaced"` by a uniform
-            draw, since it was none (`hush_common.domain`). None where nothing was answered now. It stands here alone:
-            it is neither stored, sent, logged nor shown, and do not do that either, because it tells of the value.
-        moment: when the task opens, of one that has not; when it closed, of one that is (aware); else None.
-        offline: whether it was given without a connection, to the task as this device had kept it.
-        told: of one that the broker has acknowledged, whether it can have said that it does not have it (MQTT 5); else
-            None.
+        value: how the value of this call was used: `"used"`; `"moved"` into the domain; `"replaced"` by a uniform draw,
+            because it was not usable (`hush_common.domain`). None if nothing was answered now. It reveals something of
+            the value, so it is only here: neither stored, sent, logged nor shown. Do not do that either.
+        moment: when the task opens, if it has not; when it closed, if it has (aware); else None.
+        offline: whether the answer was given without a connection, to the task as this device remembered it.
+        told: of an acknowledged one, whether the broker could have said that it does not have it (MQTT 5); else None.
         waiting: of a round that was answered before, whether its report still waits for the broker. It is sent again;
-            where the broker said no since the start, `reason` says why.
+            if the broker refused it since the start, `reason` says why.
     """
 
     status: Status
@@ -134,7 +133,7 @@ class Receipt:
 
     @property
     def meaning(self) -> str:
-        """Why it was refused or is undelivered, in one line for a person; nothing if it is neither."""
+        """Why it was refused or is undelivered, in one line for a person; else empty."""
         if self.reason is None or self.moment is None:
             return "" if self.reason is None else self.reason.meaning
         when = f"{self.moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -147,7 +146,7 @@ class Receipt:
         return replace(self, status="already_answered", epsilon=epsilon, report_id=report_id.hex())
 
     def charged(self, spent: Fraction, report_id: bytes, value: Coercion) -> "Receipt":
-        """Of one that is queued, after its report was made."""
+        """Add the budget spent and the report id to a queued receipt."""
         return Receipt(
             self.status,
             self.reason,
@@ -161,7 +160,7 @@ class Receipt:
         )
 
     def acknowledged(self, answer: Acknowledgement) -> "Receipt":
-        """After what the broker said."""
+        """Add the broker's acknowledgement."""
         why = Undelivered.of(answer)
         if self.status == "already_answered":
             return replace(self, reason=why, told=answer.told, waiting=why is not None)
@@ -183,9 +182,9 @@ class Receipt:
 
     @property
     def caveat(self) -> str:
-        """What the broker's acknowledgement leaves open, in one line for a person; nothing without one.
+        """What the broker's acknowledgement leaves open, in one line for a person; empty without one.
 
-        Nobody tells a device whether its report was counted: whoever could ask would learn which one is whose.
+        A device cannot learn whether its report was counted: anyone who could ask would learn which one is whose.
         """
         if self.status != "sent":
             return ""

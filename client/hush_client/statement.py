@@ -1,4 +1,4 @@
-"""Statement: what a device has spent, as data for an application that shows it to its owner."""
+"""Statement: what a device has spent, as data for an application that shows it."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from hush_client.state import ledger, outbox
 from hush_client.state.ledger import Charge
 from hush_common.epsilon import at_most_sure, float_at_most
 from hush_common.formatting import percent_at_most
-
-__all__ = ["Budget", "Statement", "read_statement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +36,8 @@ class Statement:
         device: its name.
         cap: the most that may ever be spent on all purposes together; None where there is no such limit.
         budgets: one for each purpose, by name.
-        kept: how many of its reports are kept although the broker has acknowledged them, in case it forgets them.
-        dropped: how many were kept no longer for want of room, before their time was over.
+        kept: how many of its reports are kept although the broker has acknowledged them, in case it loses them.
+        dropped: how many were deleted before their time was over, for want of room.
     """
 
     device: str
@@ -55,7 +53,7 @@ class Statement:
 
     @property
     def certainty(self) -> float:
-        """How sure an observer of all reports, 50/50 about an answer before, can be at most: 0.5 to 1, rounded up."""
+        """The highest certainty that an observer, 50/50 before, can reach with all reports: 0.5 to 1, rounded up."""
         return float_at_most(at_most_sure(self.spent))
 
     @property
@@ -65,7 +63,7 @@ class Statement:
 
 
 def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) -> Statement:
-    """The statement of a device, inside an open transaction."""
+    """Read the statement of a device, inside an open transaction."""
     budgets = [
         Budget(
             account.purpose,

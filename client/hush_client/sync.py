@@ -1,4 +1,4 @@
-"""The client for programs that are not asynchronous: scripts, cron, notebooks. The same client, in a thread."""
+"""The client for programs that are not asynchronous (scripts, cron, notebooks): the same client in a thread."""
 
 import asyncio
 import threading
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hush_client.source import OnMissing, ReceiptCallback, Source
     from hush_client.statement import Statement
     from hush_common.task import Task
-
-__all__ = ["SyncClient"]
 
 _T = TypeVar("_T")
 
@@ -68,7 +66,7 @@ class SyncClient:
         if self._loop is not None:
             raise RuntimeError("the client is already open")
         self._loop = asyncio.new_event_loop()
-        # A daemon: a program that forgets to close it still ends, and what is stored is sent by the next run.
+        # A daemon: a program that forgets to close it still ends; the next run sends what is stored.
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="hush-client", daemon=True)
         self._thread.start()
         try:
@@ -118,11 +116,11 @@ class SyncClient:
         self._call(_soon(self._client.on_task, callback))
 
     def tasks(self) -> "dict[str, Task]":
-        """The tasks known now, by id; see `Gateway.tasks`."""
+        """Return the tasks known now, by id; see `Gateway.tasks`."""
         return self._call(_soon(self._client.tasks))
 
     def task(self, task_id: str, *, timeout: float | None = 30.0) -> "Task":
-        """The task published under an id; see `Gateway.task`."""
+        """Return the task published under an id; see `Gateway.task`."""
         return self._call(self._client.task(task_id, timeout=timeout))
 
     def flush(self, *, timeout: float | None = 30.0) -> bool:
@@ -130,15 +128,15 @@ class SyncClient:
         return self._call(self._client.flush(timeout=timeout))
 
     def sync(self, *, timeout: float | None = 30.0) -> "SyncResult":
-        """Hear whether what was sent earlier is asked for again, and send what is due; see `Gateway.sync`."""
+        """Send what is due, and what an aggregator recalls; see `Gateway.sync`."""
         return self._call(self._client.sync(timeout=timeout))
 
     def ledger(self) -> "Statement":
-        """What this device has spent, on what, and how sure an observer can be at most; see `Gateway.ledger`."""
+        """Return what this device has spent, and the highest certainty an observer can reach; see `Gateway.ledger`."""
         return self._call(self._client.ledger())
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run it in the client's thread and wait; Ctrl-C cancels it there, which loses nothing."""
+        """Run a coroutine in the client's thread and wait; Ctrl-C cancels it there, which loses nothing."""
         if self._loop is None or threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError(
@@ -164,7 +162,7 @@ class SyncClient:
 
 
 async def _soon(function: Callable[..., _T], *arguments: object) -> _T:
-    """Call a function of the client where it belongs: in the event loop."""
+    """Call a function of the client in the event loop."""
     return function(*arguments)
 
 

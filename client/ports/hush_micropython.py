@@ -535,7 +535,7 @@ def _read_domain(reader: _Reader, task: Task) -> None:
         elif field == "kind":
             task.kind = _one_of(reader, ("number", "bit"))
         else:
-            _one_of(reader, ("clamp",))  # "refuse" is no more: silence would tell the value
+            _one_of(reader, ("clamp",))  # not "refuse": silence would reveal the value
         if not reader.take(b","):
             break
     if not reader.take(b"}"):

@@ -141,7 +141,7 @@ def test_a_traceback_is_found(past: Past, memory_path: Path, monkeypatch: pytest
     def fail(_directory: Path) -> None:
         raise OSError(36, "File name too long")
 
-    monkeypatch.setattr(ledger, "check_there", fail)
+    monkeypatch.setattr(ledger, "check_exists", fail)
     asked = (number for number in count() if garbled(SEED, number, past).call.command == "ledger")
     assert any(what.startswith("a traceback") for what in chain(*judge(islice(asked, 10), past, memory_path).values()))
 

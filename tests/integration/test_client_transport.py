@@ -14,9 +14,8 @@ from scripted_broker import Action, Packet, ScriptedBroker, after, half, hang_up
 from servers import Mosquitto
 
 from hush_client import Client, Gateway, MqttTransport, Reason
-from hush_client.sending.transport import SubscriptionRefusedError
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import BrokerError, TaskError
+from hush_common.errors import BrokerError, SubscriptionRefusedError, TaskError
 from hush_common.topics import ALL_REPORTS, task_topic
 
 FAULTS = [

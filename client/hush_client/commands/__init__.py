@@ -1,3 +1,1 @@
 """The command line of a device."""
-
-__all__: list[str] = []

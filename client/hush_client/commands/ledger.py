@@ -1,4 +1,4 @@
-"""`hush ledger`: what a device has spent, and what that means, in plain words."""
+"""`hush ledger`: what a device has spent, and what that means."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from hush_client.commands.device import StateDirectory, check_there, name_state
+from hush_client.commands.report import StateDirectory, check_exists, name_state
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
 from hush_client.state import ledger, outbox
@@ -24,22 +24,17 @@ from hush_common.errors import OptionError, printable
 from hush_common.formatting import percent_at_most, whole
 from hush_common.terminal import Block, Column, Row, Sentence, Table, show
 
-__all__ = ["app"]
-
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 _T = TypeVar("_T")
 _SHELLS = decimal_text(Policy().lifetime)
 _PRIORS = (Fraction(1, 2), Fraction(1, 100))
-"""Observers to compare: one who knows nothing of two values, one who held a value for unlikely."""
+"""Observers to compare: one without any knowledge of two values, one who thought a value unlikely."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The whole ledger: every account with its charges, what was refused, and how many reports wait for the broker.
-
-    And `pinned`: device, task and digest of what was admitted and has cost nothing yet.
-    """
+    """The whole ledger, with device, task and digest of pinned tasks that cost nothing yet."""
 
     accounts: list[tuple[Account, list[Charge]]]
     refused: list[Refused]
@@ -49,13 +44,7 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class _Caps:
-    """Caps to show beside what was spent. A state does not have those of the program that answers from it.
-
-    Args:
-        lifetime: of each purpose.
-        total: of all purposes together; None for no cap.
-        stated: whether `lifetime` was stated here.
-    """
+    """Caps to show next to the spending; the state does not have those of the program that answers from it."""
 
     lifetime: Fraction
     total: Fraction | None
@@ -84,7 +73,7 @@ def run(
         stated=bool(lifetime),
     )
     directory = state_directory(state)
-    check_there(directory)
+    check_exists(directory)
     if forget:
         count = asyncio.run(_forget(directory, forget))
         if as_json:
@@ -104,11 +93,7 @@ def run(
 
 
 async def _forget(directory: Path, task: str) -> int:
-    """Unpin a task, on each device that it cost nothing, and tell how many those are.
-
-    Raises:
-        OptionError: there is nothing to forget.
-    """
+    """Unpin a task on each device that it cost nothing; return their number, or raise OptionError if it is 0."""
     count = await _run(directory, partial(ledger.unpin, task=task))
     if not count:
         raise OptionError(
@@ -130,11 +115,7 @@ async def _run(directory: Path, job: Job[_T]) -> _T:
 
 
 def _read(connection: sqlite3.Connection) -> _Page:
-    """Read it all, and add it up once more.
-
-    Raises:
-        StateError: an account is not the sum of its charges.
-    """
+    """Read everything, and check that the accounts add up."""
     ledger.verify(connection)
     accounts = ledger.accounts(connection)
     pages = [(account, ledger.charges(connection, account.device, account.purpose)) for account in accounts]
@@ -142,7 +123,7 @@ def _read(connection: sqlite3.Connection) -> _Page:
 
 
 def _totals(page: _Page) -> dict[str, Fraction]:
-    """What each device has spent on all purposes together."""
+    """Return what each device has spent on all purposes together."""
     pages = groupby(page.accounts, lambda entry: entry[0].device)
     return {device: sum((account.spent for account, _ in group), Fraction(0)) for device, group in pages}
 
@@ -231,7 +212,7 @@ def _said(words: str) -> Sentence:
 
 
 def _repeated(page: _Page) -> dict[tuple[str, str], None]:
-    """Who has answered which tasks from memory, in order."""
+    """Return each device and task that was answered from memory, in order."""
     memos = (charge for _, charges in page.accounts for charge in charges if charge.kind == "memo")
     return dict.fromkeys((charge.device, charge.task) for charge in memos)
 

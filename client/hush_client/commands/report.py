@@ -1,7 +1,8 @@
-"""`hush report`: answer a task once, from a shell or cron."""
+"""`hush report` and `hush sync`: act as a device from a shell or cron."""
 
 import asyncio
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -13,36 +14,88 @@ from typing import Annotated
 import typer
 
 from hush_client.client import Client
-from hush_client.commands.device import (
-    Broker,
-    Ca,
-    Cert,
-    Device,
-    Keep,
-    Key,
-    PasswordFile,
-    StateDirectory,
-    Timeout,
-    User,
-    check_device,
-    check_seconds,
-    check_there,
-    name_state,
-    verified,
-)
 from hush_client.limits import LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import LONGEST_SPREAD
 from hush_client.sending.sender import SyncResult
-from hush_client.state.database import state_directory
-from hush_common.broker_url import BrokerUrl, address
+from hush_client.state import ledger
+from hush_client.state.database import FILE_NAME, State, device_name, state_directory, unusable
+from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
-from hush_common.errors import BrokerError, OptionError
+from hush_common.errors import BrokerError, OptionError, printable
 from hush_common.formatting import exact, typed, whole
 from hush_common.task import Task, is_task_id
 from hush_common.terminal import Sentence, show
+from hush_common.topics import is_sender
+
+Broker = Annotated[
+    str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]:// or ws[s]://, [user:password@]host[:port][/path]")
+]
+User = Annotated[str, typer.Option(help=USER_HELP)]
+PasswordFile = Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)]
+Ca = Annotated[str, typer.Option(help="PEM file of the authority that signed the broker's certificate.")]
+Cert = Annotated[str, typer.Option(help="PEM file of the certificate that this device presents.")]
+Key = Annotated[str, typer.Option(help="PEM file of its private key.")]
+Device = Annotated[str, typer.Option(help="Name of the device; generated once and kept if not given.")]
+StateDirectory = Annotated[
+    Path | None, typer.Option(envvar="HUSH_STATE", help="Directory in which the device records what it has spent.")
+]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")]
+Keep = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=LONGEST_KEEP,
+        help="Seconds for which a report is kept after the broker's acknowledgement, in case the broker forgets it.",
+    ),
+]
+
+
+def check_device(device: str) -> None:
+    """Raise typer.BadParameter for a name that cannot be part of a topic."""
+    if device and not is_sender(device):
+        raise typer.BadParameter(f"{device!r} is not a device name; use letters, digits and . _ @ : -")
+
+
+def check_seconds(option: str, seconds: float) -> None:
+    """Raise typer.BadParameter for infinite seconds, and for NaN."""
+    if not math.isfinite(seconds):
+        raise typer.BadParameter(f"{option} {seconds} is not a number of seconds; write for example 10")
+
+
+def check_exists(directory: Path) -> None:
+    """Check that a directory has a state: a wrong one must not look like a device that spent nothing.
+
+    Raises:
+        OptionError: it has no state.
+        StateError: it cannot be read.
+    """
+    try:
+        (directory / FILE_NAME).stat()
+    except FileNotFoundError as error:
+        wrong = f"holds no state of a device (no {FILE_NAME})" if directory.is_dir() else "does not exist"
+        raise OptionError("--state", f"{directory} {wrong}; name the directory that the device was given") from error
+    except OSError as error:
+        raise unusable(directory, error) from error
+
+
+def name_state(given: Path | None) -> None:
+    """Print the state that a command has used on standard error if the user did not name one."""
+    if given is None:
+        typer.echo(printable(f"hush: that was the state in {state_directory(given)}; --state names another"), err=True)
+
+
+async def verified(directory: Path, device: str) -> str:
+    """Check that all accounts add up, so that nothing is spent twice; return the name of the device."""
+    state = await State.open(directory)
+    try:
+        await state.run(ledger.verify)
+        return device or await state.run(device_name)
+    finally:
+        await state.close()
+
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -70,9 +123,9 @@ class _Order:
 
 
 def parse_value(domain: Domain, text: str) -> float | bool | str | list[float | None] | None:
-    """Read a value as a person types it: a number, yes or no, a label, or numbers with commas between them.
+    """Parse a value as a person types it: a number, yes or no, a label, or numbers separated by commas.
 
-    It is total: a text that is no value is None, and what a device makes of that says `hush_common.domain`.
+    It never fails: invalid text is None, which a device answers with a random value (`hush_common.domain`).
     """
     match domain:
         case BitDomain():
@@ -86,12 +139,11 @@ def parse_value(domain: Domain, text: str) -> float | bool | str | list[float | 
 
 
 def _number(text: str) -> float | None:
-    """The nearest binary64, infinite where it is beyond all of them; what docs/wire.md says of text."""
+    """Return the nearest binary64, infinite beyond all of them, as docs/wire.md defines it for text."""
     return float(text) if len(text) <= _LONGEST and _NUMBER.fullmatch(text) else None
 
 
 def _remedy(domain: Domain) -> str:
-    """What to type instead of a text that is no value."""
     match domain:
         case BitDomain():
             return "it is neither yes nor no; write yes, no, true, false, 1 or 0"
@@ -104,19 +156,18 @@ def _remedy(domain: Domain) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first few names, for a message."""
     return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
-def _typed() -> str:
-    """A line of standard input; what is no text in it is no value, either."""
+def _read_line() -> str:
+    """Read a line of standard input; bytes that are not text make it an invalid value."""
     if sys.stdin is None:
         return ""
     return sys.stdin.buffer.readline(_LONGEST_LINE).decode("utf-8", errors="replace").strip()
 
 
 def _is_watched() -> bool:
-    """Whether a person is there to read standard error. Elsewhere it goes into files and mails."""
+    """Whether a person reads standard error; elsewhere it goes into files and mails."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -169,8 +220,8 @@ def report(
 ) -> None:
     """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it.
 
-    Whatever VALUE is, an answer is given: silence would tell of it. A number outside the bounds counts as the nearer
-    one, a text that is no value as a random one. Only at a terminal, where it may be a slip, is the latter an error.
+    Whatever VALUE is, the device answers: silence would reveal it. A number outside the bounds counts as the nearer
+    bound, invalid text as a random value. Only in a terminal, where it may be a typing mistake, is the latter an error.
     """
     if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
         raise typer.BadParameter("TASK is not a task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
@@ -186,7 +237,7 @@ def report(
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
     completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     order = _Order(completed, device, state_directory(state), timeout, spread, keep, policy, chosen)
-    text = _typed() if value == "-" else value
+    text = _read_line() if value == "-" else value
     known, receipt, trouble = asyncio.run(_report(order, task, text))
     if as_json:
         typer.echo(json.dumps(_document(receipt)))
@@ -200,7 +251,7 @@ def report(
 
 
 async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt, str]:
-    """The task, the receipt, and why there was no connection in the end."""
+    """Return the task, the receipt, and why there was no connection in the end."""
     deadline = asyncio.get_running_loop().time() + order.timeout
     device = await verified(order.state, order.device)
     async with Client(
@@ -209,7 +260,7 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
         task = await client.task(task_id, timeout=order.timeout)
         value = parse_value(task.domain, text)
         if _is_typed_by_a_person() and task.domain.check(value) == "replaced":
-            raise OptionError("VALUE", _remedy(task.domain))  # a slip of the keyboard, and nobody else learns of it
+            raise OptionError("VALUE", _remedy(task.domain))  # a typing mistake; only this person learns of it
         left = deadline - asyncio.get_running_loop().time()
         receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
         left = deadline - asyncio.get_running_loop().time()
@@ -263,7 +314,6 @@ def _sentence(task: Task, receipt: Receipt, order: _Order, trouble: str) -> str:
 
 
 def _earlier(receipt: Receipt, trouble: str) -> str:
-    """What became of the report of a round that was answered before, if the broker does not have it."""
     if not receipt.waiting:
         return ""
     if receipt.meaning:
@@ -306,7 +356,7 @@ def sync(
     check_seconds("--timeout", timeout)
     completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     directory = state_directory(state)
-    check_there(directory)
+    check_exists(directory)
     synced = asyncio.run(_sync(completed, directory, device, timeout=timeout, keep=keep))
     if as_json:
         counts = {"resent": synced.resent, "planned": synced.planned, "waiting": synced.waiting}

@@ -1,3 +1,1 @@
 """From the outbox to the broker: when each report leaves, and over what."""
-
-__all__: list[str] = []

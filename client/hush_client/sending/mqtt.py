@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal
 
-from hush_client.sending.transport import Acknowledgement, Link
+from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import ProtocolRefusedError
 from hush_common.mqtt import Connection, Options, connect
 from hush_common.task import PAYLOAD_LIMIT
-
-__all__ = ["MqttTransport"]
+from hush_common.topics import Acknowledgement
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,17 +24,17 @@ _INBOX_MESSAGES, _INBOX_BYTES = 1000, 1024 * 1024
 class MqttTransport:
     """MQTT 5, or 3.1.1 where the broker speaks no other, over TCP, TLS or WebSockets as the address says.
 
-    A session begins empty and ends with the connection: the state of the device is the memory.
+    A session begins empty and ends with the connection: the memory is the state of the device.
 
-    Where the broker says that it does not speak version 5, it is not asked again. Where it hangs up instead, or says
-    nothing, it may have been the network: this connection is made with 3.1.1, and the next one asks again.
+    A broker that says it does not speak version 5 is not asked again. If it closes the connection or does not answer,
+    that may have been the network: this connection uses 3.1.1, and the next one tries version 5 again.
 
     Args:
         url: address and login.
         identifier: head of the MQTT client id; a random tail follows, so that two runs never evict each other.
 
     Raises:
-        BrokerError: `url` is no address of a broker.
+        BrokerError: `url` is not an address of a broker.
     """
 
     def __init__(self, url: BrokerUrl | str, identifier: str) -> None:
@@ -84,7 +83,7 @@ class _MqttLink:
 
     async def receive(self) -> tuple[str, bytes]:
         while True:
-            await asyncio.sleep(0)  # many may have come: others want their turn between two of them
+            await asyncio.sleep(0)  # many may have come: other tasks run between two of them
             (delivery,) = await self._connection.deliveries(1)
             delivery.ack()
             if delivery.topic:

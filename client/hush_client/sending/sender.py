@@ -12,13 +12,14 @@ from functools import partial
 from hush_client.sending.recalls import Recalls, RetentionPolicy
 from hush_client.sending.retry import DeliveryFailures
 from hush_client.sending.schedule import Clock, Schedule, milliseconds
-from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
+from hush_client.sending.transport import Link, Transport
 from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.state.outbox import Entry
 from hush_client.tasks import TaskRegistry
 from hush_common.aio import Backoff, cancellable
-from hush_common.errors import HushError, leaves
+from hush_common.errors import HushError, SubscriptionRefusedError, leaves
+from hush_common.topics import Acknowledgement
 from hush_common.wire import DIGEST
 
 _LOG = logging.getLogger(__name__)

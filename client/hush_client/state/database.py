@@ -1,12 +1,11 @@
-"""The durable state of a device: one SQLite file, one connection, a worker thread, transactions shared by callers.
+"""The durable state of a device: its directory, the lock, and one SQLite file behind a worker thread.
 
-Calls that wait for the worker at the same time are committed together, with one fsync: each runs in a savepoint of
-its own, so that one that fails undoes itself alone, and none is answered before the common COMMIT is on the disk.
+Calls that wait for the worker at the same time are committed together, with one fsync. Each runs in its own savepoint,
+so that a call that fails rolls back alone; none returns before the common COMMIT is on the disk.
 """
 
 import asyncio
 import os
-import secrets
 import sqlite3
 import stat
 import sys
@@ -18,15 +17,43 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from hush_client.state import ledger, outbox, sticky
-from hush_client.state.ledger import DAMAGED
 from hush_common.errors import StateError
-from hush_common.files import FileLock, exposing
+from hush_common.files import FileLock, draft_of, exposing
 from hush_common.rng import SystemRng
 from hush_common.topics import is_sender
 
+FILE_NAME = "hush.sqlite3"
+LOCK_NAME = "hush.lock"
+
+_T = TypeVar("_T")
+Job = Callable[[sqlite3.Connection], _T]
+
+_LOCK_WAIT = 5.0  # seconds; two commands of cron at the same minute take turns
+_LOCK_PAUSE = 0.05
+_VERSION = 7  # of the schema
+_MENDED = {"kept", "dropped", "recall", "planned"}
+"""Tables on which no spending depends: `outbox.mend` deletes their damaged rows, which block no ledger."""
+_APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
+_BUSY_SECONDS = 5
+_BATCH_LIMIT = 512
+_SCHEMA = f"""
+BEGIN;
+{ledger.SCHEMA}
+{outbox.SCHEMA}
+{sticky.SCHEMA}
+CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""
+
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hush-state")
+"""One thread for all states of a process: with one each, fifty gateways spend four times as long handing the
+interpreter lock around as working."""
+
 
 def state_directory(given: Path | None) -> Path:
-    """`given`, or `$XDG_STATE_HOME/hush`, or `~/.local/state/hush`."""
+    """Return `given`, or `$XDG_STATE_HOME/hush`, or `~/.local/state/hush`."""
     if given is not None:
         return given
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -35,12 +62,12 @@ def state_directory(given: Path | None) -> Path:
 
 
 def make_private(directory: Path) -> None:
-    """Make `directory`, and what is missing above it, for the owner alone; one that is there must be nobody else's.
+    """Create `directory` and missing parents for the owner alone; check who may write to an existing one.
 
-    Whoever may write to it, or to a directory above it, can replace the ledger by one that has spent nothing.
+    Anyone who may write to it, or to a directory above it, can replace the ledger by one that has spent nothing.
 
     Raises:
-        StateError: it cannot be made, is no directory, or others may write to it, or everybody to one above it.
+        StateError: it cannot be created, is not a directory, or others may write to it, or everybody to a parent.
     """
     try:
         for missing in reversed([place for place in (directory, *directory.parents) if not place.exists()]):
@@ -64,38 +91,30 @@ def make_private(directory: Path) -> None:
 
 
 def unusable(directory: Path, error: OSError) -> StateError:
-    """What to tell a person whose state directory cannot be made, read or written."""
     return StateError(
         f"{directory}: cannot hold the state of a device ({error.strerror}); name a directory that is writable"
     )
 
 
-LOCK_NAME = "hush.lock"
-"""Beside the database."""
-
-_PATIENCE_SECONDS = 5.0  # two commands of cron at the same minute take turns
-_PAUSE_SECONDS = 0.05
-
-
 class Lock(FileLock):
-    """The lock of a state directory."""
+    """The lock of a state directory: two senders of one outbox would send every report twice."""
 
     @classmethod
     async def acquire(cls, directory: Path) -> Self:
-        """Lock `directory`, made if need be, waiting a few seconds for whoever holds it now.
+        """Lock `directory`, created if necessary; wait a few seconds for another holder.
 
         Raises:
             StateError: it is still held then, or the directory cannot be written.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE_SECONDS
+        deadline = loop.time() + _LOCK_WAIT
         while (lock := cls._try(directory)) is None:
             if loop.time() >= deadline:
                 raise StateError(
                     f"{directory}: another client is sending from this state; stop it, "
                     "or give each client a state directory of its own"
                 )
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_LOCK_PAUSE)
         return lock
 
     @classmethod
@@ -107,52 +126,18 @@ class Lock(FileLock):
             raise unusable(directory, error) from error
 
 
-IDENTITY_SCHEMA = """
-CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
-"""
-
-
 def device_name(connection: sqlite3.Connection) -> str:
-    """The name of this device, the same one every time.
+    """Return the name of a device that was given none: random, made once, saved.
 
     Raises:
-        StateError: what was kept is no name.
+        StateError: the saved name is not legal.
     """
     fresh = f"device-{SystemRng().token_bytes(8).hex()}"
     connection.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (fresh,))
     (name,) = connection.execute("SELECT device FROM identity").fetchone()
     if not is_sender(str(name)):
-        raise StateError(f"the state holds no device name; {DAMAGED}")
+        raise StateError(f"the state holds no device name; {ledger.DAMAGED}")
     return str(name)
-
-
-FILE_NAME = "hush.sqlite3"
-
-_T = TypeVar("_T")
-Job = Callable[[sqlite3.Connection], _T]
-
-_VERSION = 7
-"""Of the schema. Up to 6 a digest had 8 bytes: no release wrote such a state, and none reads one."""
-_MENDED = {"kept", "dropped", "recall", "planned"}
-"""Tables of which nothing depends that was spent: their damaged rows are dropped by `mend`, and block no ledger."""
-_APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
-_BUSY_SECONDS = 5
-_BATCH_LIMIT = 512
-_SCHEMA = f"""
-BEGIN;
-{ledger.SCHEMA}
-{outbox.SCHEMA}
-{sticky.SCHEMA}
-{IDENTITY_SCHEMA}
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-COMMIT;
-"""
-
-
-_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hush-state")
-"""One thread for all states of a process: with one each, fifty gateways spend four times as long handing the
-interpreter lock around as working."""
 
 
 @dataclass(slots=True)
@@ -174,10 +159,10 @@ class State:
 
     @classmethod
     async def open(cls, directory: Path) -> "State":
-        """Open the state in `directory`, or create it where there is none.
+        """Open the state in `directory`; create it only where there is none.
 
         Raises:
-            StateError: it cannot be created, opened or trusted. It is never replaced by an empty one.
+            StateError: it cannot be created, opened or trusted.
         """
         path, opened = directory / FILE_NAME, list[sqlite3.Connection]()
         try:
@@ -191,7 +176,7 @@ class State:
         """Run `job` in the worker and return its result once the transaction is on the disk.
 
         Args:
-            job: called in the worker thread with the connection, inside a transaction; what it raises undoes it.
+            job: called in the worker thread with the connection, inside a transaction; an error rolls it back.
             after: called in the event loop with the result right after the commit, even if the caller was cancelled.
 
         Raises:
@@ -207,7 +192,7 @@ class State:
         return result
 
     async def close(self) -> None:
-        """Finish what was begun, and close the file. It is closed in the end even if the caller is cancelled."""
+        """Finish what was begun, and close the file, even if the caller is cancelled."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._finish(), name="hush-state-close")
         await asyncio.shield(self._closing)
@@ -233,7 +218,7 @@ class State:
                 _deliver(call, result)
 
     def _commit(self, jobs: list[Job[Any]]) -> list[Any]:
-        """The results of all jobs, in one transaction; an exception stands for a job that failed."""
+        """Run all jobs in one transaction; return a result or an exception for each."""
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -288,24 +273,22 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Build the file aside and link it into place: under its name it is always whole, and never replaced.
+    """Build a draft and link it into place: under its name the file is always whole, and never replaced.
 
     Without a write-ahead log: closing one may fail to bring it into the file, silently, where the disk is full.
     """
-    draft = path.with_name(f"{FILE_NAME}.{secrets.token_hex(6)}")
-    try:
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.executescript(_SCHEMA)
-        with suppress(FileExistsError):  # another process was first; its file is as good
-            os.link(draft, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
-    finally:
-        draft.unlink(missing_ok=True)
-        draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
+    with draft_of(path) as draft:
+        try:
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.executescript(_SCHEMA)
+            with suppress(FileExistsError):  # another process was first; its file is as good
+                os.link(draft, path)
+        finally:
+            draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -332,15 +315,15 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         raise StateError(
             f"{path}: is not the state of a device (empty, or another program's); if it was one, {ledger.LOST}"
         )
-    if version > _VERSION:
-        raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; install a newer hush")
-    if version < _VERSION:
-        raise StateError(
-            f"{path}: has schema version {version} of a hush that was never released, this one reads {_VERSION}; "
-            "move it away to begin a new state, which does not count what this one says was spent"
-        )
+    if version != _VERSION:
+        remedy = "install a newer hush"
+        if version < _VERSION:
+            remedy = (
+                "a development version made it: move it away; a new state begins, which does not count its spending"
+            )
+        raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; {remedy}")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":  # it may be no more than a row that nothing depends on
+    if verdict != "ok":  # perhaps only a row on which no spending depends
         outbox.mend(connection)
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok" or (verdict := _mistyped(connection)):
@@ -348,7 +331,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _mistyped(connection: sqlite3.Connection) -> str:
-    """What holds a value of another type than its column, which SQLite lets pass; empty if nothing does."""
+    """Name a table with a value of another type than its column, which SQLite allows; empty if there is none."""
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
     for table in {name for (name,) in tables} - _MENDED:
         columns = connection.execute("SELECT name, lower(type) FROM pragma_table_info(?)", (table,)).fetchall()

@@ -1,8 +1,12 @@
-"""The ledger: what each device has spent, as exact fractions, one charge per (device, task, round).
+"""The ledger: what each device has spent, as exact fractions, one charge per (device, task, round); and pinned tasks.
 
-Functions on an open transaction. A charge is written with the report it pays for and is never refunded; the total of
-a device and purpose moves in the same transaction as its charges. Nothing in here depends on a value: not what an
-answer cost, not whether it was drawn or remembered, not why one was refused.
+Functions on an open transaction. A charge is written with the report it pays for and is never refunded; the total of a
+device and purpose changes in the same transaction as its charges. Nothing here depends on a value: not the cost of an
+answer, not whether it was drawn or remembered, not why one was refused.
+
+A task is pinned when it is admitted, before a source is asked for a value, and permanently once something was charged
+for it: nobody can have one device answer several questions under one id. A refused task pins nothing, or a hostile one
+could lock the real one out.
 """
 
 import sqlite3
@@ -15,7 +19,6 @@ from typing import Literal
 
 from hush_common.errors import StateError
 
-# pin: the tasks that were admitted, see `hush_client.state.ledger`.
 SCHEMA = """
 CREATE TABLE charge (
     device TEXT NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL,
@@ -42,7 +45,7 @@ LOST = (
     "restore no backup and begin no new state yet, either forgets what was spent: leave the device off until every "
     "task it may have answered has closed (docs/device.md: When the ledger is lost)"
 )
-"""The remedy where nobody can say what was spent any more."""
+"""The remedy where it is unknown what was spent."""
 DAMAGED = f"it is damaged: {LOST}"
 
 _NO_ROUND = -1
@@ -55,13 +58,13 @@ class Charge:
 
     Args:
         digest: of the task, 32 bytes.
-        epsilon: exact, kept as `"num/den"`.
+        epsilon: exact, stored as `"num/den"`.
         report_id: the 16 bytes under which the aggregator counts the report.
-        charged_at: aware, UTC, by the clock of the device. Nothing is decided by it.
-        sequence: of the entry of the outbox that carries its report; None if it is not known.
+        charged_at: aware, UTC, by the clock of the device; no decision reads it.
+        sequence: of the outbox entry with its report.
         kind: `"draw"`: from fresh randomness. `"memo"`: from a memory that an earlier draw has paid for.
         resends: how often its report was handed to the network again, at most: a device that was stopped before the
-            acknowledgement does not know whether it had been at all.
+            acknowledgement does not know whether it was sent at all.
     """
 
     device: str
@@ -80,10 +83,10 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An answer that a device did not give: kept once for each task, round and reason, however often it was asked.
+    """A refused answer, stored once for each task, round and reason.
 
     Args:
-        round: None where none was open.
+        round: None if none was open.
         reason: a `hush_client.receipt.Reason`.
         epsilon: what the answer would have cost.
         refused_at: the first time, aware, UTC.
@@ -108,7 +111,7 @@ class Account:
 
 
 def find(connection: sqlite3.Connection, device: str, task: str, round_: int) -> Charge | None:
-    """The charge of a device for one round, or None."""
+    """Return the charge of a device for one round, or None."""
     row = connection.execute(
         f"{_SELECT} WHERE device = ? AND task = ? AND round = ?", (device, task, round_)
     ).fetchone()
@@ -116,21 +119,13 @@ def find(connection: sqlite3.Connection, device: str, task: str, round_: int) ->
 
 
 def spent(connection: sqlite3.Connection, device: str, purpose: str) -> Fraction:
-    """What a device has spent on a purpose.
-
-    Raises:
-        StateError: the ledger is damaged.
-    """
+    """Return what a device has spent on a purpose; StateError if the ledger is damaged."""
     row = connection.execute("SELECT spent FROM account WHERE device = ? AND purpose = ?", (device, purpose)).fetchone()
     return _NOTHING if row is None else _amount(row[0])
 
 
 def spent_in_all(connection: sqlite3.Connection, device: str) -> Fraction:
-    """What a device has spent on all purposes together.
-
-    Raises:
-        StateError: the ledger is damaged.
-    """
+    """Return what a device has spent on all purposes together; StateError if the ledger is damaged."""
     rows = connection.execute("SELECT spent FROM account WHERE device = ?", (device,))
     return sum((_amount(total) for (total,) in rows), Fraction(0))
 
@@ -140,7 +135,6 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
 
     Raises:
         sqlite3.IntegrityError: the round is charged already.
-        StateError: the ledger is damaged.
     """
     about = entry.device, entry.task, entry.round, entry.digest, entry.purpose, entry.mechanism
     moment = _in_seconds(entry.charged_at)
@@ -152,7 +146,7 @@ def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
 
 
 def resent(connection: sqlite3.Connection, sequences: Mapping[int, int]) -> None:
-    """Count how often entries of the outbox were handed to the network again: the same bytes, which cost nothing."""
+    """Count how often outbox entries were handed to the network again: the same bytes, which cost nothing."""
     connection.executemany(
         "UPDATE charge SET resends = resends + ? WHERE sequence = ?",
         ((times, sequence) for sequence, times in sequences.items()),
@@ -160,7 +154,7 @@ def resent(connection: sqlite3.Connection, sequences: Mapping[int, int]) -> None
 
 
 def refuse(connection: sqlite3.Connection, entry: Refused) -> None:
-    """Keep a refusal, unless the same one is kept already."""
+    """Store a refusal, unless the same one is stored already."""
     connection.execute(
         "INSERT OR IGNORE INTO refusal VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
@@ -176,7 +170,7 @@ def refuse(connection: sqlite3.Connection, entry: Refused) -> None:
 
 
 def refusals(connection: sqlite3.Connection) -> list[Refused]:
-    """All refusals, by device, oldest first."""
+    """Return all refusals, by device, oldest first."""
     rows = connection.execute("SELECT * FROM refusal ORDER BY device, refused_at, task, round, reason")
     return [
         Refused(device, task, None if at == _NO_ROUND else at, reason, purpose, _amount(epsilon), _moment(moment))
@@ -185,17 +179,14 @@ def refusals(connection: sqlite3.Connection) -> list[Refused]:
 
 
 def accounts(connection: sqlite3.Connection, device: str | None = None) -> list[Account]:
-    """All accounts, or those of one device, by device and purpose."""
-    select, order = "SELECT device, purpose, spent FROM account", "ORDER BY device, purpose"
-    if device is None:
-        rows = connection.execute(f"{select} {order}")
-    else:
-        rows = connection.execute(f"{select} WHERE device = ? {order}", (device,))
+    """Return all accounts, or those of one device, by device and purpose."""
+    select = "SELECT device, purpose, spent FROM account WHERE coalesce(device = ?, 1) ORDER BY device, purpose"
+    rows = connection.execute(select, (device,))
     return [Account(device, purpose, _amount(total)) for device, purpose, total in rows]
 
 
 def charges(connection: sqlite3.Connection, device: str, purpose: str) -> list[Charge]:
-    """The charges of an account, oldest first."""
+    """Return the charges of an account, oldest first."""
     rows = connection.execute(
         f"{_SELECT} WHERE device = ? AND purpose = ? ORDER BY charged_at, task, round", (device, purpose)
     )
@@ -203,10 +194,10 @@ def charges(connection: sqlite3.Connection, device: str, purpose: str) -> list[C
 
 
 def verify(connection: sqlite3.Connection) -> None:
-    """Add every account up once more.
+    """Add every account up again.
 
     Raises:
-        StateError: one is not the sum of its charges, or missing.
+        StateError: an account is missing, or not the sum of its charges.
     """
     sums: dict[tuple[str, str], Fraction] = {}
     for device, purpose, epsilon in connection.execute("SELECT device, purpose, epsilon FROM charge"):
@@ -229,7 +220,7 @@ def _charge(row: _Row) -> Charge:
 
 @lru_cache(maxsize=16)
 def _in_seconds(moment: datetime) -> str:
-    """As the ledger keeps it; many that answer together are charged at the same moment."""
+    # cached: many that answer together are charged at the same time
     return moment.isoformat(timespec="seconds")
 
 
@@ -255,13 +246,13 @@ def _amount(text: str) -> Fraction:
 
 
 def pin(connection: sqlite3.Connection, device: str, task: str, digest: bytes) -> None:
-    """Remember a task that was admitted."""
+    """Pin a task that was admitted."""
     if pinned(connection, device, task) is None:
         connection.execute("INSERT INTO pin VALUES (?, ?, ?)", (device, task, digest))
 
 
 def pinned(connection: sqlite3.Connection, device: str, task: str) -> bytes | None:
-    """The digest of the task that a device has answered or admitted under this id, or None."""
+    """Return the digest of the task that a device has answered or admitted under this id, or None."""
     select = (
         "SELECT digest FROM charge WHERE device = ? AND task = ? UNION ALL "
         "SELECT digest FROM pin WHERE device = ? AND task = ? LIMIT 1"
@@ -277,7 +268,7 @@ def is_charged(connection: sqlite3.Connection, device: str, task: str) -> bool:
 
 
 def unpaid_pins(connection: sqlite3.Connection) -> list[tuple[str, str, bytes]]:
-    """Device, task and digest wherever a task is pinned and nothing was charged for it, in order."""
+    """Return device, task and digest of each pinned task for which nothing was charged, in order."""
     return connection.execute(
         "SELECT device, task, digest FROM pin WHERE NOT EXISTS "
         "(SELECT 1 FROM charge WHERE charge.device = pin.device AND charge.task = pin.task) ORDER BY device, task"
@@ -285,7 +276,7 @@ def unpaid_pins(connection: sqlite3.Connection) -> list[tuple[str, str, bytes]]:
 
 
 def unpin(connection: sqlite3.Connection, task: str) -> int:
-    """Let another task be answered under this id, on each device that was charged nothing for it; on how many."""
+    """Unpin a task on each device that was charged nothing for it; return the number of devices."""
     delete = "DELETE FROM pin WHERE device = ? AND task = ?"
     unpaid = [(device, name) for device, name, _ in unpaid_pins(connection) if name == task]
     connection.executemany(delete, unpaid)

@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from hush_client.sending.transport import Acknowledgement, Link, Transport
+from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError
+from hush_common.topics import Acknowledgement
 
 __all__ = ["Fate", "FaultyTransport"]
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from hush_aggregator.broker.session import BATCH_LIMIT, Bus, Session
-from hush_client.sending.transport import Acknowledgement, Link, SubscriptionRefusedError, Transport
-from hush_common.errors import BrokerError
-from hush_common.topics import ALL_RECALLS, Delivery
+from hush_client.sending.transport import Link, Transport
+from hush_common.errors import BrokerError, SubscriptionRefusedError
+from hush_common.topics import ALL_RECALLS, Acknowledgement, Delivery
 from hush_simulations.brokers.persistent_session import PersistentSession
 from hush_simulations.brokers.topic_filters import matches
 

@@ -32,7 +32,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.state.database._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("hush_client.state.database._LOCK_WAIT", 0.1)
 
 
 def run(program: str, directory: Path) -> subprocess.Popen[bytes]:
@@ -68,7 +68,7 @@ async def test_the_next_gateway_gets_in_when_the_first_is_closed(tmp_path: Path)
 async def test_whoever_waits_gets_in_as_soon_as_the_lock_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.state.database._PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("hush_client.state.database._LOCK_WAIT", 60.0)
     first = await Lock.acquire(tmp_path)
     monkeypatch.setattr("hush_client.state.database.asyncio.sleep", _Release(first))
     second = await Lock.acquire(tmp_path)

@@ -12,11 +12,12 @@ import pytest
 from virtual_time import VirtualLoop
 
 from hush_client.sending.sender import Sender
-from hush_client.sending.transport import Acknowledgement, Link
+from hush_client.sending.transport import Link
 from hush_client.state import outbox
 from hush_client.state.database import State
 from hush_client.tasks import TaskRegistry
 from hush_common.errors import BrokerError
+from hush_common.topics import Acknowledgement
 
 LOST = BrokerError("fake", "lost")
 FIRST_PAUSES = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8]

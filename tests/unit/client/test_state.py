@@ -116,8 +116,8 @@ async def test_a_page_gone_bad_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "remedy"),
     [
-        (1, "never released, this one reads 7; move it away to begin a new state, which does not count what this one"),
-        (6, "never released, this one reads 7; move it away to begin a new state, which does not count what this one"),
+        (1, "this hush reads 7; a development version made it: move it away; a new state begins, which does not count"),
+        (6, "this hush reads 7; a development version made it: move it away; a new state begins, which does not count"),
         (8, "this hush reads 7; install a newer hush"),
     ],
 )

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from hush_client.commands.report import _is_typed_by_a_person, _is_watched, _remedy, _typed, parse_value
+from hush_client.commands.report import _is_typed_by_a_person, _is_watched, _read_line, _remedy, parse_value
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 
 NUMBER = NumberDomain(-10.0, 10.0)
@@ -80,7 +80,7 @@ def test_what_is_typed_is_a_line_whatever_bytes_it_has(
     monkeypatch: pytest.MonkeyPatch, typed: bytes, text: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed)))
-    assert _typed() == text
+    assert _read_line() == text
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,13 @@ from virtual_time import VirtualLoop
 
 from hush_client.sending.schedule import milliseconds
 from hush_client.sending.sender import Sender
-from hush_client.sending.transport import Acknowledgement, Link
+from hush_client.sending.transport import Link
 from hush_client.state import outbox
 from hush_client.state.database import FILE_NAME, State
 from hush_client.tasks import TaskRegistry
 from hush_common.errors import BrokerError
 from hush_common.recall import LAST_COUNTED
+from hush_common.topics import Acknowledgement
 
 HOUR = 3600.0
 WALL = datetime(2026, 1, 1, tzinfo=UTC)

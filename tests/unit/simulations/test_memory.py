@@ -10,8 +10,7 @@ from hush_aggregator.broker.session import Bus, Session
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
-from hush_client.sending.transport import SubscriptionRefusedError
-from hush_common.errors import BrokerError
+from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.task import make_task
 from hush_simulations.brokers.memory import MemoryBroker
 from hush_simulations.brokers.topic_filters import matches
