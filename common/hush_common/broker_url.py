@@ -163,7 +163,7 @@ def _files(parts: SplitResult) -> dict[str, str]:
     return files
 
 
-USER_HELP = "User name at the broker, if the address has none."
+USER_HELP = "User name on the broker, if the address has none."
 LOGIN_FILE_HELP = "File whose first line is the password, so that no process list shows it."
 
 

@@ -81,7 +81,7 @@ _MEANING = {
     Refusal.MALFORMED: "the payload is not a frame or a JSON report of this protocol",
     Refusal.UNKNOWN_VERSION: "the payload declares a version of the protocol that this aggregator does not speak",
     Refusal.UNKNOWN_TASK: "no task of that name was published",
-    Refusal.TASK_LIMIT: "its task is published, and there was no room for one more task found at the broker",
+    Refusal.TASK_LIMIT: "its task is published, but no further task found on the broker can be counted",
     Refusal.BAD_SENDER: "the sender in its topic is not 1 to 128 of A-Z a-z 0-9 . _ @ : -, a letter or digit first",
     Refusal.WRONG_TOPIC: "the report names another task than the topic it came on",
     Refusal.WRONG_DIGEST: "the report answers another version of the task (other bounds, another epsilon)",
@@ -89,8 +89,8 @@ _MEANING = {
     Refusal.NOT_OPEN: "the task, or the round, has not opened yet",
     Refusal.CLOSED: "the task is closed",
     Refusal.OUT_OF_RANGE: "no device that follows the mechanism can produce this body",
-    Refusal.DUPLICATE: "a report of this id is counted already",
-    Refusal.QUOTA: "its sender has had as many reports counted in this round as one sender may",
+    Refusal.DUPLICATE: "a report with this id is already counted",
+    Refusal.QUOTA: "its sender has reached its limit of reports in this round",
 }
 
 

@@ -98,7 +98,7 @@ PACKAGES = {
     ),
     "hush_common": Package(
         "common",
-        ("mechanisms/*.py", "epsilon.py", "codec.py"),
+        ("mechanisms/*.py", "epsilon.py", "wire.py"),
         (),
         ("unit/common", "unit/client", "ports", "properties", "attacks", "statistics"),
         "hush_common",

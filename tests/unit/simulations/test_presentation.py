@@ -104,7 +104,7 @@ def test_shares_are_per_cent_and_their_distance_is_points() -> None:
 def test_the_table_names_refusals_declined_answers_and_clamped_values() -> None:
     text = table(made_up(refused={Refusal.DUPLICATE: 2}, declined={"out_of_domain": 1}, clamped=1))
     assert "2 duplicate" in text
-    assert "a report of this id is counted already" in text
+    assert "a report with this id is already counted" in text
     assert "the device declined: out_of_domain" in text
     assert "not included in the intervals" in row(text, "values clamped")
 
