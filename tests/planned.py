@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
+from hush_aggregator.estimate.finite_channel import KEPT, FiniteChannel, finite
 from hush_aggregator.estimate.tallies import columns
-from hush_aggregator.estimate.worst_case import KEPT
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, SubsetSelection, Vector
 from hush_common.task import Task
@@ -43,7 +42,7 @@ def half_widths(task: Task, n: int, confidence: float, shares: Array, *, runs: i
     @cache
     def lengths(sums: tuple[int, ...]) -> dict[str, float]:
         result = estimate(task, Tally(n, sums), confidence)
-        intervals = (result.categories or result.coordinates or (result,))[0].intervals
+        intervals = result.parts[0].intervals
         return {target: (intervals[target][1] - intervals[target][0]) / 2 for target in ("reporters", "population")}
 
     found = [lengths(sums) for sums in _samples(task, n, shares / shares.sum(), runs, np.random.default_rng(seed))]

@@ -10,7 +10,7 @@ from hush_common.lazy import lazy_names
 if TYPE_CHECKING:
     from hush_aggregator.aggregator import Aggregator
     from hush_aggregator.broker.mqtt import MqttBus
-    from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
+    from hush_aggregator.estimate import Estimate, PartEstimate
     from hush_aggregator.estimation import InProcesses
     from hush_aggregator.result import Result
     from hush_aggregator.result_reader import ResultReader
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aggregator",
-    "CategoryEstimate",
-    "CoordinateEstimate",
     "Estimate",
     "InProcesses",
     "MqttBus",
+    "PartEstimate",
     "Result",
     "ResultReader",
     "SqliteReader",
@@ -31,11 +30,10 @@ __all__ = [
 
 _HOMES = {
     "Aggregator": "hush_aggregator.aggregator",
-    "CategoryEstimate": "hush_aggregator.estimate",
-    "CoordinateEstimate": "hush_aggregator.estimate",
     "Estimate": "hush_aggregator.estimate",
     "InProcesses": "hush_aggregator.estimation",
     "MqttBus": "hush_aggregator.broker.mqtt",
+    "PartEstimate": "hush_aggregator.estimate",
     "Result": "hush_aggregator.result",
     "ResultReader": "hush_aggregator.result_reader",
     "SqliteReader": "hush_aggregator.store",

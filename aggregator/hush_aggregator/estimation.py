@@ -24,7 +24,7 @@ from typing import IO, Protocol, Self
 import numpy as np
 
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.estimate.finite_only import finite_only
+from hush_aggregator.estimate.estimates import finite_only
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.logs import fields
 from hush_aggregator.tally import Tally

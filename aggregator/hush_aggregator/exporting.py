@@ -16,8 +16,6 @@ from hush_common.files import draft_of, sync
 from hush_common.task import Task
 from hush_common.wire import Report
 
-__all__ = ["FORMATS", "export_reports", "need_arrow", "reports_of"]
-
 _PORTION = 16_384
 
 

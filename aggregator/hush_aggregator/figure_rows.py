@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 
 from hush_common.untrusted import ESTIMATE, read_json
 
-__all__ = ["COLUMNS", "document_of", "rows_of"]
-
 COLUMNS = ("task", "round", "n", "part", "value", "unit", "target", "stderr", "low", "high", "final")
 """`part` is a category or a coordinate, empty for a number or a bit; `target` is whose mean the interval is for."""
 

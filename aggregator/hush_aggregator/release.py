@@ -210,13 +210,7 @@ class EstimateScheduler:
 
 def _left_out(result: Estimate | Failure) -> str:
     """What an estimate could not say, and why."""
-    if isinstance(result, Failure):
-        return ""
-    merged = dict(result.failures)
-    for category in result.categories:
-        merged |= category.failures
-    for coordinate in result.coordinates:
-        merged |= coordinate.failures
+    merged = {} if isinstance(result, Failure) else result.all_failures
     return ", ".join(f"{target} ({reason})" for target, reason in sorted(merged.items()))
 
 

@@ -13,8 +13,6 @@ from hush_aggregator.tasks.known import stored_task
 from hush_common.errors import TaskError
 from hush_common.task import Task
 
-__all__ = ["ResultReader", "read_round", "utc_now"]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 

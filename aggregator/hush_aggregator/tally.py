@@ -7,16 +7,13 @@ up. Merging commutes and associates, so shards in any order give the same tally 
 from dataclasses import dataclass
 from operator import add
 
-__all__ = ["Tally"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tally:
     """How many reports were counted, and sums over them.
 
-    Args:
-        n: reports counted.
-        moments: one exact sum for each column of the mechanism (`hush_aggregator.fold`); empty if nothing was
+    Args: n: reports counted. moments: one exact sum for each column of the mechanism
+    (`hush_aggregator.estimate.tallies`); empty if nothing was
             counted.
     """
 

@@ -154,6 +154,30 @@ class Index:
         return self.index
 
 
+@dataclass(frozen=True, slots=True)
+class DomainPart:
+    """One number that an estimate of a domain has: the number itself, the share of yes, of a label, or a coordinate.
+
+    Args:
+        name: of the label or the coordinate; empty for a number and a bit.
+        lower: the smallest value that the mean can have.
+        upper: the largest.
+        unit: of the mean; may be empty.
+        imputation_reach: how far a mean moves at most if nobody has a value, in the unit.
+    """
+
+    name: str = ""
+    lower: float = 0.0
+    upper: float = 1.0
+    unit: str = ""
+    imputation_reach: float = 0.5
+
+    @property
+    def axis(self) -> tuple[float, float]:
+        """Where the mean can be."""
+        return self.lower, self.upper
+
+
 class Readable(ABC):
     """What all domains have; `hush_common.domain` says what each method is for."""
 
@@ -164,6 +188,17 @@ class Readable(ABC):
 
     in_words: ClassVar[str]
     """What one value is, with its article."""
+
+    is_share: ClassVar[bool] = False
+    """Whether the parts of an estimate are shares, shown in per cent."""
+
+    parts_field: ClassVar[str] = ""
+    """The field of a result document with the parts; empty where the one part is the document itself."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[DomainPart, ...]:
+        """The numbers that an estimate has, in the order of the task."""
 
     @property
     @abstractmethod
@@ -308,6 +343,14 @@ class NumberDomain(Readable):
         return (Fraction(self.upper) - Fraction(self.lower)) / self.steps
 
     @cached_property
+    def parts(self) -> tuple[DomainPart, ...]:
+        return (self.part_named(""),)
+
+    def part_named(self, name: str) -> DomainPart:
+        """Return the one part, under this name."""
+        return DomainPart(name, self.lower, self.upper, self.unit, self.upper / 2 - self.lower / 2)
+
+    @cached_property
     def _grid(self) -> Grid:
         return Grid(self.lower, self.upper, self.steps)
 
@@ -343,6 +386,11 @@ class BitDomain(Readable):
 
     kind = "bit"
     in_words = "a bit"
+    is_share = True
+
+    @property
+    def parts(self) -> tuple[DomainPart, ...]:
+        return (DomainPart(),)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -371,6 +419,8 @@ class CategoryDomain(Readable):
 
     kind = "category"
     in_words = "a category"
+    is_share = True
+    parts_field = "categories"
 
     labels: tuple[str, ...]
     other: str | None = None
@@ -391,6 +441,10 @@ class CategoryDomain(Readable):
             raise TaskError("domain.labels", f"{twice!r} appears twice; a label is one category")
         if self.other is not None and self.other not in self.labels:
             raise TaskError("domain.other", f"{str(self.other)[:40]!r} is not one of the labels; add it to them")
+
+    @cached_property
+    def parts(self) -> tuple[DomainPart, ...]:
+        return tuple(DomainPart(label, imputation_reach=1 - 1 / len(self.labels)) for label in self.labels)
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -436,6 +490,7 @@ class VectorDomain(Readable):
 
     kind = "vector"
     in_words = "a vector"
+    parts_field = "coordinates"
 
     coordinates: tuple[Coordinate, ...]
 
@@ -452,6 +507,10 @@ class VectorDomain(Readable):
         for name in names:
             if names.count(name) > 1:
                 raise TaskError("domain.coordinates", f"{name!r} appears twice; give each coordinate its own name")
+
+    @cached_property
+    def parts(self) -> tuple[DomainPart, ...]:
+        return tuple(coordinate.part_named(coordinate.name) for coordinate in self.coordinates)
 
     @property
     def steps(self) -> int:

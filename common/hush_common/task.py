@@ -257,7 +257,7 @@ class Task:
 
     @property
     def unit(self) -> str:
-        return self.domain.unit if isinstance(self.domain, NumberDomain) else ""
+        return "" if self.domain.parts_field else self.domain.parts[0].unit
 
     def round_opens(self, round_: int) -> datetime | None:
         """When `round_` opens; None if the task is always open."""

@@ -59,7 +59,7 @@ def holding(center: Array, low: Array, high: Array, truth: float) -> Bools:
 def limits_of(task: Task, tally: Tally, confidence: float, target: str) -> tuple[float, float]:
     """As published; of a vector for its first coordinate, of categories for the first of them."""
     given = estimate(task, tally, confidence)
-    low, high = (given.coordinates or given.categories or (given,))[0].intervals[target]
+    low, high = given.parts[0].intervals[target]
     return float(low), float(high)
 
 

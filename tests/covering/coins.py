@@ -190,7 +190,7 @@ def categories(epsilon: str, labels: int, confidence: float, *, joint: bool) -> 
         rest, others = n * size - k, labels - 1
         counts = (k, *(rest // others + (place < rest % others) for place in range(others)))
         given = estimate(task, Tally(n, counts), confidence)
-        return given.categories[0].joint_intervals if joint else given.categories[0].intervals, given.methods
+        return given.parts[0].joint_intervals if joint else given.parts[0].intervals, given.parts[0].methods
 
     name = f"subset_selection, {labels} categories" + (", each joint interval" if joint else "")
     claimed = 1 - (1 - confidence) / labels if joint else None

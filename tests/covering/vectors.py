@@ -32,7 +32,7 @@ def vector(epsilon: str, confidence: float, *, joint: bool) -> Iterator[Cell]:
 
     @cache
     def methods(drawn: int) -> Mapping[str, str]:
-        first = estimate(task, vector_tally(mechanism, of, drawn), confidence).coordinates[0]
+        first = estimate(task, vector_tally(mechanism, of, drawn), confidence).parts[0]
         return first.joint_methods if joint else first.methods
 
     for n in SIZES:

@@ -21,10 +21,9 @@ from scipy import stats
 from tools.coverage_grid import DOCUMENT
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.bounded_mean import Group, ends
+from hush_aggregator.estimate.bounded_mean import Group, ends, rule
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.inversion import _NODES
-from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.proportions import MOST_INVERTED
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel
@@ -276,7 +275,7 @@ def inverted() -> Iterator[str]:
     none = round(n * float(finite_of(task).p[0][1]))
     rest, others = n - none, labels - 1
     counts = (none, *(rest // others + (place < rest % others) for place in range(others)))
-    fact = estimate(task, Tally(n, counts), NOMINAL).categories[0]
+    fact = estimate(task, Tally(n, counts), NOMINAL).parts[0]
     q, p = (float(one) for one in finite_of(task).of_yes)
     assert sqrt(p * (1 - p) / n) / (p - q) > 3 * fact.stderr[REPORTERS]
     yield f"at ε = {given(4)} and k = {given(labels)} the largest deviation of a category is more than three times that of a category that nobody has."
@@ -288,4 +287,4 @@ def categories(epsilon: int, labels: int) -> Task:
 
 
 def method_of(labels: int) -> str:
-    return estimate(categories(20, labels), Tally(1, (1, *[0] * (labels - 1))), NOMINAL).methods[REPORTERS]
+    return estimate(categories(20, labels), Tally(1, (1, *[0] * (labels - 1))), NOMINAL).parts[0].methods[REPORTERS]

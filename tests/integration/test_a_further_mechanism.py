@@ -25,6 +25,7 @@ from toy.kary import KaryResponse
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate import mechanisms as analyses
+from hush_aggregator.estimate.mechanisms.analysis import Analysis
 from hush_aggregator.intake.admission import admit
 from hush_aggregator.intake.decode import decode, receive
 from hush_aggregator.tally import Tally
@@ -59,7 +60,7 @@ REPOSITORY = Path(__file__).parents[2]
 @dataclass(frozen=True)
 class Toy:
     kind: type[Mechanism]
-    analysis: analyses.Analysis
+    analysis: Analysis
     domain: dict[str, object]
     plan: Domain
     population: Population
@@ -124,7 +125,7 @@ def test_its_estimate_is_that_of_its_law(toy: Toy) -> None:
             estimate(task, Tally(101, counts), 0.95)
     if toy.kind.is_share:
         shares = [float((100 - count) * no + count * yes) / 100 for count in counts]
-        assert [part.frequency for part in made.categories] == pytest.approx(shares, abs=1e-12)
+        assert [part.mean for part in made.parts] == pytest.approx(shares, abs=1e-12)
     else:
         assert made.mean == pytest.approx(40 + float(70 * no + 30 * yes), abs=1e-9)
 

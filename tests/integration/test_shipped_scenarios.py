@@ -153,10 +153,10 @@ def names_sets_and_is_unbiased_sums_to_one_and_is_not_clipped(case: Case) -> Non
     assert len(sets) == len(list(mechanism.outputs()))
     true, false = (mechanism.probability(_body_with(mechanism, 0), index) for index in (0, 7))
     assert 1 < true / false < 8  # somewhat likelier
-    assert sum(one.frequency for one in run.result.categories) == pytest.approx(1, abs=1e-9)
+    assert sum(one.mean or 0 for one in run.result.parts) == pytest.approx(1, abs=1e-9)
     assert all(run.covered.values())
     few = [hush.simulate("commute", engine=case.engine, seed=seed, clients=60) for seed in range(2)]
-    assert any(one.frequency < 0 for some in few for one in some.result.categories)
+    assert any((one.mean or 0) < 0 for some in few for one in some.result.parts)
 
 
 def _body_with(mechanism: Mechanism, place: int) -> tuple[int, ...]:
@@ -179,7 +179,7 @@ def each_report_is_about_one_coordinate_with_all_of_epsilon(case: Case) -> None:
     all four at once would cost far more than a quarter of the reports does.
     """
     run = case.run()
-    assert sum(one.n for one in run.result.coordinates) == run.result.n == 2000
+    assert sum(one.n for one in run.result.parts) == run.result.n == 2000
     assert all(run.covered.values())
     alone = case.scenario.asking(domain={"kind": "number", "lower": 0.0, "upper": 1.0}, mechanism="auto")
     of_all, of_a_quarter = (alone.asking(epsilon=epsilon).task().randomizer for epsilon in ("2", "0.5"))
@@ -351,7 +351,7 @@ def the_mean_is_wrong_by_more_than_its_error_bar_and_no_more_than_the_bound(case
     `worst_case_bias` says for 5 % of the reports, because reports of this mechanism are bounded.
     """
     run = case.run(confidence=0.95)
-    error, bound = run.score.error["reporters"], run.result.estimate.worst_case_bias["5%"]
+    error, bound = run.score.error["reporters"], run.result.estimate.single.worst_case_bias["5%"]
     low, high = run.result.intervals["reporters"]
     assert not run.covered["reporters"]
     assert (high - low) / 2 < error < bound + 6 * stderr(run)
@@ -360,7 +360,9 @@ def the_mean_is_wrong_by_more_than_its_error_bar_and_no_more_than_the_bound(case
 @claim("poisoned")
 def small_epsilons_make_lies_expensive(case: Case) -> None:
     """Small epsilons make lies expensive for everybody else."""
-    biases = [case.run(confidence=0.95, epsilon=e).result.estimate.worst_case_bias["5%"] for e in ("0.5", "1", "2")]
+    biases = [
+        case.run(confidence=0.95, epsilon=e).result.estimate.single.worst_case_bias["5%"] for e in ("0.5", "1", "2")
+    ]
     assert biases[0] > biases[1] > biases[2]
     assert biases[0] > 1.5 * biases[2]
 

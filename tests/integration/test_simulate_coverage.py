@@ -6,10 +6,10 @@ interval that covers with probability 0.95, a random choice of seeds would leave
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_results import changed
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import ByTarget
@@ -64,7 +64,7 @@ def test_intervals_at_six_tenths_of_their_width_are_found_out(scored: Scored) ->
     def shrunk(made: Estimate) -> Estimate:
         low, high = made.intervals["reporters"]
         middle, half = made.mean or 0.0, 0.6 * (high - low) / 2
-        return replace(made, intervals={"reporters": (middle - half, middle + half)})
+        return changed(made, intervals={"reporters": (middle - half, middle + half)})
 
     assert not keeps_its_promise(share([(shrunk(made), truths) for made, truths in scored]))
 
@@ -72,6 +72,6 @@ def test_intervals_at_six_tenths_of_their_width_are_found_out(scored: Scored) ->
 def test_reports_decoded_under_half_the_range_are_found_out(scored: Scored) -> None:
     def misread(made: Estimate) -> Estimate:
         low, high = (LOWER + (end - LOWER) / 2 for end in made.intervals["reporters"])
-        return replace(made, intervals={"reporters": (low, high)})
+        return changed(made, intervals={"reporters": (low, high)})
 
     assert not keeps_its_promise(share([(misread(made), truths) for made, truths in scored]))

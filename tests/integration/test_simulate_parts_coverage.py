@@ -104,7 +104,7 @@ def test_a_truth_that_belongs_to_the_next_category_is_found_out(commute: Scored)
     wrong = []
     for made, found in commute:
         truths = [part.truth["reporters"] for part in found.parts.values()]
-        for one, truth in zip(made.categories, truths[1:] + truths[:1], strict=True):
+        for one, truth in zip(made.parts, truths[1:] + truths[:1], strict=True):
             low, high = one.intervals["reporters"]
             wrong.append(low <= truth <= high)
     assert share(wrong) < 0.91

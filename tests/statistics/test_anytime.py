@@ -15,8 +15,8 @@ from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.intervals.anytime import mixture_deviation, symmetric_mixture_deviation
 from hush_aggregator.estimate.numerics.binomial import beta_band
 from hush_aggregator.estimate.numerics.rates import RATES
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse, SubsetSelection
@@ -212,7 +212,7 @@ def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs
     given = estimate(asked, Tally(STEPS, tuple(counts)), NOMINAL)
     (low,), (high,) = beta_band(STEPS, np.array(counts), [1 - joint])
     expected = np.stack([(low - q) / (p - q), (high - q) / (p - q)], axis=1)
-    found = np.array([fact.joint_intervals[ANYTIME] for fact in given.categories])
+    found = np.array([fact.joint_intervals[ANYTIME] for fact in given.parts])
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -265,7 +265,7 @@ def test_a_coordinate_has_a_band_for_the_population() -> None:
     parts = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xy"]
     asked = make_task({"id": "v", "epsilon": "4", "domain": {"kind": "vector", "coordinates": parts}})
     given = estimate(asked, Tally(2000, (200, 200, 200, 200, 200, 0, 0, 0, 0, 1000)), NOMINAL)
-    first = given.coordinates[0]
+    first = given.parts[0]
     assert first.methods[ANYTIME] == "population-chernoff-hoeffding-mixture"
     assert first.intervals[ANYTIME][0] < first.intervals[POPULATION][0]
     assert sqrt(first.n) > 1

@@ -35,7 +35,7 @@ MECHANISMS = [RandomizedResponse.from_epsilon(epsilon) for epsilon in EPSILONS] 
 
 
 def of(mechanism: RandomizedResponse, n: int, ones: int, confidence: float = 0.95) -> Estimate:
-    return proportions.estimate(mechanism, Tally(n, (ones,)), confidence)
+    return proportions.estimate_alone(mechanism, Tally(n, (ones,)), confidence)
 
 
 def intervals(mechanism: RandomizedResponse, n: int, target: str) -> list[Interval]:

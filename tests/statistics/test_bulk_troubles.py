@@ -16,7 +16,7 @@ from scipy import stats
 from tally_laws import of_devices
 
 import hush
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold
 from hush_common.mechanisms import Mechanism
 from hush_common.wire import Refusal
 from hush_simulations.engines.bulk.engine import draw_rounds

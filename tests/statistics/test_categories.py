@@ -7,11 +7,12 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from hush_aggregator.estimate import POPULATION, REPORTERS, categories, estimate
-from hush_aggregator.estimate.categories import simplex
+from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import Intervals
+from hush_aggregator.estimate.mechanisms import subset_selection
+from hush_aggregator.estimate.mechanisms.subset_selection import simplex
 from hush_aggregator.estimate.proportions import proportions
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import Offers, SubsetSelection, perturb
@@ -27,7 +28,7 @@ def task(count: int = 4, epsilon: str = "1", **fields: object) -> Task:
 
 
 def frequencies(asked: Task, tally: Tally) -> list[float]:
-    return [fact.frequency for fact in estimate(asked, tally, NOMINAL).categories]
+    return [fact.mean or 0.0 for fact in estimate(asked, tally, NOMINAL).parts]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -67,7 +68,9 @@ def test_joint_intervals_cover_all_categories_at_once_and_single_ones_each(n: in
     q, p = (float(x) for x in asked.randomizer.support)
     tables = [(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)]
     given = {
-        counts: categories.estimate([(asked.randomizer, three(counts))], asked.domain.labels, NOMINAL).categories
+        counts: subset_selection.estimate_frequencies(
+            [(asked.randomizer, three(counts))], asked.domain.labels, NOMINAL
+        ).parts
         for counts in tables
     }
     for truth in ((1, 0, 0), (0.5, 0.5, 0), (0.1, 0.2, 0.7)):
@@ -110,7 +113,7 @@ def test_the_reporters_are_covered_at_every_size(count: int, n: int) -> None:
 
 def test_the_bars_for_all_are_wider_than_for_one() -> None:
     given = estimate(task(), Tally(100, (40, 30, 20, 10)), NOMINAL)
-    for fact in given.categories:
+    for fact in given.parts:
         assert fact.stderr.keys() == fact.stderr_plug_in.keys() == {REPORTERS, POPULATION}
         assert (fact.manski, fact.failures) == (None, {})
         for target in (REPORTERS, POPULATION):
@@ -147,6 +150,6 @@ def test_categories_of_several_epsilons_are_pooled_and_stay_unbiased() -> None:
 
 def test_silent_devices_may_all_be_of_one_category() -> None:
     given = estimate(task(enrolled=200), Tally(100, (40, 30, 20, 10)), NOMINAL)
-    for fact in given.categories:
+    for fact in given.parts:
         low, high = fact.intervals[REPORTERS]
         assert fact.manski == pytest.approx((low / 2, high / 2 + 0.5))

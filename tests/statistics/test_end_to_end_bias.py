@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS, Estimate, estimate
 from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold
 from hush_common.domain import CategoryDomain, NumberDomain
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector, perturb
 from hush_common.rng import Rng
@@ -68,13 +68,9 @@ def values(task: Task) -> list[Any]:
 
 def deviation(given: Estimate, value: Any) -> float:  # noqa: ANN401 - whatever the domain holds
     """How many standard errors the estimate lies from the truth."""
-    if given.categories:
-        fact = next(fact for fact in given.categories if fact.label == value)
-        return float((fact.frequency - 1) / fact.stderr[REPORTERS])
-    if given.coordinates:
-        first = given.coordinates[0]
-        return float(((first.mean or 0) - value[0]) / first.stderr[REPORTERS])
-    return float(((given.mean or 0) - float(value)) / given.stderr[REPORTERS])
+    fact = next((fact for fact in given.parts if fact.name == value), given.parts[0])
+    truth = 1 if isinstance(value, str) else value[0] if isinstance(value, list) else value
+    return float(((fact.mean or 0) - float(truth)) / fact.stderr[REPORTERS])
 
 
 @pytest.mark.parametrize(("name", "epsilon"), tasks())

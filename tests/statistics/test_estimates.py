@@ -11,11 +11,12 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate, laplace
-from hush_aggregator.estimate.ladder import LADDER
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate
+from hush_aggregator.estimate.mechanisms import laplace
+from hush_aggregator.estimate.mechanisms.laplace import LADDER
 from hush_aggregator.estimate.numerics.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Laplace
@@ -305,7 +306,7 @@ def test_the_mean_over_all_reports_is_the_value_at_the_ends_too(index: int, epsi
     mechanism = Laplace(Fraction(epsilon), 4)
     mean = sum(
         float(mechanism.probability((k,), index))
-        * (laplace.estimate([(mechanism, fold(mechanism, np.array([[k]])))], domain, 0.5).mean or 0)
+        * (laplace.estimate_mean([(mechanism, fold(mechanism, np.array([[k]])))], domain, 0.5).mean or 0)
         for (k,) in mechanism.outputs()
     )
     assert mean == pytest.approx(-1 + index, abs=1e-12)

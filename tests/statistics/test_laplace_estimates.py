@@ -9,20 +9,12 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from hush_aggregator.estimate import (
-    ANYTIME,
-    ANYTIME_POPULATION,
-    ENROLLED,
-    POPULATION,
-    REPORTERS,
-    Estimate,
-    estimate,
-    laplace,
-)
-from hush_aggregator.estimate.ladder import LADDER
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate, estimate
+from hush_aggregator.estimate.mechanisms import laplace
+from hush_aggregator.estimate.mechanisms.laplace import LADDER
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.task import Task, make_task
@@ -227,7 +219,7 @@ def test_a_million_rounds_at_epsilon_50_divide_by_nothing() -> None:
 def test_liars_of_a_huge_range_are_bounded_by_a_share_of_their_reach() -> None:
     given = estimate(number("50", upper=float_info.max), crowd(1000, M // 2), 0.95)
     reach = 1 + 40 / 50
-    assert given.worst_case_bias["1"] / float_info.max == pytest.approx(reach / 1000, rel=1e-6)
+    assert given.single.worst_case_bias["1"] / float_info.max == pytest.approx(reach / 1000, rel=1e-6)
 
 
 # ---- faults
@@ -263,4 +255,4 @@ def test_an_interval_that_fails_is_named_and_all_else_stays(
     left = {target: ends for target, ends in sound.intervals.items() if target not in missing}
     assert given.intervals == left
     assert given.methods.keys() == left.keys()
-    assert (given.manski is None) == (REPORTERS in missing)
+    assert (given.single.manski is None) == (REPORTERS in missing)

@@ -10,18 +10,15 @@ import pytest
 from covering.cells import law
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, CoordinateEstimate, estimate
-from hush_aggregator.estimate.batches import Batches
-from hush_aggregator.estimate.bounded_mean import Group, ends
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, PartEstimate, estimate
+from hush_aggregator.estimate.bounded_mean import Batches, Group, ends, is_normal, rule
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_limits
 from hush_aggregator.estimate.intervals.chernoff import chernoff
-from hush_aggregator.estimate.noise_rule import rule
 from hush_aggregator.estimate.numerics.laplace_sums import mixed_laplace_quantile
-from hush_aggregator.estimate.sample import is_normal
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, perturb
 from hush_common.mechanisms.multilevel import best_levels
@@ -226,7 +223,7 @@ def test_a_table_is_estimated_by_its_positions() -> None:
         ANYTIME: "reporters-chernoff-mixture",
         ANYTIME_POPULATION: "population-chernoff-hoeffding-mixture",
     }
-    assert given.worst_case_bias == pytest.approx({"1": 2 / 5, "1%": 0.02, "5%": 0.1})
+    assert given.single.worst_case_bias == pytest.approx({"1": 2 / 5, "1%": 0.02, "5%": 0.1})
 
 
 # ---- several epsilons
@@ -295,13 +292,13 @@ def test_liars_move_a_mean_by_at_most_what_is_said() -> None:
     assert isinstance(asked.randomizer, Multilevel)
     given = estimate(asked, Tally(1000, (1000, 0)), NOMINAL)
     r = (exp(1) - 1) / (exp(1) + 1)
-    assert given.worst_case_bias == pytest.approx(
+    assert given.single.worst_case_bias == pytest.approx(
         {k: f / 2 * (1 / r + 1) for k, f in (("1", 1e-3), ("1%", 0.01), ("5%", 0.05))}
     )
     moved = estimate(asked, Tally(1000, (999, 1)), NOMINAL)
-    assert (moved.mean or 0) - (given.mean or 0) <= given.worst_case_bias["1"] * 2
+    assert (moved.mean or 0) - (given.mean or 0) <= given.single.worst_case_bias["1"] * 2
     bit = make_task({"id": "b", "epsilon": "1", "domain": {"kind": "bit"}})
-    assert estimate(bit, Tally(100, (40,)), NOMINAL).worst_case_bias["1%"] == pytest.approx(
+    assert estimate(bit, Tally(100, (40,)), NOMINAL).single.worst_case_bias["1%"] == pytest.approx(
         0.01 * exp(1) / (exp(1) - 1)
     )
 
@@ -342,8 +339,8 @@ def test_silence_widens_the_bounds_to_what_it_may_hide(kind: str) -> None:
     bodies = np.tile([0, 1], 50).reshape(-1, 1).astype(np.int64)
     tally = fold(asked.randomizer, bodies)
     low, high = estimate(asked, tally, NOMINAL).intervals[REPORTERS]
-    assert estimate(asked, tally, NOMINAL).manski is None
-    assert estimate(known, tally, NOMINAL).manski == pytest.approx((low / 4, high / 4 + 3 / 4))
+    assert estimate(asked, tally, NOMINAL).single.manski is None
+    assert estimate(known, tally, NOMINAL).single.manski == pytest.approx((low / 4, high / 4 + 3 / 4))
 
 
 # ---- vectors
@@ -354,11 +351,11 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
     asked = make_task({"id": "v", "epsilon": "1", "domain": {"kind": "vector", "coordinates": parts}})
     given = estimate(asked, Tally(5, (2, 3, 0, 0)), NOMINAL)
     alone = bounded([Group(channel("1"), (2, 3))], Units(Fraction(0), Fraction(10)), NOMINAL)
-    x, y = given.coordinates
+    x, y = given.parts
     assert (x.name, x.unit, x.n) == ("x", "m", 5)
     assert x.mean == pytest.approx(alone.mean)
     assert x.intervals[POPULATION] == pytest.approx(alone.intervals[POPULATION], abs=1e-4)
-    assert y == CoordinateEstimate(name="y")
+    assert y == PartEstimate(name="y")
 
 
 @pytest.mark.slow
@@ -411,7 +408,7 @@ def test_the_ends_of_epsilon_and_confidence_give_finite_bars_in_order(
     for n in (1, 2, 300):
         bodies = [perturb(asked.randomizer, index, rng, k % len(epsilons)) for k in range(n)]
         given = estimate(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)), confidence)
-        results = given.categories or given.coordinates or (given,)
+        results = given.parts or given.parts or (given,)
         for fact in results:
             assert all(np.isfinite(error) and error > 0 for error in fact.stderr.values())
             assert all(0 <= low <= high <= 1 for low, high in fact.intervals.values())

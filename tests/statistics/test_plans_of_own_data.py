@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from planned import POPULATIONS, fewest_kept, half_widths, kept, levels
 
-from hush_aggregator.estimate.worst_case import Values
+from hush_aggregator.estimate.finite_channel import Values
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels

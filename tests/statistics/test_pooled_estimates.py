@@ -13,7 +13,7 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.pooled import pooled_proportions
+from hush_aggregator.estimate.proportions import pooled_proportions
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse, SubsetSelection
 from hush_common.mechanisms.subset_selection import best_size
@@ -162,7 +162,11 @@ def test_the_enrolled_lie_between_the_reporters_and_the_population() -> None:
     assert given.methods[ENROLLED] == "score-enrolled"
     width = {target: high - low for target, (low, high) in given.intervals.items()}
     assert width[REPORTERS] < width[ENROLLED] < 0.7 * width[POPULATION]
-    assert given.stderr_plug_in[REPORTERS] < given.stderr_plug_in[ENROLLED] < given.stderr_plug_in[POPULATION]
+    assert (
+        given.single.stderr_plug_in[REPORTERS]
+        < given.single.stderr_plug_in[ENROLLED]
+        < given.single.stderr_plug_in[POPULATION]
+    )
     f = given.mean or 0.0
     noise = exp(4) / (exp(4) - 1) ** 2
     expected = 2 * 1.95996 * sqrt((noise + f * (1 - f) * 250 / 1249) / 1000)

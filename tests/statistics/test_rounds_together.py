@@ -10,13 +10,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, estimate
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, estimate, pooled_rounds
+from hush_aggregator.estimate.pooled_rounds import METHOD, combine
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, RandomizedResponse
 from hush_common.task import Task, make_task
-from hush_simulations.results import combined
-from hush_simulations.results.combined import METHOD, combine
 
 ROUNDS = 3
 TIMES = {"rounds": ROUNDS, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
@@ -114,8 +113,8 @@ def test_reports_that_are_taken_for_people_would_be_found() -> None:
 
 
 def test_an_interval_that_counts_each_person_once_a_round_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = combined._split
-    monkeypatch.setattr(combined, "_split", lambda *asked: replace(real(*asked), rounds=1))
+    real = pooled_rounds._split
+    monkeypatch.setattr(pooled_rounds, "_split", lambda *asked: replace(real(*asked), rounds=1))
 
     def forgetful(task: Task, tallies: list[Tally]) -> Ends:
         return together(task, tallies)
@@ -189,7 +188,7 @@ def test_each_category_and_coordinate_has_both_intervals(domain: dict[str, objec
     tallies = [fold(task.randomizer, outputs) for _ in range(ROUNDS)]
     made = combine(task, tallies, CONFIDENCE)
     assert made is not None
-    parts = made.categories or made.coordinates
+    parts = made.parts or made.parts
     assert len(parts) == 3
     for part in parts:
         (low, high), (lower, upper) = part.intervals[REPORTERS], part.intervals[POPULATION]

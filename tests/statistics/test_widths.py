@@ -22,7 +22,7 @@ from hush_aggregator.estimate import (
     REPORTERS,
     estimate,
 )
-from hush_aggregator.estimate.bounded_mean import Group
+from hush_aggregator.estimate.bounded_mean import Group, Sample
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors, manski, variance_monitor, worst_case_bias
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
@@ -33,7 +33,6 @@ from hush_aggregator.estimate.intervals.lattice import widened
 from hush_aggregator.estimate.intervals.student_score import enough, score_interval
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.rates import RATES
-from hush_aggregator.estimate.sample import Sample
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
@@ -186,10 +185,10 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     assert given.stderr[POPULATION] == pytest.approx(40 * error, rel=1e-6)
     assert given.stderr[ENROLLED] == pytest.approx(40 * sqrt((reporters**2 + error**2) / 2), rel=1e-6)
     alone = square if sampled else capped
-    assert given.stderr_plug_in[REPORTERS] == pytest.approx(40 * sqrt(alone / n), rel=1e-6)
-    assert given.stderr_plug_in[POPULATION] == pytest.approx(40 * sqrt(square / n), rel=1e-6)
+    assert given.single.stderr_plug_in[REPORTERS] == pytest.approx(40 * sqrt(alone / n), rel=1e-6)
+    assert given.single.stderr_plug_in[POPULATION] == pytest.approx(40 * sqrt(square / n), rel=1e-6)
     part = square - g * max(square - most, 0)
-    assert given.stderr_plug_in[ENROLLED] == pytest.approx(40 * sqrt(part / n), rel=1e-6)
+    assert given.single.stderr_plug_in[ENROLLED] == pytest.approx(40 * sqrt(part / n), rel=1e-6)
     if len(groups) > 1 and is_normal:
         t = stats.t.ppf(0.975, n - 1)
         sample = Sample(tuple(group for group in groups if group.n))
@@ -422,7 +421,7 @@ def test_joint_intervals_are_those_of_a_third_of_the_error_and_below_certainty(k
         given, alone = estimate(asked, tally, confidence), estimate(asked, tally, single)
         assert not given.failures
         for place in range(3):
-            fact, other = ((of.categories or of.coordinates)[place] for of in (given, alone))
+            fact, other = (of.parts[place] for of in (given, alone))
             assert not fact.failures
             assert fact.joint_intervals.keys() == fact.intervals.keys()
             for target, interval in fact.joint_intervals.items():

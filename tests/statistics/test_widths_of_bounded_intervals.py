@@ -12,15 +12,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, categories, estimate
-from hush_aggregator.estimate.bounded_mean import Group, ends
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
+from hush_aggregator.estimate.bounded_mean import Group, ends, rule
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import OK, OUTLIERS, TOO_LITTLE_NOISE, variance_monitor
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_interval
 from hush_aggregator.estimate.intervals.chernoff import band, chernoff, chernoff_rates
 from hush_aggregator.estimate.intervals.student_score import enough
-from hush_aggregator.estimate.noise_rule import rule
+from hush_aggregator.estimate.mechanisms import subset_selection
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
@@ -246,8 +246,8 @@ def test_the_intervals_of_a_vector_hold_jointly_at_the_confidence_they_share() -
     parts = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xyz"]
     asked = make_task({"id": "v", "epsilon": "1", "domain": {"kind": "vector", "coordinates": parts}})
     given = estimate(asked, Tally(900, (200, 100, 150, 150, 50, 250)), 0.95)
-    for fact in given.coordinates:
-        alone = estimate(asked, Tally(900, (200, 100, 150, 150, 50, 250)), 1 - 0.05 / 3).coordinates
+    for fact in given.parts:
+        alone = estimate(asked, Tally(900, (200, 100, 150, 150, 50, 250)), 1 - 0.05 / 3).parts
         same = next(one for one in alone if one.name == fact.name)
         assert fact.joint_intervals == {target: pytest.approx(pair) for target, pair in same.intervals.items()}
         assert fact.joint_methods == fact.methods
@@ -268,8 +268,8 @@ def test_the_monitor_of_a_variance_allows_four_of_its_deviations() -> None:
 def test_categories_under_several_epsilons_are_moved_by_the_farthest_report() -> None:
     weak, strong = (SubsetSelection(Fraction(epsilon), 3, 1) for epsilon in ("0.5", "4"))
     for parts in ([weak, strong], [strong, weak]):
-        found = categories.estimate([(one, Tally(60, (20, 20, 20))) for one in parts], "abc", 0.95)
-        assert found.worst_case_bias["1"] == pytest.approx(finite(weak).reach / 120)
+        found = subset_selection.estimate_frequencies([(one, Tally(60, (20, 20, 20))) for one in parts], "abc", 0.95)
+        assert found.single.worst_case_bias["1"] == pytest.approx(finite(weak).reach / 120)
 
 
 def test_bits_of_categories_that_do_not_exist_are_refused_before_they_are_counted() -> None:
@@ -306,7 +306,7 @@ def test_hostile_sizes_and_epsilons_fail_no_interval(epsilons: tuple[str, ...], 
         with guarded():
             given = estimate(task, equal_reports(task.randomizer, n), confidence)
         assert not given.failures
-        for found in (given.intervals, *(fact.joint_intervals for fact in given.categories)):
+        for found in (given.intervals, *(fact.joint_intervals for fact in given.parts)):
             for target, (low, high) in found.items():
                 assert low < high or (target == REPORTERS and epsilons == ("50",)), "nobody lies at epsilon 50"
 

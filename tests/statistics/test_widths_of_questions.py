@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, estimate, proportions, vectors
+from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, estimate, proportions
 from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors
@@ -16,10 +16,11 @@ from hush_aggregator.estimate.intervals.betting import betting_interval, betting
 from hush_aggregator.estimate.intervals.lattice import lattices, widened
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
+from hush_aggregator.estimate.mechanisms import vector
 from hush_aggregator.estimate.numerics.guard import underflow
-from hush_aggregator.estimate.pooled import pooled_proportions
+from hush_aggregator.estimate.proportions import pooled_proportions
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, Vector
@@ -88,7 +89,7 @@ def test_errors_of_a_bit_are_those_of_its_reports(mechanism: RandomizedResponse,
     n, asked = 200, 300
     q, p = chances(finite(mechanism))
     w, left = 1 / (p - q), (asked - n) / (asked - 1) / n
-    given = proportions.estimate(mechanism, Tally(n, (ones,)), 0.95, enrolled=asked)
+    given = proportions.estimate_alone(mechanism, Tally(n, (ones,)), 0.95, enrolled=asked)
     mean, share = (ones / n - q) * w, min(max(ones / n, q), p)
     people = share * (1 - share) * w**2 / n
     assert given.mean == pytest.approx(mean, abs=1e-12)
@@ -96,7 +97,7 @@ def test_errors_of_a_bit_are_those_of_its_reports(mechanism: RandomizedResponse,
     noise = (q * (1 - q) + held * (p * (1 - p) - q * (1 - q))) * w**2 / n
     errors = sqrt(noise), sqrt(people), sqrt(noise + held * (1 - held) * left)
     assert given.stderr == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
-    assert given.stderr_plug_in == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
+    assert given.single.stderr_plug_in == pytest.approx(dict(zip(TARGETS, errors, strict=True)))
 
 
 def test_outputs_are_too_many_or_too_few_beyond_four_deviations_of_their_extreme_chances() -> None:
@@ -144,8 +145,8 @@ def test_a_coordinate_is_moved_by_the_farthest_report_under_any_epsilon() -> Non
         reach = max(reach, *(float(abs(a - x)) for a in finite(one.part).positions for x in (0, 1)))
     domain = asked[0].domain
     assert isinstance(domain, VectorDomain)
-    found = vectors.estimate(given, domain, 0.95)
-    for fact in found.coordinates:
+    found = vector.estimate_coordinates(given, domain, 0.95)
+    for fact in found.parts:
         bias = {name: min(lied / fact.n, 1.0) * reach * 10 for name, lied in (("1", 1), ("1%", 2), ("5%", 10))}
         assert fact.worst_case_bias == pytest.approx(bias)
 

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from toy.kary import KaryResponse
 
-from hush_aggregator.estimate import categories
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.mechanisms.analysis import Asked
+from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
+from hush_aggregator.estimate.mechanisms import subset_selection
+from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences, possible
-from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 
@@ -26,9 +25,11 @@ def fold(mechanism: KaryResponse, bodies: NDArray[np.int64]) -> tuple[int, ...]:
     return occurrences(bodies[:, 0], mechanism.categories)
 
 
-def estimate(parts: Sequence[tuple[KaryResponse, Tally]], asked: Asked) -> Estimate:
-    assert isinstance(asked.domain, CategoryDomain)
-    return categories.estimate(parts, asked.domain.labels, asked.confidence, enrolled=asked.enrolled_of(parts))
+def estimate(parts: Sequence[tuple[KaryResponse, Tally]], request: EstimateRequest) -> Estimate:
+    assert isinstance(request.domain, CategoryDomain)
+    return subset_selection.estimate_frequencies(
+        parts, request.domain.labels, request.confidence, enrolled=request.enrolled_of(parts)
+    )
 
 
 def worst(mechanism: KaryResponse, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:

@@ -9,8 +9,6 @@ import typer
 from hush_aggregator.commands.task import Id, JsonOption, StoreOption
 from hush_common.errors import OptionError, printable
 
-__all__ = ["app"]
-
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hush_aggregator.broker.session import Bus
     from hush_common.broker_url import BrokerUrl
 
-__all__ = ["app", "show_documents"]
-
 _RETAINED_WITHIN_S = 1.0
 _LONGEST = 18  # digits: beyond that no store has a round
 _RIGHT = {"round", "n", "value", "stderr", "low", "high"}

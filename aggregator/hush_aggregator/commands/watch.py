@@ -18,8 +18,6 @@ from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, addres
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.task import is_task_id
 
-__all__ = ["app"]
-
 _Listen: TypeAlias = Callable[[Callable[[Heard], object]], Coroutine[Any, Any, NoReturn]]
 
 _RETAINED_WITHIN_S = 1.0

@@ -19,18 +19,17 @@ from hush_aggregator.estimate.estimates import (
     ENROLLED,
     POPULATION,
     REPORTERS,
-    CategoryEstimate,
-    CoordinateEstimate,
     Estimate,
-    Interval,
+    PartEstimate,
     PooledMean,
     WinsorisedMean,
 )
-from hush_aggregator.estimate.mechanisms import Asked, analysis_of
+from hush_aggregator.estimate.mechanisms import analysis_of
+from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.tallies import check, parts_of
 from hush_aggregator.tally import Tally
-from hush_common.domain import Domain, NumberDomain, VectorDomain
+from hush_common.domain import DomainPart
 from hush_common.task import Task
 
 __all__ = [
@@ -39,9 +38,8 @@ __all__ = [
     "ENROLLED",
     "POPULATION",
     "REPORTERS",
-    "CategoryEstimate",
-    "CoordinateEstimate",
     "Estimate",
+    "PartEstimate",
     "PooledMean",
     "WinsorisedMean",
     "estimate",
@@ -65,42 +63,24 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
         return Estimate(0)
     check(task.randomizer, tally)
     with guarded():
-        made = _with_replacement(_dispatch(task, tally, confidence), task.domain)
-        return made if task.enrolled is None else _with_silence(made, task.domain, task.enrolled)
+        return _with_bounds_of_bias(_dispatch(task, tally, confidence), task)
 
 
-def _with_replacement(made: Estimate, domain: Domain) -> Estimate:
-    """Add what reporters without a value may have done to the mean, the frequencies, or each coordinate."""
-    if not isinstance(domain, VectorDomain):
-        return replace(made, replacement_bias=replacement_bias(domain))
-    biased = [
-        replace(one, replacement_bias=replacement_bias(coordinate)) if one.n else one
-        for one, coordinate in zip(made.coordinates, domain.coordinates, strict=True)
-    ]
-    return replace(made, coordinates=tuple(biased))
+def _with_bounds_of_bias(made: Estimate, task: Task) -> Estimate:
+    """Add to each part what reporters without a value, and the silent ones, may have done to its mean."""
 
+    def bounded(part: PartEstimate, of: DomainPart) -> PartEstimate:
+        if not part.n:
+            return part
+        reporters = part.intervals.get(REPORTERS)
+        silent = None
+        if task.enrolled is not None and reporters is not None:
+            silent = manski(made.n, task.enrolled, reporters, of.lower, of.upper)
+        return replace(part, unit=of.unit, replacement_bias=replacement_bias(of), manski=silent)
 
-def _with_silence(made: Estimate, domain: Domain, enrolled: int) -> Estimate:
-    """Add the Manski bounds of the mean, of each frequency or of each coordinate, where the reporters have an interval.
-
-    They may all hold either bound of the domain who are silent, whichever coordinates the others drew.
-    """
-
-    def bounds(one: Estimate | CategoryEstimate | CoordinateEstimate, values: Domain) -> Interval | None:
-        interval = one.intervals.get(REPORTERS)
-        lower, upper = (values.lower, values.upper) if isinstance(values, NumberDomain) else (0.0, 1.0)
-        return None if interval is None else manski(made.n, enrolled, interval, lower, upper)
-
-    if isinstance(domain, VectorDomain):
-        pairs = zip(made.coordinates, domain.coordinates, strict=True)
-        return replace(made, coordinates=tuple(replace(one, manski=bounds(one, of)) for one, of in pairs))
-    return replace(
-        made,
-        manski=bounds(made, domain),
-        categories=tuple(replace(one, manski=bounds(one, domain)) for one in made.categories),
-    )
+    return replace(made, parts=tuple(map(bounded, made.parts, task.domain.parts)))
 
 
 def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
     parts = parts_of(task.randomizer, tally)
-    return analysis_of(parts[0][0]).estimate(parts, Asked(task.domain, confidence, task.enrolled))
+    return analysis_of(parts[0][0]).estimate(parts, EstimateRequest(task.domain, confidence, task.enrolled))

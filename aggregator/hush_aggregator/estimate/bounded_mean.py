@@ -51,15 +51,19 @@ the population. In Clopper-Pearson's case the count is again a sum of independen
 multiaffine function of stable linear factors is real-rooted (Grace, Walsh and Szegő), and the -hoeffding form holds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
-from math import sqrt
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
+from math import expm1, log, sqrt
+from operator import mul
+from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hush_aggregator.estimate.batches import Batches
 from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.estimates import (
     ANYTIME,
@@ -70,19 +74,258 @@ from hush_aggregator.estimate.estimates import (
     Estimate,
     Interval,
     Intervals,
+    PartEstimate,
 )
-from hush_aggregator.estimate.intervals.lattice import widened
-from hush_aggregator.estimate.intervals.student_score import score_ends
+from hush_aggregator.estimate.finite_channel import FiniteChannel
+from hush_aggregator.estimate.intervals.betting import (
+    STAKE,
+    Reports,
+    betting_limits,
+    half_as_often,
+    noise_limits,
+)
+from hush_aggregator.estimate.intervals.chernoff import Rates, Sizes, bands, chernoff_rates
+from hush_aggregator.estimate.intervals.lattice import Lattice, Spread, lattices, widened
+from hush_aggregator.estimate.intervals.student_score import enough, score_ends
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.noise_rule import rule
+from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.guard import attempt
-from hush_aggregator.estimate.sample import Group, Sample, is_normal
+from hush_aggregator.estimate.numerics.quantiles import student_quantiles
 from hush_aggregator.estimate.units import Units
 
-__all__ = ["Group", "IntervalSet", "around", "ends", "estimate", "intervals"]
+_USUAL = 0.95
+
+
+def is_normal(sizes: Sizes, confidence: float) -> bool:
+    """Whether so many reports have a mean that is close to normal, far enough out for this confidence."""
+    reach = max(channel.reach for channel, _ in sizes)
+    return sum(size * channel.variances[0] for channel, size in sizes) >= enough(confidence) * reach**2
+
+
+@dataclass(frozen=True)
+class Group:
+    """The reports of one channel: how often each output came."""
+
+    channel: FiniteChannel
+    counts: tuple[int, ...]
+
+    @cached_property
+    def n(self) -> int:
+        return sum(self.counts)
+
+    @cached_property
+    def total(self) -> Fraction:
+        """The sum of the decoded positions."""
+        positions, unit = self.channel.scaled
+        return Fraction(sum(map(mul, self.counts, positions)), unit)
+
+    @cached_property
+    def squares(self) -> float:
+        """The sum of squares of the decoded positions around their mean."""
+        counts = np.array([self.counts[y] for y in self.channel.used], dtype=float)
+        return float(counts @ (self.channel.a - float(self.total / self.n)) ** 2)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """All reports of at least one device; empty groups are left out."""
+
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return tuple((group.channel, group.n) for group in self.groups)
+
+    @cached_property
+    def reports(self) -> Reports:
+        return tuple((group.channel, group.counts) for group in self.groups)
+
+    @cached_property
+    def n(self) -> int:
+        return sum(group.n for group in self.groups)
+
+    @cached_property
+    def center(self) -> Fraction:
+        return sum((group.total for group in self.groups), Fraction(0)) / self.n
+
+    @cached_property
+    def noise(self) -> tuple[float, float]:
+        """Bounds of the mean variance of a report given its value."""
+        low, high = (sum(size * channel.variances[at] for channel, size in self.sizes) / self.n for at in (0, 1))
+        return low, high
+
+    @cached_property
+    def variance(self) -> float:
+        """Of all reports, not below that of the noise."""
+        squares = sum(
+            group.squares + group.n * float(group.total / group.n - self.center) ** 2 for group in self.groups
+        )
+        return max(squares / max(self.n - 1, 1), self.noise[0])
+
+    def without(self, answered: float) -> float:
+        """The variance, where that of the values counts but for a share of it: no more than this is noise for sure."""
+        return self.variance - answered * max(self.variance - self.noise[1], 0.0)
+
+    def lattices(self, shortest: float, answered: float) -> list[Lattice]:
+        """Those of the sum that show in an interval of this half-length; the values smooth but for a share of them."""
+        return lattices(self.sizes, shortest, seen=lambda: self._spread, answered=answered)
+
+    @cached_property
+    def _spread(self) -> Spread:
+        return Spread(self.sizes, self._seen())
+
+    def _seen(self) -> list[NDArray[np.float64]]:
+        return [np.array([[group.counts[y] for y in group.channel.used]], dtype=float) for group in self.groups]
+
+    @property
+    def monitor(self) -> str | None:
+        """The verdict on the reports."""
+        return worst_verdict(finite_monitor(group.channel, group.counts) for group in self.groups)
+
+    def deviation(self) -> float:
+        """A standard error for the population: of the sample if it is large, else of the largest variance there is."""
+        if is_normal(self.sizes, _USUAL):
+            return sqrt(self.variance / self.n)
+        return sqrt(sum(size * channel.second_moment for channel, size in self.sizes)) / self.n
+
+
+Q = TypeVar("Q", bound=Hashable)
+A = TypeVar("A")
+
+
+class Batch(Generic[Q, A]):
+    """Questions of one kind; the first answer that is wanted brings those of all that were asked until then.
+
+    Args:
+        solve: gives the answers to many questions, in their order.
+    """
+
+    def __init__(self, solve: Callable[[Sequence[Q]], Sequence[A]]) -> None:
+        self._solve = solve
+        self._open: dict[Q, None] = {}
+        self._known: dict[Q, A] = {}
+
+    def ask(self, question: Q) -> Callable[[], A]:
+        """What gives the answer, once all questions are asked."""
+        self._open[question] = None
+        return partial(self._answer, question)
+
+    def _answer(self, question: Q) -> A:
+        together, self._open = list(self._open), {}
+        if together:
+            with suppress(Exception):  # one question must never take the others with it: then each is asked alone
+                self._known.update(zip(together, self._solve(together), strict=True))
+        if question not in self._known:
+            (self._known[question],) = self._solve([question])
+        return self._known[question]
+
+
+_Pair = tuple[float, float]
+_FEW = 4
+_Q = TypeVar("_Q", bound=Hashable)
+_A = TypeVar("_A")
+
+
+def _remembered(solve: Callable[[Sequence[_Q]], Sequence[_A]]) -> Callable[[Sequence[_Q]], Sequence[_A]]:
+    """The same, which knows the last answers: for what depends on how many reports there are, and not on what they say.
+
+    Whoever estimates many samples of one size, as a sweep does, asks for the same each time. The many questions about a
+    vector are not kept.
+    """
+
+    @lru_cache(maxsize=256)
+    def known(asked: tuple[_Q, ...]) -> tuple[_A, ...]:
+        return tuple(solve(asked))
+
+    return lambda asked: known(tuple(asked)) if len(asked) <= _FEW else solve(asked)
+
+
+_bands = _remembered(bands)
+_rates: Callable[[Sequence[tuple[Sizes, float]]], Sequence[Rates]] = _remembered(chernoff_rates)
+_students = _remembered(student_quantiles)
+
+
+def noise_bounds(asked: Sequence[tuple[Sizes, float]]) -> Sequence[_Pair]:
+    """`chernoffs`, which remembers."""
+    return [(above, below) for above, below, _, _ in _rates(asked)]
+
+
+def _noise_limits(asked: Sequence[tuple[Reports, float]]) -> list[_Pair]:
+    sizes = [tuple((channel, sum(counts)) for channel, counts in reports) for reports, _ in asked]
+    rates = _rates([(one, half_as_often(confidence)) for one, (_, confidence) in zip(sizes, asked, strict=True)])
+    return noise_limits([(*one, bounds) for one, bounds in zip(asked, rates, strict=True)])
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Questions of every kind, by what answers them: `Batch.ask` first, and then what it gave."""
+
+    betting: Batch[tuple[Reports, float], _Pair] = field(default_factory=partial(Batch, betting_limits))
+    chernoff_betting: Batch[tuple[Reports, float], _Pair] = field(default_factory=partial(Batch, _noise_limits))
+    chernoff: Batch[tuple[Sizes, float], _Pair] = field(default_factory=partial(Batch, noise_bounds))
+    band: Batch[tuple[Sizes, float, bool], _Pair] = field(default_factory=partial(Batch, _bands))
+    clopper_pearson: Batch[tuple[int, int, float], _Pair] = field(
+        default_factory=partial(Batch, clopper_pearson_shares)
+    )
+    student: Batch[tuple[int, float], float] = field(default_factory=partial(Batch, _students))
+
+
+_LITTLE = 1.2
+
+
+@lru_cache(maxsize=1024)
+def rule(sizes: Sizes, confidence: float) -> str:
+    """The name of the method.
+
+    Betting is valid for the reporters too, and is then the interval of the population. Its width depends on the
+    reports: the least where all are equal, the largest where half of the people are at either bound. Chernoff's depends
+    on n, the channels and the confidence alone.
+
+    - "betting": even at its widest it is little wider than Chernoff's bound at alpha/2. Then the two targets have one
+      interval.
+    - "chernoff": it is narrower than betting could ever be.
+    - "chernoff-betting": bets on the noise and Chernoff's, half of the weight each (`noise_limits`). Where all values
+      are alike this may be wider than the interval of the population. docs/statistics.md says why, and by how much.
+
+    The rule knows n, the channels and the confidence, and never reads the reports.
+    """
+    (alone,) = map(sum, noise_bounds([(sizes, confidence)]))
+    if alone <= _least_of_betting(sizes, confidence):
+        return "chernoff"
+    (halved,) = map(sum, noise_bounds([(sizes, half_as_often(confidence))]))
+    mirrored = all(channel.symmetric for channel, _ in sizes)
+    kinds = (None, 0, 1) if mirrored else (None, 0, 1, 2)
+    tallies = [tuple((channel, _counts(channel, n, at)) for channel, n in sizes) for at in kinds]
+    widths = [high - low for low, high in betting_limits([(one, confidence) for one in tallies])]
+    if widths[0] <= _LITTLE * halved:
+        return "betting"
+    return "chernoff" if alone <= min(widths[1:]) else "chernoff-betting"
+
+
+def _least_of_betting(sizes: Sizes, confidence: float) -> float:
+    """No betting interval is shorter, were all reports equal and each bet as high as it may be."""
+    growth = expm1(log(2 / (1 - confidence)) / sum(n for _, n in sizes)) / STAKE
+    ends = [end for channel, _ in sizes for end in (float(channel.a[0]), float(channel.a[-1]))]
+    return (max(ends) - min(ends)) * growth / (1 + growth)
+
+
+def _counts(channel: FiniteChannel, n: int, at: int | None) -> tuple[int, ...]:
+    """All of the first output used, the middle one or the last (0, 1, 2); None: half of the people at either bound."""
+    law = channel.parted
+    if at is not None:
+        law = np.zeros(len(channel.used))
+        law[at * (len(law) - 1) // 2] = 1
+    until = [0, *(round(n * share) for share in np.cumsum(law).tolist())]
+    counts = [0] * len(channel.positions)
+    for place, (before, after) in zip(channel.used, pairwise(until), strict=True):
+        counts[place] = after - before
+    return tuple(counts)
+
 
 _Ends = tuple[float | Fraction, float | Fraction]
 _Made = tuple[str, Callable[[], _Ends]]
+
+_UNNAMED = PartEstimate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +356,20 @@ def estimate(
     """
     sample = Sample(tuple(group for group in groups if group.n))
     asked = intervals(sample, units, confidence, Batches(), sampled=sampled, enrolled=enrolled)
-    return around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
+    part = around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
+    return Estimate(sample.n, (part,), sample.monitor)
 
 
-def around(sample: Sample, units: Units, made: IntervalSet, *, sampled: bool, enrolled: int | None) -> Estimate:
-    """The estimate that has these intervals."""
+def around(
+    sample: Sample,
+    units: Units,
+    made: IntervalSet,
+    *,
+    sampled: bool,
+    enrolled: int | None,
+    named: PartEstimate = _UNNAMED,
+) -> PartEstimate:
+    """Return the estimate that has these intervals, under the name of `named`."""
     deviation, reach = sample.deviation(), max(channel.reach for channel, _ in sample.sizes)
     stderr = {REPORTERS: deviation if sampled else sqrt(sample.noise[1] / sample.n), POPULATION: deviation}
     plug_in = {
@@ -128,7 +380,8 @@ def around(sample: Sample, units: Units, made: IntervalSet, *, sampled: bool, en
         answered = sample.n / enrolled
         stderr[ENROLLED] = sqrt(answered * stderr[REPORTERS] ** 2 + (1 - answered) * stderr[POPULATION] ** 2)
         plug_in[ENROLLED] = sqrt(sample.without(answered) / sample.n)
-    return Estimate(
+    return replace(
+        named,
         n=sample.n,
         mean=units.value(sample.center),
         stderr={target: units.length(error) for target, error in stderr.items()},
@@ -136,7 +389,6 @@ def around(sample: Sample, units: Units, made: IntervalSet, *, sampled: bool, en
         intervals=made.intervals,
         methods=made.methods,
         worst_case_bias=worst_case_bias(sample.n, units.length(reach)),
-        monitor=worst_verdict(finite_monitor(group.channel, group.counts) for group in sample.groups),
         failures=made.failures,
     )
 

@@ -8,20 +8,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
-from hush_common.domain import CategoryDomain, Domain, NumberDomain
-
-__all__ = [
-    "OK",
-    "OUTLIERS",
-    "TOO_LITTLE_NOISE",
-    "finite_monitor",
-    "finite_monitors",
-    "manski",
-    "replacement_bias",
-    "variance_monitor",
-    "worst_case_bias",
-    "worst_verdict",
-]
+from hush_common.domain import DomainPart
 
 OK = "ok"
 OUTLIERS = "outliers"
@@ -45,22 +32,15 @@ def worst_case_bias(n: int, reach: float, *, of: int | None = None) -> dict[str,
     return {name: min(lied / n, 1.0) * reach for name, lied in lies.items()}
 
 
-def replacement_bias(domain: Domain) -> dict[str, float]:
-    """By how much the mean of a number or a bit, or any frequency, moves at most if 1 % of the reporters had no value.
+def replacement_bias(part: DomainPart) -> dict[str, float]:
+    """By how much the mean of a part moves at most if 1 % of the reporters had no value.
 
     Whoever has none answers with an index uniform over the domain (`hush_common.domain`), so that a share π of them
     moves a mean mu by π(mid - mu), at most π·R/2; a proportion by π(1/2 - theta); a frequency by π(1/k - f), at most
     π(1 - 1/k). How many they are nobody can know, by design: the bias is proportional. A vector has one for each
     coordinate, which is a domain of its own.
     """
-    match domain:
-        case NumberDomain(lower=lower, upper=upper):
-            most = upper / 2 - lower / 2
-        case CategoryDomain(labels=labels):
-            most = 1 - 1 / len(labels)
-        case _:
-            most = 0.5
-    return {"1%": 0.01 * most}
+    return {"1%": 0.01 * part.imputation_reach}
 
 
 def variance_monitor(n: int, variance: float, noise: float, width: float) -> str | None:

@@ -10,8 +10,6 @@ from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism, Offers
 
-__all__ = ["check", "columns", "parts_of", "sums"]
-
 
 def columns(randomizer: Mechanism | Offers) -> int:
     """How many sums a tally of this mechanism has."""
@@ -63,3 +61,15 @@ def _possible(randomizer: Mechanism | Offers, tally: Tally) -> bool:
     return sum(part.n for _, part in parts) == tally.n and all(
         analysis_of(mechanism).possible(mechanism, part) for mechanism, part in parts
     )
+
+
+def fold(randomizer: Mechanism | Offers, bodies: NDArray[np.int64]) -> Tally:
+    """The tally of a batch.
+
+    Args:
+        randomizer: of the task.
+        bodies: admitted bodies, shape (count, width).
+    """
+    if len(bodies) == 0:
+        return Tally()
+    return Tally(len(bodies), sums(randomizer, bodies))

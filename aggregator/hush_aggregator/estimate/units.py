@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from hush_common.domain import NumberDomain
 
-__all__ = ["Units", "around", "to_float"]
-
 
 @dataclass(frozen=True)
 class Units:

@@ -16,8 +16,6 @@ from hush_common.aio import Backoff
 from hush_common.errors import BrokerError, OptionError
 from hush_common.untrusted import ESTIMATE, read_json
 
-__all__ = ["TOKEN_VARIABLE", "HttpUrl", "watch_http"]
-
 TOKEN_VARIABLE = "HUSH_HTTP_TOKEN"  # noqa: S105 - the name of a variable
 
 _PATIENCE_S = 60.0

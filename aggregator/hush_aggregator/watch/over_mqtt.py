@@ -12,8 +12,6 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, LoginRefusedError
 from hush_common.topics import estimate_topic, task_topic
 
-__all__ = ["watch_broker"]
-
 
 async def watch_broker(where: BrokerUrl, task_id: str, heard: Callable[[Heard], object]) -> NoReturn:
     """Hand over what is heard, at once, through every loss of the connection.

@@ -8,8 +8,6 @@ from hush_aggregator.watch.view import Band, Line, View, figure
 from hush_common.formatting import exact, whole
 from hush_common.terminal import Block, Fact, Facts, Screen, Sentence, plain, width_of
 
-__all__ = ["Past", "picture", "refusals"]
-
 _MOST_ROUNDS, _MOST_BANDS = 4, 6
 _SHRUNK = 0.75
 """A band of the past is kept where it had become this much narrower than the one before it."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Show", "as_json", "drawn", "is_drawn", "lines"]
-
 
 class Show(Protocol):
     """Where what is watched is shown."""

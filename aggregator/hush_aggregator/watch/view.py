@@ -12,8 +12,6 @@ from hush_aggregator.report_problems import Verdict, report_problems
 from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.task import Task
 
-__all__ = ["Line", "View", "figure", "figures_of", "view_of"]
-
 ANYTIME = "anytime"
 """Begins the name of an interval that may be watched as reports arrive."""
 

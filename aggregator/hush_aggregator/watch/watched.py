@@ -10,8 +10,6 @@ from hush_aggregator.watch.view import View, view_of
 from hush_common.errors import TaskError
 from hush_common.task import Task, decode_task
 
-__all__ = ["Heard", "News", "Watched"]
-
 _OF_NO_MATTER = {"updated_at", "term", "store", "taken_from"}
 
 

@@ -57,7 +57,7 @@ def run(seed: int | None = None) -> Demonstration:
         ):
             for liars in _LIARS:
                 result, _ = run_blocking(_counted(task, honest, [false() for _ in range(liars)]))
-                shift, bound = _mean(result) - _mean(alone), liars * result.estimate.worst_case_bias["1"]
+                shift, bound = _mean(result) - _mean(alone), liars * result.estimate.single.worst_case_bias["1"]
                 robust = _robust(result, alone)
                 kind = task.mechanism
                 rows.append(
@@ -89,7 +89,7 @@ def run(seed: int | None = None) -> Demonstration:
                         task.mechanism,
                         f"{shift:+.1f} cm",
                         "",
-                        f"{(counted - HONEST) * result.estimate.worst_case_bias['1']:.1f} cm",
+                        f"{(counted - HONEST) * result.estimate.single.worst_case_bias['1']:.1f} cm",
                     )
                 )
                 figures |= {

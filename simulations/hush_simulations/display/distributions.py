@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms import analysis_of
-from hush_aggregator.estimate.tallies import parts_of
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold, parts_of
 from hush_common.domain import BitDomain, Domain, NumberDomain
 from hush_common.epsilon import decimal_text
 from hush_common.mechanisms import Mechanism

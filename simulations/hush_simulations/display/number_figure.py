@@ -208,10 +208,10 @@ def _liars(axes: "Axes", run: Run, palette: Palette) -> None:
     """How far liars can have moved the mean: the truth is in the band, as the intervals alone cannot promise."""
     made, scenario = run.result.estimate, run.experiment.scenario
     share = sum(some.share * (some.reports if some.lie != "replay" else 0) for some in scenario.liars)
-    known = [name for most, name in _LIARS if 0 < share <= most and name in made.worst_case_bias]
+    known = [name for most, name in _LIARS if 0 < share <= most and name in made.single.worst_case_bias]
     if not known or made.mean is None:
         return
-    bias = made.worst_case_bias[known[0]]
+    bias = made.single.worst_case_bias[known[0]]
     label = f"± {known[0][:-1]} % liars"
     axes.axvspan(made.mean - bias, made.mean + bias, color=palette.noisy, alpha=0.18, lw=0, zorder=0, label=label)
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
-from hush_common.domain import CategoryDomain, VectorDomain
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.results.rounds import Round, Together
 from hush_simulations.results.score import Score
@@ -46,36 +45,24 @@ class Part:
 def parts_of(done: Round | Together) -> list[Part]:
     """The parts of a round, in the order of the task; where the estimate failed, the truth alone."""
     scores, domain = done.score.parts, done.result.task.domain
-    if isinstance(domain, CategoryDomain):
-        found = [
-            Part(
-                name=one.label,
-                score=scores[one.label],
-                wording=NumberFormat.share(_largest(one.stderr), _DIGITS),
-                estimate=one.frequency,
-                intervals=one.intervals,
-                stderr=one.stderr,
-            )
-            for one in done.result.categories
-        ]
-        plain = NumberFormat.share(None, _DIGITS)
-    else:
-        bounds = [(one.lower, one.upper) for one in domain.coordinates] if isinstance(domain, VectorDomain) else []
-        found = [
-            Part(
-                name=one.name,
-                score=scores[one.name],
-                wording=NumberFormat.measured("", _largest(one.stderr), _DIGITS),
-                estimate=one.mean,
-                intervals=one.intervals,
-                stderr=one.stderr,
-                unit=one.unit,
-                bounds=legal,
-            )
-            for one, legal in zip(done.result.coordinates, bounds, strict=False)
-        ]
-        plain = NumberFormat.measured("", None, _DIGITS)
-    return found or [Part(name=name, score=score, wording=plain) for name, score in scores.items()]
+
+    def wording(error: float | None) -> NumberFormat:
+        return NumberFormat.share(error, _DIGITS) if domain.is_share else NumberFormat.measured("", error, _DIGITS)
+
+    found = [
+        Part(
+            name=one.name,
+            score=scores[one.name],
+            wording=wording(_largest(one.stderr)),
+            estimate=one.mean,
+            intervals=one.intervals,
+            stderr=one.stderr,
+            unit=one.unit,
+            bounds=of.axis,
+        )
+        for one, of in zip(done.result.parts, domain.parts, strict=False)
+    ]
+    return found or [Part(name=name, score=score, wording=wording(None)) for name, score in scores.items()]
 
 
 def _largest(stderr: ByTarget) -> float | None:

@@ -87,11 +87,11 @@ def _share_naming(run: Run, place: int) -> float:
 
 
 def _bar_of_category(run: Run, place: int, truth: float) -> _Bar | None:
-    one = run.result.categories[place] if run.result.categories else None
-    if one is None or REPORTERS not in one.intervals:
+    one = run.result.parts[place] if run.result.parts else None
+    if one is None or one.mean is None or REPORTERS not in one.intervals:
         return None
     low, high = one.intervals[REPORTERS]
-    return _Bar(100 * one.frequency, (100 * low, 100 * high), truth)
+    return _Bar(100 * one.mean, (100 * low, 100 * high), truth)
 
 
 def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: VectorDomain, palette: Palette) -> None:
@@ -103,7 +103,7 @@ def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: Ve
 
 
 def _bar_of_coordinate(run: Run, place: int, coordinate: Coordinate) -> _Bar | None:
-    one = run.result.coordinates[place] if run.result.coordinates else None
+    one = run.result.parts[place] if run.result.parts else None
     if one is None or one.mean is None or REPORTERS not in one.intervals:
         return None
     low, high = one.intervals[REPORTERS]

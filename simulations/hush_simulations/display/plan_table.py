@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import exp, floor, log10
 from operator import itemgetter
 
-from hush_aggregator.estimate.worst_case import KEPT
+from hush_aggregator.estimate.finite_channel import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, ratio, significant, whole

@@ -101,14 +101,12 @@ class _Counted(ProgressColumn):
 def caption(result: Result) -> str:
     """Return what the intervals are, so that nobody takes them for the final ones."""
     confidence = f"{exact(result.confidence, scale=100)} %"
-    shown = len(bands(result))
-    if result.categories:
-        some = f"the largest {shown} of {whole(len(result.categories))}; " if shown < len(result.categories) else ""
-        return f"so far; {some}simultaneous {confidence} confidence sequences; final intervals are narrower"
-    if result.coordinates:
-        some = f"the first {shown} of {whole(len(result.coordinates))}; " if shown < len(result.coordinates) else ""
-        return f"so far; {some}anytime-valid {confidence} confidence sequences; final intervals are narrower"
-    return f"so far; anytime-valid {confidence} confidence sequence; final intervals are narrower"
+    domain, shown = result.task.domain, len(bands(result))
+    which = "largest" if domain.is_share else "first"
+    some = f"the {which} {shown} of {whole(len(result.parts))}; " if shown < len(result.parts) else ""
+    joint = domain.parts_field and domain.is_share
+    kind = f"{'simultaneous' if joint else 'anytime-valid'} {confidence} confidence sequence"
+    return f"so far; {some}{kind}{'s' if domain.parts_field else ''}; final intervals are narrower"
 
 
 def bands(result: Result) -> list[Line]:
@@ -118,23 +116,24 @@ def bands(result: Result) -> list[Line]:
     end; watched, one of them would be wrong in about half of all runs. To pick the most frequent categories is to look
     at all, so that theirs are the joint ones.
     """
-    if result.categories:
-        banded = [one for one in result.categories if ANYTIME in one.joint_intervals]
-        frequent = sorted(banded, key=lambda one: -one.frequency)[:_MOST_LINES]
-        return [
-            _line(one.label, one.frequency, one.joint_intervals[ANYTIME], NumberFormat.share(_error(one.stderr)))
-            for one in frequent
-        ]
-    if result.coordinates:
-        drawn = [(one, one.mean) for one in result.coordinates if ANYTIME in one.intervals][:_MOST_LINES]
-        return [
-            _line(one.name, mean, one.intervals[ANYTIME], NumberFormat.measured(one.unit, _error(one.stderr)))
-            for one, mean in drawn
-            if mean is not None
-        ]
-    if result.mean is None or ANYTIME not in result.intervals:
-        return []
-    return [_line("mean", result.mean, result.intervals[ANYTIME], NumberFormat.of(result))]
+    domain = result.task.domain
+    joint = bool(domain.parts_field) and domain.is_share
+    found = [(one, one.joint_intervals if joint else one.intervals, one.mean) for one in result.parts]
+    drawn = [(one, intervals[ANYTIME], mean) for one, intervals, mean in found if ANYTIME in intervals]
+    if joint:
+        drawn.sort(key=lambda each: -(each[2] or 0.0))
+    return [
+        _line(
+            one.name or "mean",
+            mean,
+            band,
+            NumberFormat.share(_error(one.stderr))
+            if domain.is_share
+            else NumberFormat.measured(one.unit or result.task.unit, _error(one.stderr)),
+        )
+        for one, band, mean in drawn[:_MOST_LINES]
+        if mean is not None
+    ]
 
 
 def _error(stderr: ByTarget) -> float | None:

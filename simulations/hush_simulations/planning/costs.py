@@ -31,10 +31,9 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import Intervals
-from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.finite_channel import Assumed, Values, finite, largest_variance, worst_people
 from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
-from hush_aggregator.estimate.worst_case import Assumed, Values, largest_variance, worst_people
 from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import SMALLEST
@@ -209,7 +208,7 @@ def half_widths(task: Task, people: int, confidence: float, values: Values | Non
     """Return half the length of the intervals of either target, for the population that makes them longest.
 
     An interval's length depends on n, epsilon and confidence, and with some methods on the reports. So a tally of n
-    reports is made (`hush_aggregator.estimate.worst_case`), and the estimator itself computes the interval. For the
+    reports is made (`hush_aggregator.estimate.finite_channel`), and the estimator itself computes the interval. For the
     reporters of a share it is also that of the answer whose reports vary most, given by nearly all. If its interval is
     cut off at a bound of the range, a mean farther inside is tried as well, and the longer interval counts.
 
@@ -303,9 +302,7 @@ def _intervals(
     mechanism = _mechanism(task)
     x, sums = analysis_of(mechanism).worst(mechanism, people, assumed, more)
     result = estimate(task, Tally(people, sums), confidence)
-    if result.categories:
-        return x, result.categories[0].frequency, result.categories[0].intervals
-    one = (result.coordinates or (result,))[0]
+    one = result.parts[0]
     return x, one.mean or 0.0, one.intervals
 
 

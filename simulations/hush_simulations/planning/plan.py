@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
-from hush_aggregator.estimate.worst_case import KEPT, Values
+from hush_aggregator.estimate.finite_channel import KEPT, Values
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most
 from hush_common.mechanisms.registry import choose, fitting

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from hush_aggregator.result import Result
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.task import Task
 from hush_simulations.engines.experiment import Experiment, RoundOutcome
 from hush_simulations.engines.reports import Received
@@ -83,7 +82,7 @@ class Together:
     """All rounds of a run as one estimate, judged: the truth is the mean over all reports.
 
     Args:
-        result: with the intervals of `hush_simulations.results.combined`.
+        result: with the intervals of `hush_aggregator.estimate.pooled_rounds`.
         score: the same beside the truth.
         rounds: how many there are.
     """
@@ -175,14 +174,12 @@ def together_document(done: Together) -> dict[str, Any]:
 def found_document(done: Round | Together) -> dict[str, Any]:
     """What was estimated, and what is true; of categories and vectors a list, each part by its name."""
     found, result = done.score, done.result.to_document()
-    match done.result.task.domain:
-        case CategoryDomain():
-            many, one, estimated = "categories", "label", [True for _ in done.result.categories]
-        case VectorDomain():
-            many, one, estimated = "coordinates", "name", [part.n > 0 for part in done.result.coordinates]
-        case _:
-            views = {"truth": dict(found.truth), "covered": dict(found.covered), "error": dict(found.error)}
-            return {"result": result, **views}
+    domain, parts_of_result = done.result.task.domain, done.result.parts
+    many = domain.parts_field
+    if not many:
+        views = {"truth": dict(found.truth), "covered": dict(found.covered), "error": dict(found.error)}
+        return {"result": result, **views}
+    one, estimated = "label" if domain.is_share else "name", [part.n > 0 for part in parts_of_result]
     parts = list(zip(found.parts.items(), estimated or [False] * len(found.parts), strict=True))
     covered: dict[str, Any] = {
         many: [

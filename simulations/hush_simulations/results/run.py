@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.pooled_rounds import combine
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
 from hush_common.epsilon import decimal_text
@@ -16,7 +17,6 @@ from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, judged
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
-from hush_simulations.results.combined import combine
 from hush_simulations.results.instead import Instead, instead
 from hush_simulations.results.rounds import (
     GroupTruth,

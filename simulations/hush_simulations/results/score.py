@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, CategoryEstimate, CoordinateEstimate, Estimate
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_simulations.scenarios.population import Value
@@ -70,12 +70,8 @@ def score_of_truth(
         population_mean: as `score`.
     """
     known = [{} if mean is None else {REPORTERS: mean} for mean in truths]
-    match domain:
-        case CategoryDomain(labels=labels):
-            return _of_categories(labels, estimate, _with_population(known, population_mean))
-        case VectorDomain(coordinates=coordinates):
-            names = [coordinate.name for coordinate in coordinates]
-            return _of_coordinates(names, estimate, _with_population(known, population_mean))
+    if domain.parts_field:
+        return _of_parts(domain, estimate, _with_population(known, population_mean))
     mean = None if isinstance(population_mean, tuple) else population_mean
     about = known[0] | ({} if mean is None else {POPULATION: mean})
     return Score(
@@ -136,29 +132,17 @@ def _with_population(
     return [known | {POPULATION: mean} for known, mean in zip(truths, population, strict=True)]
 
 
-def _of_categories(labels: Sequence[str], estimate: Estimate, truths: Sequence[ByTarget]) -> Score:
-    parts = {label: Score(truth=known) for label, known in zip(labels, truths, strict=True)}
-    for one in estimate.categories:
-        parts[one.label] = _part(one, one.frequency, estimate.methods, parts[one.label].truth)
-    return Score(parts=parts, joint=_all_of([parts[one.label].joint for one in estimate.categories]))
-
-
-def _of_coordinates(names: Sequence[str], estimate: Estimate, truths: Sequence[ByTarget]) -> Score:
-    parts = {name: Score(truth=known) for name, known in zip(names, truths, strict=True)}
-    for one in estimate.coordinates:
-        parts[one.name] = _part(one, one.mean, one.methods, parts[one.name].truth)
-    return Score(parts=parts, joint=_all_of([parts[one.name].joint for one in estimate.coordinates if one.n]))
-
-
-def _part(
-    one: CategoryEstimate | CoordinateEstimate, mean: float | None, methods: Mapping[str, str], known: ByTarget
-) -> Score:
-    return Score(
-        truth=known,
-        covered=covered(one.intervals, methods, known),
-        error=errors(mean, known),
-        joint=covered(one.joint_intervals, methods, known),
-    )
+def _of_parts(domain: Domain, estimate: Estimate, truths: Sequence[ByTarget]) -> Score:
+    parts = {part.name: Score(truth=known) for part, known in zip(domain.parts, truths, strict=True)}
+    for one in estimate.parts:
+        known = parts[one.name].truth
+        parts[one.name] = Score(
+            truth=known,
+            covered=covered(one.intervals, one.methods, known),
+            error=errors(one.mean, known),
+            joint=covered(one.joint_intervals, one.methods, known),
+        )
+    return Score(parts=parts, joint=_all_of([parts[one.name].joint for one in estimate.parts if one.n]))
 
 
 def _all_of(verdicts: Sequence[Covered]) -> dict[str, bool]:

@@ -13,16 +13,14 @@ from hush_aggregator.estimate import (
     ANYTIME_POPULATION,
     POPULATION,
     REPORTERS,
-    CategoryEstimate,
-    CoordinateEstimate,
     Estimate,
     estimate,
 )
 from hush_aggregator.estimate.estimates import Interval, Intervals
-from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.finite_channel import Values, finite
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
-from hush_aggregator.estimate.worst_case import Values
+from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Mechanism
@@ -33,7 +31,6 @@ from hush_simulations.engines.bulk.engine import is_plain, shares_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import parts_of_offers
 from hush_simulations.engines.experiment import Experiment
-from hush_simulations.results.combined import combine
 from hush_simulations.results.rounds import mean_of_rounds
 from hush_simulations.results.score import Score, score_of_truth
 from hush_simulations.scenarios.scenario import Scenario
@@ -127,7 +124,6 @@ def _law(part: str, places: _Array, cells: Cells, width: float) -> _Law:
 
 
 _JOINT = "joint_"
-_Part = Estimate | CategoryEstimate | CoordinateEstimate
 
 
 def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list[SweepRow]:
@@ -218,15 +214,15 @@ class _Scope:
 
     def add(self, made: Estimate, score: Score) -> None:
         """Add one trial."""
-        methods = made.methods
-        for name, one, judged in _parts(made, score):
-            self._units[name] = getattr(one, "unit", "")
+        for one in made.parts:
+            name = one.name
+            judged = score.parts[name] if name else score
+            self._units[name] = one.unit
             for target, error in judged.error.items():
                 errors = self._errors.setdefault((name, target), _Errors())
                 errors.errors.append(error)
                 errors.truths.append(judged.truth[target])
-            own = one.methods if isinstance(one, CoordinateEstimate) else methods
-            self._intervals(name, one.intervals, judged.covered, own)
+            self._intervals(name, one.intervals, judged.covered, one.methods)
             self._missing(name, one.failures)
         for interval, covered in score.joint.items():
             self._one("", f"{_JOINT}{interval}", _target(interval, ""), None, "", covered=covered)
@@ -255,15 +251,6 @@ class _Scope:
         for (name, interval, target), held in self._held.items():
             errors = self._errors.get((name, target)) if not interval.startswith(_JOINT) else None
             yield head.row(scope, (name, interval, target), self._units.get(name, ""), errors, held)
-
-
-def _parts(made: Estimate, score: Score) -> Iterator[tuple[str, _Part, Score]]:
-    if not score.parts:
-        yield "", made, score
-    for category in made.categories:
-        yield category.label, category, score.parts[category.label]
-    for coordinate in made.coordinates:
-        yield coordinate.name, coordinate, score.parts[coordinate.name]
 
 
 def _target(interval: str, method: str) -> str:
@@ -299,7 +286,7 @@ class _Head:
             liars=self._liars,
             scope=scope,
             part=part,
-            unit=unit if isinstance(task.domain, VectorDomain | CategoryDomain) else task.unit,
+            unit=unit or task.unit,
             target=target,
             interval=interval,
             method=next(iter(held.methods)) if len(held.methods) == 1 else "",

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import POPULATION, estimate
-from hush_aggregator.estimate.batch import Batch
+from hush_aggregator.estimate.bounded_mean import Batch
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals import betting
 from hush_aggregator.estimate.intervals.betting import betting_limits, noise_limits
@@ -123,5 +123,5 @@ def test_the_limits_of_all_coordinates_of_a_vector_are_searched_for_in_one_run(m
     monkeypatch.setattr(betting, "_lower", counted)
     counts = [(2 + c, 3, 4, 2, 9 - c) for c in range(8)]
     found = estimate(task, Tally(160, tuple(count for row in counts for count in row)), 0.95)
-    assert all(one.methods[POPULATION] == one.joint_methods[POPULATION] == "betting" for one in found.coordinates)
+    assert all(one.methods[POPULATION] == one.joint_methods[POPULATION] == "betting" for one in found.parts)
     assert searched == [8 * 2 * 2]  # two confidences, two sides

@@ -14,18 +14,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from made_results import changed
 
 from hush_aggregator import estimation
 from hush_aggregator.estimate import (
-    CategoryEstimate,
-    CoordinateEstimate,
     Estimate,
+    PartEstimate,
     PooledMean,
     WinsorisedMean,
     estimate,
 )
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimation import Failure, InProcesses, attempted
-from hush_aggregator.fold import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import perturb
 from hush_common.task import Task, make_task
@@ -91,13 +91,13 @@ def test_a_sound_estimate_comes_through_as_it_is(planted: Planted) -> None:
         (FloatingPointError("4711"), "not_finite"),
         (OverflowError("4711"), "not_finite"),
         (MemoryError(), "failed"),
-        (replace(SOUND, mean=NAN), "not_finite"),
+        (changed(SOUND, mean=NAN), "not_finite"),
         (
             replace(
                 SOUND,
-                categories=(
-                    CategoryEstimate(label="a", frequency=0.5),
-                    CategoryEstimate(label="b", frequency=math.inf),
+                parts=(
+                    PartEstimate(n=9, name="a", mean=0.5),
+                    PartEstimate(n=9, name="b", mean=math.inf),
                 ),
             ),
             "not_finite",
@@ -123,7 +123,7 @@ def test_a_tally_that_the_task_cannot_have_given_is_a_failure() -> None:
 def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Planted) -> None:
     intervals = {**SOUND.intervals, "population": (0.0, NAN)}
     found = planted(
-        replace(
+        changed(
             SOUND,
             intervals=intervals,
             stderr={"reporters": math.inf},
@@ -132,7 +132,7 @@ def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Plant
         )
     )
     assert isinstance(found, Estimate)
-    assert found.failures == {
+    assert found.single.failures == {
         "population": "not_finite",
         "stderr": "not_finite",
         "manski": "not_finite",
@@ -141,20 +141,20 @@ def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Plant
     assert found.intervals == others(SOUND.intervals)
     assert found.methods == others(SOUND.methods)
     assert (found.n, found.mean, found.winsorised) == (SOUND.n, SOUND.mean, SOUND.winsorised)
-    assert (found.stderr, found.manski) == ({}, None)
+    assert (found.stderr, found.single.manski) == ({}, None)
 
 
 def test_each_category_names_its_own_failures(planted: Planted) -> None:
     made = estimate(COLOURS, tally(COLOURS, 1, 2, 2), 0.95)
-    first, second, third = made.categories
+    first, second, third = made.parts
     second = replace(second, joint_intervals={**second.joint_intervals, "population": (0.0, NAN)})
-    found = planted(replace(made, categories=(first, second, third)))
+    found = planted(replace(made, parts=(first, second, third)))
     assert isinstance(found, Estimate)
-    assert found.categories[0].failures == {}
-    assert found.categories[1].failures == {"population": "not_finite"}
-    assert found.categories[1].joint_intervals.keys() == others(found.categories[0].joint_intervals).keys()
-    assert found.categories[1].intervals.keys() == found.categories[0].intervals.keys()
-    assert found.methods == made.methods
+    assert found.parts[0].failures == {}
+    assert found.parts[1].failures == {"population": "not_finite"}
+    assert found.parts[1].joint_intervals.keys() == others(found.parts[0].joint_intervals).keys()
+    assert found.parts[1].intervals.keys() == found.parts[0].intervals.keys()
+    assert [part.methods for part in found.parts] == [part.methods for part in made.parts]
 
 
 def spoilt(value: object) -> Iterator[Any]:
@@ -167,7 +167,7 @@ def spoilt(value: object) -> Iterator[Any]:
         case tuple():
             for place, inner in enumerate(value):
                 yield from ((*value[:place], bad, *value[place + 1 :]) for bad in spoilt(inner))
-        case Estimate() | CategoryEstimate() | CoordinateEstimate() | WinsorisedMean() | PooledMean():
+        case Estimate() | PartEstimate() | WinsorisedMean() | PooledMean():
             for field in fields(value):
                 yield from (replace(value, **{field.name: bad}) for bad in spoilt(getattr(value, field.name)))
 
@@ -180,7 +180,7 @@ def numbers(value: object) -> Iterator[float]:
             yield from (number for inner in value.values() for number in numbers(inner))
         case tuple():
             yield from (number for inner in value for number in numbers(inner))
-        case Estimate() | CategoryEstimate() | CoordinateEstimate() | WinsorisedMean() | PooledMean():
+        case Estimate() | PartEstimate() | WinsorisedMean() | PooledMean():
             yield from (number for field in fields(value) for number in numbers(getattr(value, field.name)))
 
 

@@ -10,7 +10,7 @@ import pytest
 from rendered import rendered, squeezed
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.intake.admission import admit
 from hush_aggregator.intake.decode import decode, receive
 from hush_aggregator.result import Result, encode

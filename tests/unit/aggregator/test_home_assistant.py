@@ -10,10 +10,10 @@ import jinja2
 import pytest
 from broker_world import DRAFT, HEIGHTS, World, frame, living
 from home_assistant import CATEGORIES, DEVICE, ENTITY_ID, ORIGIN, SENSOR, TOP, TOPIC, rendered, sensors
-from made_results import result_of
+from made_results import result_of, single
 
 from hush_aggregator.commands.serve import Settings
-from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
+from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.home_assistant.device import MOST_PARTS, announcement
 from hush_aggregator.result import encode
@@ -49,13 +49,13 @@ INTERVALS = {"anytime": (0.125, 0.5), "reporters": (0.25, 0.375), "population": 
 def live(kind: str) -> Mapping[str, object]:
     """A result with everything in it."""
     one = TASKS[kind]
-    estimate = Estimate(9, 0.3125, intervals=INTERVALS)
+    estimate = single(9, 0.3125, intervals=INTERVALS)
     if kind == "categories":
-        parts = [CategoryEstimate(label=label, frequency=0.3125, joint_intervals=INTERVALS) for label in LABELS]
-        estimate = Estimate(9, categories=tuple(parts))
+        parts = [PartEstimate(n=9, name=label, mean=0.3125, joint_intervals=INTERVALS) for label in LABELS]
+        estimate = Estimate(9, parts=tuple(parts))
     elif kind == "vector":
-        drawn = [CoordinateEstimate(name=f"c{n}", n=9, mean=0.3125, intervals=INTERVALS) for n in range(20)]
-        estimate = Estimate(9, coordinates=(*drawn, CoordinateEstimate(name="c20")))
+        drawn = [PartEstimate(name=f"c{n}", n=9, mean=0.3125, intervals=INTERVALS) for n in range(20)]
+        estimate = Estimate(9, parts=(*drawn, PartEstimate(name="c20")))
     return result_of(one, estimate, refused={Refusal.CLOSED: 2, Refusal.QUOTA: 3}).to_document()
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 
-from made_results import result_of
+from made_results import result_of, single
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.http.page.view import History, Point
@@ -15,7 +15,7 @@ OTHER = make_task({"id": "o", "epsilon": "1", "domain": {"kind": "bit"}})
 
 
 def after(n: int, mean: float = 0.5) -> Result:
-    return result_of(TASK, Estimate(n, mean, intervals={"anytime": (0.0, 1.0)}))
+    return result_of(TASK, single(n, mean, intervals={"anytime": (0.0, 1.0)}))
 
 
 def test_neighbours_differ_by_a_twelfth_and_the_last_is_always_there() -> None:
@@ -30,7 +30,7 @@ def test_neighbours_differ_by_a_twelfth_and_the_last_is_always_there() -> None:
 
 def test_a_round_without_an_estimate_or_an_interval_is_left_out() -> None:
     history = History()
-    history.add(result_of(TASK, Estimate(5, 0.5)))
+    history.add(result_of(TASK, single(5, 0.5)))
     history.add(result_of(TASK, Estimate(6, failures={"estimate": "failed"})))
     assert history.until(after(6)) == ()
 
@@ -61,7 +61,7 @@ def test_other_tasks_and_rounds_have_their_own() -> None:
     history = History()
     history.add(after(10))
     assert history.until(dataclasses.replace(after(10), round=1)) == ()
-    assert history.until(result_of(OTHER, Estimate(10, 0.5))) == ()
+    assert history.until(result_of(OTHER, single(10, 0.5))) == ()
 
 
 def test_it_knows_no_time() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
-from made_results import result_of
+from made_results import result_of, single
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimate.estimates import CategoryEstimate, CoordinateEstimate
+from hush_aggregator.estimate.estimates import PartEstimate
 from hush_aggregator.http.page.pages import ENVIRONMENT, render_index, render_message, render_task, sanitize, untrusted
 from hush_aggregator.http.page.view import View
 from hush_aggregator.store.base import Origin, State
@@ -28,15 +28,15 @@ DOMAINS: list[dict[str, object]] = [
     {"kind": "vector", "coordinates": [{"name": "TEXT", **NUMBER}, {"name": "b", "lower": 0.0, "upper": 1.0}]},
 ]
 INTERVALS = {"anytime": (0.1, 0.9), "population": (0.2, 0.8)}
-NUMBERS = Estimate(9, 0.5, intervals=INTERVALS)
+NUMBERS = single(9, 0.5, intervals=INTERVALS)
 ESTIMATES: Mapping[str, Callable[[str], Estimate]] = {
     "number": lambda _: NUMBERS,
     "bit": lambda _: NUMBERS,
     "category": lambda text: Estimate(
-        9, categories=(CategoryEstimate(label=text, frequency=0.5, intervals=INTERVALS, joint_intervals=INTERVALS),) * 2
+        9, (PartEstimate(name=text, n=9, mean=0.5, intervals=INTERVALS, joint_intervals=INTERVALS),) * 2
     ),
     "vector": lambda text: Estimate(
-        9, coordinates=(CoordinateEstimate(name=text, unit=text, n=4, mean=0.5, joint_intervals=INTERVALS),) * 2
+        9, (PartEstimate(name=text, unit=text, n=4, mean=0.5, joint_intervals=INTERVALS),) * 2
     ),
 }
 MARK = "\N{REPLACEMENT CHARACTER}"

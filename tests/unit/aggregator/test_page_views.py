@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from made_results import result_of
+from made_results import changed, result_of, single
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimate.estimates import CategoryEstimate
+from hush_aggregator.estimate.estimates import PartEstimate
 from hush_aggregator.http.page.pages import render_index, render_task
 from hush_aggregator.http.page.view import TaskStatus, View
 from hush_aggregator.store.base import Origin, State
@@ -23,7 +23,7 @@ DRAFT: dict[str, Any] = {"id": "t", "epsilon": "1", "domain": NUMBER, "purpose":
 INTERVALS = {"anytime": (1.0, 5.0), "reporters": (2.0, 4.0), "population": (1.9, 4.1)}
 FEW = {"anytime": (1.0, 5.0)}
 METHODS = {"anytime": "reporters-laplace-mixture"}
-GOOD = Estimate(200, 3.0, intervals=INTERVALS, methods=METHODS, monitor="ok")
+GOOD = dataclasses.replace(single(200, 3.0, intervals=INTERVALS, methods=METHODS), monitor="ok")
 
 
 def shown(estimate: Estimate | None = GOOD, *, final: bool = False, draft: dict[str, Any] = DRAFT, **view: Any) -> View:  # noqa: ANN401
@@ -81,7 +81,7 @@ def test_while_reports_arrive_the_interval_to_watch_comes_first_and_of_final_fig
     final = text_of(shown(final=True))
     assert "probably 2.0 to 4.0 kg for those who answered" in final
     assert "however often you look while reports arrive 0 10" not in final
-    other = dataclasses.replace(GOOD, methods={"anytime": "population-beta-mixture"})
+    other = changed(GOOD, methods={"anytime": "population-beta-mixture"})
     assert "probably 1.9 to 4.1 kg for everybody they stand for" in text_of(shown(other, final=True))
 
 
@@ -100,13 +100,13 @@ def test_the_monitor_has_words_for_each_verdict(monitor: str | None, words: str)
 
 
 def test_an_interval_that_rules_nothing_out_says_so() -> None:
-    text = text_of(shown(dataclasses.replace(GOOD, intervals={"anytime": (0.0, 10.0)})))
+    text = text_of(shown(changed(GOOD, intervals={"anytime": (0.0, 10.0)})))
     assert "so far anything from 0.0 to 10.0 kg" in text
     assert "probably" not in text
 
 
 def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> None:
-    text = text_of(shown(dataclasses.replace(GOOD, mean=-2.0, intervals={"anytime": (0.0, 1.0)})))
+    text = text_of(shown(changed(GOOD, mean=-2.0, intervals={"anytime": (0.0, 1.0)})))
     assert "-2.00 kg" in text
     assert "is outside the possible range, because of the noise. Moving it back would bias it. More reports" in text
 
@@ -116,7 +116,7 @@ def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> No
 def test_wrong_reports_are_told_before_the_figure_and_nothing_promises_that_more_of_them_help(
     monitor: str, mean: float
 ) -> None:
-    view = shown(dataclasses.replace(GOOD, mean=mean, monitor=monitor))
+    view = shown(dataclasses.replace(changed(GOOD, mean=mean), monitor=monitor))
     word = {"too_little_noise": "Too little noise", "outliers": "Impossible reports"}.get(monitor, "Something new")
     card = plain(index([view]))
     for text in (text_of(view), card):
@@ -139,14 +139,14 @@ def test_reports_that_look_right_or_are_too_few_raise_no_alarm(monitor: str | No
 
 def test_wrong_reports_of_categories_are_told_above_the_table() -> None:
     task = {"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": ["a", "b"]}}
-    parts = tuple(CategoryEstimate(label=label, frequency=0.5) for label in "ab")
-    view = shown(Estimate(200, categories=parts, monitor="outliers"), draft=task)
+    parts = tuple(PartEstimate(name=label, n=9, mean=0.5) for label in "ab")
+    view = shown(Estimate(200, parts=parts, monitor="outliers"), draft=task)
     assert "Do not rely on this. Impossible reports." in text_of(view).partition("Share")[0]
     assert "Do not rely on this. Impossible reports." in plain(index([view]))
 
 
 def test_final_figures_do_not_wait_for_more_reports() -> None:
-    text = text_of(shown(dataclasses.replace(GOOD, mean=-2.0), final=True, ended=True))
+    text = text_of(shown(changed(GOOD, mean=-2.0), final=True, ended=True))
     assert "is outside the possible range, because of the noise" in text
     assert "More reports" not in text
 
@@ -166,15 +166,13 @@ def test_one_is_not_written_as_several() -> None:
 def test_any_number_can_be_drawn(mean: float, intervals: dict[str, tuple[float, float]]) -> None:
     wide = {"kind": "number", "lower": -8e307, "upper": 8e307}
     for domain in (NUMBER, wide):
-        page = detail(shown(Estimate(3, mean, intervals=intervals), draft=DRAFT | {"domain": domain}))
+        page = detail(shown(single(3, mean, intervals=intervals), draft=DRAFT | {"domain": domain}))
         assert f'value="{mean!r}"' in page
         assert not re.search(r"\b(nan|inf)\b", page)
 
 
 def test_intervals_that_failed_are_named_and_the_others_stay() -> None:
-    text = text_of(
-        shown(dataclasses.replace(GOOD, failures={"population": "not_finite"}, intervals={"anytime": (1.0, 5.0)}))
-    )
+    text = text_of(shown(changed(GOOD, failures={"population": "not_finite"}, intervals={"anytime": (1.0, 5.0)})))
     assert "The interval for “everybody they stand for”: the calculation did not give a number" in text
     assert "3.0 kg" in text
 
@@ -215,8 +213,8 @@ def test_a_long_list_is_folded_and_complete() -> None:
     labels = [f"label {place}" for place in range(300)]
     task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
 
-    categories = tuple(CategoryEstimate(label=label, frequency=1 / 300) for label in labels)
-    page = detail(View(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, categories=categories))))
+    categories = tuple(PartEstimate(name=label, n=9, mean=1 / 300) for label in labels)
+    page = detail(View(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, parts=categories))))
     assert all(f">{label}<" in page for label in labels)
     assert "276 more" in page
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from made_results import single
 from virtual_time import VirtualLoop
 
 from hush_aggregator.estimate import Estimate
@@ -103,7 +104,7 @@ class World:
             raise
         finally:
             self.running -= 1
-        return self.fails.get(task.id) or Estimate(tally.n, mean=0.5)
+        return self.fails.get(task.id) or single(tally.n, mean=0.5)
 
     async def many(
         self, asked: Sequence[tuple[Task, Tally]], confidence: float, made: list[Estimate | Failure]

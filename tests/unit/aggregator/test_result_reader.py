@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.result_reader import ResultReader
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore
 from hush_aggregator.store import reading as reading_module

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from commands import unprintable
-from made_results import result_of
+from made_results import result_of, single
 
 from hush_aggregator.charts import ASCII, HEAVY, draw_interval
 from hush_aggregator.commands.results import _cell
-from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
+from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_aggregator.figure_rows import rows_of
 from hush_aggregator.report_problems import report_problems
 from hush_aggregator.result import encode
@@ -60,7 +60,9 @@ def number(
     n: int, low: float, high: float, mean: float, refused: dict[Refusal, int] | None = None
 ) -> dict[str, object]:
     intervals = {"anytime": (low, high), "reporters": (mean - 1, mean + 1)}
-    return result_of(NUMBER, Estimate(n, mean, {"reporters": 1.0}, intervals), refused=refused).to_document()
+    return result_of(
+        NUMBER, single(n, mean, stderr={"reporters": 1.0}, intervals=intervals), refused=refused
+    ).to_document()
 
 
 def seen(view: View, width: int = 80, height: int = 40, past: Past | None = None) -> str:
@@ -69,24 +71,25 @@ def seen(view: View, width: int = 80, height: int = 40, past: Past | None = None
 
 def results() -> dict[str, tuple[Task, dict[str, object]]]:
     category = [
-        CategoryEstimate(
-            label=f"way {n}",
-            frequency=n / 780,
+        PartEstimate(
+            n=9,
+            name=f"way {n}",
+            mean=n / 780,
             intervals={"anytime": (0.0, 0.4), "reporters": (0.0, 0.2)},
             joint_intervals={"anytime": (max(0.0, n / 780 - 0.02), n / 780 + 0.0312345678)},
         )
         for n in range(40)
     ]
     coordinates = (
-        CoordinateEstimate(name="power", unit="kW", n=9, mean=2.5, intervals={"anytime": (1.0, 4.125)}),
-        CoordinateEstimate(name="charge", unit="%"),
+        PartEstimate(name="power", unit="kW", n=9, mean=2.5, intervals={"anytime": (1.0, 4.125)}),
+        PartEstimate(name="charge", unit="%"),
     )
-    bit = Estimate(40, 0.123456789, intervals={"anytime": (0.0, 1 / 3), "anytime_population": (0.0, 0.5)})
+    bit = single(40, 0.123456789, intervals={"anytime": (0.0, 1 / 3), "anytime_population": (0.0, 0.5)})
     return {
         "number": (NUMBER, number(1234, 150.0, 200.5, 171.23456789)),
         "bit": (DAILY, result_of(DAILY, bit, round_=1).to_document()),
-        "categories": (WAYS, result_of(WAYS, Estimate(500, categories=tuple(category))).to_document()),
-        "vector": (PAIR, result_of(PAIR, Estimate(17, coordinates=coordinates)).to_document()),
+        "categories": (WAYS, result_of(WAYS, Estimate(500, parts=tuple(category))).to_document()),
+        "vector": (PAIR, result_of(PAIR, Estimate(17, parts=coordinates)).to_document()),
         "no report": (NUMBER, result_of(NUMBER, Estimate(0)).to_document()),
         "failed": (NUMBER, result_of(NUMBER, Estimate(9, failures={"estimate": "too slow"})).to_document()),
     }

@@ -4,13 +4,12 @@ import csv
 import io
 import json
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from made_results import result_of
+from made_results import changed, result_of, single
 from rendered import rendered
 
 from hush_aggregator.estimate import Estimate
@@ -44,7 +43,7 @@ def made_up(
     estimate = Estimate(0)
     if mean is not None:
         spread = 0.05 if name == "survey" else 5.0
-        estimate = Estimate(
+        estimate = single(
             len(values),
             mean,
             stderr={"reporters": spread, "population": spread},
@@ -160,14 +159,14 @@ def test_a_report_that_never_arrived_is_lost_and_a_refused_one_is_not() -> None:
 
 @pytest.mark.parametrize("error", [0.00042, 0.42, 4.2, 42.0, 4.2e7])
 def test_a_number_has_three_digits_of_its_error(error: float) -> None:
-    wording = NumberFormat.of(result_of(SCENARIOS["heights"].task(), Estimate(9, stderr={"reporters": error})))
+    wording = NumberFormat.of(result_of(SCENARIOS["heights"].task(), single(9, stderr={"reporters": error})))
     shown = float(wording.number(error).replace(" ", ""))
     assert shown == pytest.approx(error, rel=0.013)
     assert len(wording.number(error).replace(".", "").replace(" ", "").lstrip("0")) <= 8
 
 
 def test_a_huge_number_stays_short() -> None:
-    wording = NumberFormat.of(result_of(SCENARIOS["heights"].task(), Estimate(9, stderr={"reporters": 1e300})))
+    wording = NumberFormat.of(result_of(SCENARIOS["heights"].task(), single(9, stderr={"reporters": 1e300})))
     assert wording.value(1.23456789e300) == "1.23457e+300 cm"
 
 
@@ -216,19 +215,19 @@ def test_an_interval_that_could_not_be_made_is_named_and_the_others_stay(tmp_pat
     run = made_up()
     estimate = run.result.estimate
     sound = {"population": estimate.intervals["population"]}
-    failed = with_estimate(run, replace(estimate, intervals=sound, failures={"reporters": "not_finite"}))
+    failed = with_estimate(run, changed(estimate, intervals=sound, failures={"reporters": "not_finite"}))
     text = table(failed)
     assert "reporters (not_finite)" in row(text, "could not be made")
     assert "164.00 to 184.00 cm" in row(text, "95 % interval, population")
     write_files(tmp_path, failed)
-    text = table(with_estimate(run, replace(estimate, intervals={}, stderr={})))
+    text = table(with_estimate(run, changed(estimate, intervals={}, stderr={})))
     assert "174.00 cm" in row(text, "estimate")
 
 
 def test_further_intervals_are_named_by_what_they_are_about() -> None:
     run = made_up()
     wider = {"anytime_population": (150.0, 200.0), "enrolled": (160.0, 190.0)}
-    estimate = replace(run.result.estimate, intervals={**run.result.intervals, **wider})
+    estimate = changed(run.result.estimate, intervals={**run.result.intervals, **wider})
     text = table(with_estimate(run, estimate))
     assert "150.00 to 200.00 cm" in row(text, "95 % confidence sequence, population")
     assert "covers the truth" in row(text, "95 % confidence sequence, population")

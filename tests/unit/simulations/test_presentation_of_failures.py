@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pytest
 from rendered import rendered
 
 from hush_aggregator import estimation
-from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate, estimate
+from hush_aggregator.estimate import Estimate, PartEstimate, estimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
@@ -30,10 +29,7 @@ def left(intervals: Intervals, target: str) -> Intervals:
     return {name: ends for name, ends in intervals.items() if name != target}
 
 
-P = TypeVar("P", CategoryEstimate, CoordinateEstimate)
-
-
-def without(part: P, target: str) -> P:
+def without(part: PartEstimate, target: str) -> PartEstimate:
     """A part of an estimate whose interval failed."""
     return replace(
         part,
@@ -48,13 +44,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
         if failing == EVERYTHING and tally.n:
             raise ArithmeticError
         made = estimate(task, tally, confidence)
-        return replace(
-            made,
-            intervals=left(made.intervals, failing),
-            categories=tuple(without(one, failing) for one in made.categories),
-            coordinates=tuple(without(one, failing) for one in made.coordinates),
-            failures={failing: "not_finite"} if made.intervals else {},
-        )
+        return replace(made, parts=tuple(without(one, failing) for one in made.parts))
 
     monkeypatch.setattr(estimation, "estimate", planted)
     monkeypatch.setattr("hush_simulations.display.style.DPI", 20)
@@ -112,7 +102,7 @@ async def test_a_band_that_failed_is_not_seen_live(monkeypatch: pytest.MonkeyPat
 async def test_joint_intervals_are_judged_where_every_category_has_them() -> None:
     done = await run("commute", 1)
     made = done.result.estimate
-    partly = replace(made, categories=(without(made.categories[0], "reporters"), *made.categories[1:]))
+    partly = replace(made, parts=(without(made.parts[0], "reporters"), *made.parts[1:]))
     mean = done.experiment.scenario.population.mean
     judged = score(done.task.domain, partly, done.experiment.values, mean)
     assert judged.joint.keys() == done.score.joint.keys() - {"reporters"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_results import result_of
+from made_results import result_of, single
 from rendered import rendered
 
-from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
+from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_simulations.display.files import write_files
 from hush_simulations.display.progress import bands, caption, render
 from hush_simulations.display.table import blocks
@@ -121,10 +121,11 @@ CATEGORIES = result_of(
     with_labels(7).task(),
     Estimate(
         99,
-        categories=tuple(
-            CategoryEstimate(
-                label=f"l{place}",
-                frequency=share,
+        parts=tuple(
+            PartEstimate(
+                n=9,
+                name=f"l{place}",
+                mean=share,
                 stderr={"reporters": 0.02},
                 intervals={"reporters": (0, 0.1), "anytime": (share - 0.05, share + 0.05)},
                 joint_intervals={"reporters": (0, 0.2), "anytime": (share - 0.08, share + 0.08)},
@@ -138,7 +139,7 @@ CATEGORIES = result_of(
 def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> None:
     result = result_of(
         SCENARIOS["heights"].task(),
-        Estimate(
+        single(
             9,
             170.0,
             stderr={"reporters": 1.0},
@@ -168,9 +169,9 @@ def test_what_is_seen_live_is_as_wide_as_the_terminal(monkeypatch: pytest.Monkey
 
 
 def test_of_coordinates_the_first_that_were_drawn_are_seen_live() -> None:
-    drawn = CoordinateEstimate(name="", n=3, mean=1.0, stderr={"reporters": 0.1}, intervals={"anytime": (0.5, 1.5)})
-    coordinates = (CoordinateEstimate(name="empty"), *(replace(drawn, name=f"c{place}") for place in range(9)))
-    found = result_of(SCENARIOS["offices"].task(), Estimate(9, coordinates=coordinates), confidence=0.9)
+    drawn = PartEstimate(name="", n=3, mean=1.0, stderr={"reporters": 0.1}, intervals={"anytime": (0.5, 1.5)})
+    coordinates = (PartEstimate(name="empty"), *(replace(drawn, name=f"c{place}") for place in range(9)))
+    found = result_of(SCENARIOS["offices"].task(), Estimate(9, parts=coordinates), confidence=0.9)
     assert [line.name for line in bands(found)] == ["c0", "c1", "c2", "c3", "c4"]
     assert caption(found).startswith("so far; the first 5 of 10; anytime-valid")
 

@@ -2,7 +2,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hush_aggregator.estimate import CategoryEstimate, CoordinateEstimate, Estimate
+from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import CategoryDomain, Coordinate, NumberDomain, VectorDomain
 from hush_simulations.engines.experiment import judged
@@ -66,11 +66,9 @@ def colours(red: tuple[float, float], joint: tuple[float, float]) -> Estimate:
     whole = {"reporters": (0.0, 1.0)}
     return Estimate(
         4,
-        categories=(
-            CategoryEstimate(
-                label="red", frequency=0.5, intervals={"reporters": red}, joint_intervals={"reporters": joint}
-            ),
-            CategoryEstimate(label="green", frequency=0.5, intervals=whole, joint_intervals=whole),
+        parts=(
+            PartEstimate(n=9, name="red", mean=0.5, intervals={"reporters": red}, joint_intervals={"reporters": joint}),
+            PartEstimate(n=9, name="green", mean=0.5, intervals=whole, joint_intervals=whole),
         ),
     )
 
@@ -90,24 +88,24 @@ def test_each_category_is_judged_alone_and_all_at_once() -> None:
 
 
 def test_each_coordinate_is_judged_against_its_own_mean_and_one_that_nobody_drew_is_not() -> None:
-    drawn = CoordinateEstimate(name="x", n=2, mean=2.0, intervals={"reporters": (1, 3)})
-    found = score(PLACE, Estimate(2, coordinates=(drawn, CoordinateEstimate(name="y"))), [(1.0, 5.0), (3.0, 7.0)], None)
+    drawn = PartEstimate(name="x", n=2, mean=2.0, intervals={"reporters": (1, 3)})
+    found = score(PLACE, Estimate(2, parts=(drawn, PartEstimate(name="y"))), [(1.0, 5.0), (3.0, 7.0)], None)
     assert [part.truth for part in found.parts.values()] == [{"reporters": 2.0}, {"reporters": 6.0}]
     assert [part.covered for part in found.parts.values()] == [{"reporters": True}, {}]
     assert [part.error for part in found.parts.values()] == [{"reporters": 0.0}, {}]
 
 
 def test_all_at_once_is_said_only_of_what_every_part_that_was_drawn_has() -> None:
-    def drawn(name: str, joint: Intervals) -> CoordinateEstimate:
-        return CoordinateEstimate(name=name, n=1, mean=5.0, joint_intervals=joint)
+    def drawn(name: str, joint: Intervals) -> PartEstimate:
+        return PartEstimate(name=name, n=1, mean=5.0, joint_intervals=joint)
 
     right: Intervals = {"reporters": (0, 10)}
     for y, said in (
         (drawn("y", right), {"reporters": True}),
         (drawn("y", {}), {}),
-        (CoordinateEstimate(name="y"), {"reporters": True}),
+        (PartEstimate(name="y"), {"reporters": True}),
     ):
-        assert score(PLACE, Estimate(1, coordinates=(drawn("x", right), y)), [(5.0, 5.0)], None).joint == said
+        assert score(PLACE, Estimate(1, parts=(drawn("x", right), y)), [(5.0, 5.0)], None).joint == said
 
 
 def test_without_reports_there_is_a_population_and_nothing_to_judge() -> None:

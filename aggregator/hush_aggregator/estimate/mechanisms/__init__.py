@@ -3,15 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hush_aggregator.estimate.mechanisms import (
-    laplace,
-    multilevel,
-    randomized_response,
-    subset_selection,
-    table,
-    vector,
-)
-from hush_aggregator.estimate.mechanisms.analysis import Analysis, Asked
+from hush_aggregator.estimate.mechanisms import bounded, laplace, randomized_response, subset_selection, vector
+from hush_aggregator.estimate.mechanisms.analysis import Analysis
 from hush_common.mechanisms import (
     Channel,
     Laplace,
@@ -22,12 +15,10 @@ from hush_common.mechanisms import (
     Vector,
 )
 
-__all__ = ["Analysis", "Asked", "analysis_of", "registered"]
-
 _ANALYSES: dict[type[Mechanism], Analysis] = {
     Laplace: laplace,
-    Multilevel: multilevel,
-    Channel: table,
+    Multilevel: bounded,
+    Channel: bounded,
     RandomizedResponse: randomized_response,
     SubsetSelection: subset_selection,
     Vector: vector,

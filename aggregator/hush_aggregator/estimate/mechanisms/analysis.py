@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.worst_case import Assumed
+from hush_aggregator.estimate.finite_channel import Assumed
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain
 
-__all__ = ["Analysis", "Asked"]
-
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EstimateRequest:
     """What an estimate is about.
 
     Args:
@@ -51,12 +49,12 @@ class Analysis(Protocol):
         """Whether reports of this mechanism can have given a tally of so many sums."""
         ...
 
-    def estimate(self, parts: Sequence[tuple[Any, Tally]], asked: Asked, /) -> Estimate:
+    def estimate(self, parts: Sequence[tuple[Any, Tally]], request: EstimateRequest, /) -> Estimate:
         """The estimate, from the mechanism and tally of each epsilon; at least one has a report."""
         ...
 
     def worst(self, mechanism: Any, people: int, assumed: Assumed, more: int, /) -> tuple[float, tuple[int, ...]]:
-        """A tally whose intervals are long, as a plan needs it: see `hush_aggregator.estimate.worst_case`.
+        """A tally whose intervals are long, as a plan needs it: see `hush_aggregator.estimate.finite_channel`.
 
         Args:
             mechanism: for values in [0, 1].

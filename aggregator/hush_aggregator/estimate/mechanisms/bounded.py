@@ -1,4 +1,4 @@
-"""What `multilevel` and `table` have in common: one of a few outputs about one number."""
+"""`multilevel` and `table`: how often each of a few outputs about one number was reported."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,20 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import bounded_mean
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.mechanisms.analysis import Asked
+from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
+from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Mechanism
 
-__all__ = ["by_output", "estimate", "in_words", "in_words_of", "occurrences", "possible", "said", "spread"]
+
+def columns(mechanism: Mechanism) -> int:
+    return len(finite(mechanism).positions)
+
+
+def fold(mechanism: Mechanism, bodies: NDArray[np.int64]) -> tuple[int, ...]:
+    return occurrences(bodies[:, 0], columns(mechanism))
 
 
 def occurrences(outputs: NDArray[np.int64], columns: int) -> tuple[int, ...]:
@@ -28,19 +33,18 @@ def possible(_: Mechanism, tally: Tally) -> bool:
     return min(tally.moments) >= 0 and sum(tally.moments) == tally.n
 
 
-def estimate(parts: Sequence[tuple[Mechanism, Tally]], asked: Asked) -> Estimate:
+def estimate(parts: Sequence[tuple[Mechanism, Tally]], request: EstimateRequest) -> Estimate:
     """The mean, from how often each output came."""
-    units = Units.of(asked.domain) if isinstance(asked.domain, NumberDomain) else Units()
+    units = Units.of(request.domain) if isinstance(request.domain, NumberDomain) else Units()
     groups = [bounded_mean.Group(finite(part), tally.moments) for part, tally in parts]
-    return bounded_mean.estimate(groups, units, asked.confidence, enrolled=asked.enrolled_of(parts))
+    return bounded_mean.estimate(groups, units, request.confidence, enrolled=request.enrolled_of(parts))
 
 
-def by_output(mechanism: Mechanism, people: int, assumed: Assumed, columns: int) -> tuple[float, tuple[int, ...]]:
-    """The mean of the worst values, and how often each output comes of them."""
+def worst(mechanism: Mechanism, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
     channel = finite(mechanism)
     mean, counts = worst_counts(channel, people, assumed)
     found = dict(zip(channel.used, counts, strict=True))
-    return mean, tuple(found.get(output, 0) for output in range(columns))
+    return mean, tuple(found.get(output, 0) for output in range(columns(mechanism)))
 
 
 def said(

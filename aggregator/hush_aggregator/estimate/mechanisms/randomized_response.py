@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import pooled
+from hush_aggregator.estimate import proportions
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.mechanisms.analysis import Asked
+from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
+from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import in_words, said
-from hush_aggregator.estimate.worst_case import Assumed, worst_counts
 from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain
 from hush_common.mechanisms import RandomizedResponse
@@ -30,8 +29,8 @@ def possible(_: RandomizedResponse, tally: Tally) -> bool:
     return 0 <= tally.moments[0] <= tally.n
 
 
-def estimate(parts: Sequence[tuple[RandomizedResponse, Tally]], asked: Asked) -> Estimate:
-    return pooled.estimate(parts, asked.confidence, enrolled=asked.enrolled_of(parts))
+def estimate(parts: Sequence[tuple[RandomizedResponse, Tally]], request: EstimateRequest) -> Estimate:
+    return proportions.estimate_proportion(parts, request.confidence, enrolled=request.enrolled_of(parts))
 
 
 def spread(

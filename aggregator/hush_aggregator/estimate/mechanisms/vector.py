@@ -1,22 +1,68 @@
 """`vector`: for each coordinate how often each level was reported."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import vectors
-from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.mechanisms.analysis import Asked
+from hush_aggregator.estimate.bounded_mean import Batches, Group, Sample, around, intervals
+from hush_aggregator.estimate.diagnostics import worst_case_bias, worst_verdict
+from hush_aggregator.estimate.estimates import Estimate, PartEstimate
+from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
+from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences
-from hush_aggregator.estimate.worst_case import Assumed, worst_counts
+from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Vector
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
+
+def estimate_coordinates(
+    parts: Sequence[tuple[Vector, Tally]], domain: VectorDomain, confidence: float, enrolled: int | None = None
+) -> Estimate:
+    """Each coordinate of n ≥ 1 reports, under one epsilon or several."""
+    parts = [part for part in parts if part[1].n]
+    n = sum(tally.n for _, tally in parts)
+    joint = min(1 - (1 - confidence) / len(domain.coordinates), 1 - 2**-53)  # the largest float below 1
+    joint = max(joint, confidence)  # rounding makes 0 of a tiny one
+    sampled = parts[0][0].sampled < parts[0][0].coordinates
+    reach = max(finite(mechanism.part).reach for mechanism, _ in parts)
+    batches, pending = Batches(), []
+    for place, coordinate in enumerate(domain.coordinates):
+        groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
+        sample, units = Sample(tuple(group for group in groups if group.n)), Units.of(coordinate)
+        made = [
+            intervals(sample, units, one, batches, sampled=sampled, enrolled=enrolled)
+            for one in (confidence, joint)
+            if sample.groups
+        ]
+        pending.append((coordinate, sample, units, made))
+    found, monitors = [], []
+    for coordinate, sample, units, made in pending:
+        named = PartEstimate(name=coordinate.name, unit=coordinate.unit)
+        if not made:
+            found.append(named)
+            continue
+        alone, jointly = (make() for make in made)
+        one = around(sample, units, alone, sampled=sampled, enrolled=enrolled, named=named)
+        found.append(
+            replace(
+                one,
+                joint_intervals=jointly.intervals,
+                joint_methods=jointly.methods,
+                worst_case_bias=worst_case_bias(sample.n, units.length(reach), of=n),
+                failures={**one.failures, **{f"joint_{name}": why for name, why in jointly.failures.items()}},
+            )
+        )
+        monitors.append(sample.monitor)
+    return Estimate(n, tuple(found), worst_verdict(monitors))
+
+
+def _group(mechanism: Vector, tally: Tally, place: int) -> Group:
+    width = mechanism.levels + 1
+    return Group(finite(mechanism.part), tally.moments[place * width : (place + 1) * width])
 
 
 def columns(mechanism: Vector) -> int:
@@ -32,9 +78,9 @@ def possible(mechanism: Vector, tally: Tally) -> bool:
     return min(tally.moments) >= 0 and sum(tally.moments) == tally.n * mechanism.sampled
 
 
-def estimate(parts: Sequence[tuple[Vector, Tally]], asked: Asked) -> Estimate:
-    domain = cast("VectorDomain", asked.domain)
-    return vectors.estimate(parts, domain, asked.confidence, asked.enrolled_of(parts))
+def estimate(parts: Sequence[tuple[Vector, Tally]], request: EstimateRequest) -> Estimate:
+    domain = cast("VectorDomain", request.domain)
+    return estimate_coordinates(parts, domain, request.confidence, request.enrolled_of(parts))
 
 
 def worst(mechanism: Vector, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:

@@ -19,7 +19,6 @@ from hush_aggregator.http.page.charts import Axis, Chart
 from hush_aggregator.http.page.view import Point, TaskStatus, View
 from hush_aggregator.report_problems import MONITOR, Verdict, report_problems
 from hush_aggregator.result import Result
-from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.task import Task
 
@@ -61,7 +60,7 @@ class Scale:
     @classmethod
     def of(cls, task: Task) -> "Scale":
         """Return the scale of a task's estimate, before its precision is known."""
-        return cls(task.unit, percent=isinstance(task.domain, BitDomain | CategoryDomain))
+        return cls(task.unit, percent=task.domain.is_share)
 
     def fitting(self, interval: Interval | None) -> "Scale":
         """Return the scale with as many decimals as leave two digits of the half-width of an interval."""
@@ -137,7 +136,7 @@ class Figures:
     def __post_init__(self) -> None:
         result = self.result
         object.__setattr__(self, "problems", report_problems(result.estimate.monitor, result.flags) if result.n else [])
-        object.__setattr__(self, "parts", list(_categories(result) or _coordinates(self.view.task, result)))
+        object.__setattr__(self, "parts", list(_rows(self.view.task, result)))
 
     @classmethod
     def of(cls, view: View) -> "Figures | None":
@@ -146,9 +145,9 @@ class Figures:
     @property
     def quantity(self) -> str:
         domain = self.view.task.domain
-        if isinstance(domain, BitDomain):
-            return "Share of yes"
-        return "Share" if isinstance(domain, CategoryDomain) else "Average"
+        if not domain.is_share:
+            return "Average"
+        return "Share" if domain.parts_field else "Share of yes"
 
     @property
     def mean(self) -> float | None:
@@ -249,7 +248,7 @@ class Figures:
     @property
     def top(self) -> list[PartRow]:
         """The rows on a card: the most frequent categories, on an axis of their own, or the first coordinates."""
-        if not self.result.categories:
+        if not self.view.task.domain.is_share:
             return list(self.parts[:_TOP])
         rows = sorted(self.parts, key=lambda row: -(row.value or 0.0))[:_TOP]
         axis = Axis(0.0, max([0.01, *(row.value or 0.0 for row in rows)]))
@@ -295,9 +294,7 @@ class Figures:
         return list(dict.fromkeys(target for target in wanted if target is not None))
 
     def _about(self, target: str) -> str:
-        if self.result.coordinates:
-            return about(target, next((row.methods[target] for row in self.parts if target in row.methods), ""))
-        return about(target, self.result.estimate.methods.get(target, ""))
+        return about(target, next((part.methods[target] for part in self.result.parts if target in part.methods), ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,31 +415,33 @@ def primary(intervals: Intervals, methods: Mapping[str, str], *, final: bool) ->
 
 def _limits(task: Task) -> Interval:
     """Return the least and the largest value of a number or a bit."""
-    return (task.domain.lower, task.domain.upper) if isinstance(task.domain, NumberDomain) else (0.0, 1.0)
+    return task.domain.parts[0].axis
 
 
-def _categories(result: Result) -> list[PartRow]:
-    reached = [end for one in result.categories for ends in one.joint_intervals.values() for end in ends]
-    reached += [one.frequency for one in result.categories]
-    axis = Axis(0.0, min(1.0, max(0.01, *reached)) if reached else 1.0)
-    methods, rows = result.estimate.methods, []
-    for number, one in enumerate(result.categories):
-        place = f"categories.{number}"
-        target = primary(one.joint_intervals, methods, final=result.final)
-        joint = one.joint_intervals.get(target or "")
-        figure = f"{place}.frequency", one.frequency, Scale(percent=True)
-        rows.append(PartRow(one.label, place, *figure, axis, one.intervals, methods, target, joint))
-    return rows
-
-
-def _coordinates(task: Task, result: Result) -> Iterator[PartRow]:
-    bounds = task.domain.coordinates if isinstance(task.domain, VectorDomain) and result.coordinates else ()
-    for number, (one, bound) in enumerate(zip(result.coordinates, bounds, strict=True)):
-        place, axis = f"coordinates.{number}", Axis(bound.lower, bound.upper)
+def _rows(task: Task, result: Result) -> Iterator[PartRow]:
+    """The categories or coordinates; none of a number or a bit."""
+    domain, shared = task.domain, None
+    if not domain.parts_field:
+        return
+    if domain.is_share:  # shares have one axis, up to the largest end
+        reached = [end for one in result.parts for ends in one.joint_intervals.values() for end in ends]
+        reached += [one.mean or 0.0 for one in result.parts]
+        shared = Axis(0.0, min(1.0, max(0.01, *reached)) if reached else 1.0)
+    for number, (one, of) in enumerate(zip(result.parts, domain.parts, strict=False)):
         target = primary(one.joint_intervals, one.methods, final=result.final)
-        joint = one.joint_intervals.get(target or "")
-        figure = f"{place}.mean", one.mean, Scale(one.unit)
-        yield PartRow(one.name, place, *figure, axis, one.intervals, one.methods, target, joint, one.n)
+        yield PartRow(
+            name=one.name,
+            place=f"{domain.parts_field}.{number}",
+            figure=f"{domain.parts_field}.{number}.{'frequency' if domain.is_share else 'mean'}",
+            value=one.mean,
+            scale=Scale(one.unit, percent=domain.is_share),
+            axis=shared or Axis(*of.axis),
+            individual=one.intervals,
+            methods=one.methods,
+            target=target,
+            interval=one.joint_intervals.get(target or ""),
+            n=None if domain.is_share else one.n,
+        )
 
 
 def _marks(axis: Axis, scale: Scale) -> list[str]:

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.estimate.tallies import parts_of
-from hush_aggregator.fold import fold
+from hush_aggregator.estimate.tallies import fold, parts_of
 from hush_aggregator.result import Counted, result_of
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain

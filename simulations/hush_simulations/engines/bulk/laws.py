@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimate.ladder import LADDER
+from hush_aggregator.estimate.mechanisms.laplace import LADDER
 from hush_common.errors import OptionError
 from hush_common.mechanisms import (
     Channel,
@@ -270,17 +270,17 @@ class _Laplace(Law[Laplace]):
 
     def without_filled(self, estimate: Estimate) -> Estimate:
         """Without the intervals that need a sample variance, the monitor and the winsorised mean."""
-        without = {target for target, method in estimate.methods.items() if "student" in method}
+        part = estimate.single
+        without = {target for target, method in part.methods.items() if "student" in method}
         missing = dict.fromkeys((*sorted(without), "monitor", "winsorised"), _NOT_DRAWN)
-        return replace(
-            estimate,
-            intervals={target: one for target, one in estimate.intervals.items() if target not in without},
-            methods={target: one for target, one in estimate.methods.items() if target not in without},
-            stderr={target: one for target, one in estimate.stderr.items() if target not in without},
-            monitor=None,
-            winsorised=None,
-            failures={**estimate.failures, **missing},
+        part = replace(
+            part,
+            intervals={target: one for target, one in part.intervals.items() if target not in without},
+            methods={target: one for target, one in part.methods.items() if target not in without},
+            stderr={target: one for target, one in part.stderr.items() if target not in without},
+            failures={**part.failures, **missing},
         )
+        return replace(estimate, parts=(part,), monitor=None, winsorised=None)
 
 
 def _poisson_difference(up: NDArray[np.float64], down: NDArray[np.float64], rng: np.random.Generator) -> Integers:

@@ -19,28 +19,26 @@ a + b = 1 - confidence, holds for the population at every n. a and b are chosen 
 report. It is an upper bound twice, so that it covers more often than it has to.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log, sqrt
 
 from hush_aggregator.estimate import (
     POPULATION,
     REPORTERS,
-    CategoryEstimate,
-    CoordinateEstimate,
     Estimate,
+    PartEstimate,
 )
 from hush_aggregator.estimate.estimates import ByTarget, Interval, Intervals
-from hush_aggregator.estimate.mechanisms import Asked, analysis_of
+from hush_aggregator.estimate.mechanisms import analysis_of
+from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_aggregator.estimate.tallies import parts_of
 from hush_aggregator.tally import Tally
-from hush_common.domain import Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
-
-__all__ = ["METHOD", "combine"]
 
 METHOD = "reporters-and-sampling"
 """How the interval for the population was made."""
@@ -93,7 +91,7 @@ def combine(task: Task, tallies: Sequence[Tally], confidence: float) -> Estimate
 def _merged(task: Task, tally: Tally, confidence: float) -> Estimate:
     parts = parts_of(task.randomizer, tally)
     with guarded():
-        return analysis_of(parts[0][0]).estimate(parts, Asked(task.domain, confidence, None))
+        return analysis_of(parts[0][0]).estimate(parts, EstimateRequest(task.domain, confidence, None))
 
 
 def _split(randomizer: Mechanism | Offers, n: int, rounds: int, confidence: float) -> _Split:
@@ -111,41 +109,21 @@ def _split(randomizer: Mechanism | Offers, n: int, rounds: int, confidence: floa
 
 
 def _joined(domain: Domain, shown: Estimate, wider: Estimate, split: _Split) -> Estimate:
-    bounds = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
-    intervals = _both(shown.intervals, wider.intervals, shown.n, bounds, split)
-    return Estimate(
-        n=shown.n,
-        mean=shown.mean,
-        stderr=_reporters(shown.stderr),
-        intervals=intervals,
-        methods={REPORTERS: shown.methods.get(REPORTERS, ""), POPULATION: METHOD},
-        categories=tuple(_categories(shown, wider, split)),
-        coordinates=tuple(_coordinates(domain, shown, wider, split)),
-    )
-
-
-def _categories(shown: Estimate, wider: Estimate, split: _Split) -> Iterator[CategoryEstimate]:
-    for one, other in zip(shown.categories, wider.categories, strict=True):
-        yield CategoryEstimate(
-            label=one.label,
-            frequency=one.frequency,
-            stderr=_reporters(one.stderr),
-            intervals=_both(one.intervals, other.intervals, shown.n, (0.0, 1.0), split),
+    parts = []
+    for one, other, of in zip(shown.parts, wider.parts, domain.parts, strict=True):
+        methods = {REPORTERS: one.methods.get(REPORTERS, ""), POPULATION: METHOD}
+        parts.append(
+            PartEstimate(
+                name=one.name,
+                unit=one.unit,
+                n=one.n,
+                mean=one.mean,
+                stderr=_reporters(one.stderr),
+                intervals=_both(one.intervals, other.intervals, one.n, of.axis, split),
+                methods=methods,
+            )
         )
-
-
-def _coordinates(domain: Domain, shown: Estimate, wider: Estimate, split: _Split) -> Iterator[CoordinateEstimate]:
-    if not isinstance(domain, VectorDomain):
-        return
-    for part, one, other in zip(domain.coordinates, shown.coordinates, wider.coordinates, strict=True):
-        yield CoordinateEstimate(
-            name=one.name,
-            unit=one.unit,
-            n=one.n,
-            mean=one.mean,
-            stderr=_reporters(one.stderr),
-            intervals=_both(one.intervals, other.intervals, one.n, (part.lower, part.upper), split),
-        )
+    return Estimate(shown.n, tuple(parts))
 
 
 def _reporters(by_target: ByTarget) -> dict[str, float]:
