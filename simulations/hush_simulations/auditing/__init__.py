@@ -1,3 +1,1 @@
 """Auditing: a lower bound on the epsilon of running code, measured from what an observer can tell."""
-
-__all__: list[str] = []

@@ -127,9 +127,7 @@ def _listed(names: Sequence[str], of: int) -> str:
 def report_cells(seen: Sequence[Hashable], atom: int = ATOM) -> ReportCells:
     """Return cells for samples: intervals if all are floats and many, else names.
 
-    Args:
-        seen: what a view shows of some reports.
-        atom: how many of one number it takes for a cell of its own.
+    A number that is seen `atom` times gets a separate cell.
     """
     if not all(isinstance(one, float) for one in seen):
         return ReportCells(_frequent(seen))
@@ -201,13 +199,7 @@ class Tested:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The tests of all rules.
-
-    Args:
-        tests: of one rule, or of two.
-        samples: reports that the observer was shown.
-        confidence: of the bound, which is the largest one of the tests.
-    """
+    """The tests of all rules."""
 
     tests: tuple[Tested, ...]
     samples: int
@@ -403,16 +395,7 @@ def _wilson_log_odds(right: _Counts, wrong: _Counts, z: float) -> _Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of an audit.
-
-    Args:
-        name: of what was audited.
-        samples: reports of each of the two inputs.
-        declared: the epsilon that it claims; None where it claims none.
-        inputs: the two values, in words.
-        measured: on its reports.
-        highest_bound: the most that so many reports can show.
-    """
+    """The result of an audit."""
 
     name: str
     samples: int

@@ -40,9 +40,7 @@ from hush_common.task import Task
 class View:
     """A function of a report that an audit uses: post-processing, which cannot add to epsilon.
 
-    Args:
-        of: what is looked at, in words.
-        look: from a report to a float, for numbers, or to anything else that can be compared, for names.
+    It returns a float for numbers, or another value that can be compared, for names.
     """
 
     of: str

@@ -1,3 +1,1 @@
 """Display: tables, pictures, progress and result files."""
-
-__all__: list[str] = []

@@ -1,3 +1,1 @@
 """How many people, at which epsilon, with which mechanism: before anybody is asked."""
-
-__all__: list[str] = []

@@ -217,11 +217,7 @@ def half_widths(task: Task, people: int, confidence: float, values: Values | Non
 
     Intervals are longer the more the sample varies, so that at most 1 - `KEPT` of the samples give a longer one.
 
-    Args:
-        task: with one epsilon; its values lie in [0, 1], or in one of the categories.
-        people: how many report.
-        confidence: of the intervals.
-        values: of people like those who will be asked; the worst ones if None.
+    Values are in [0, 1], or in one of the categories.
     """
     if values is not None:
         return _known(task, people, confidence, values)
@@ -349,13 +345,7 @@ def _normal_error(line: MechanismCost, target: Target, people: int, confidence: 
 
 
 def sampling_error(people: int, confidence: float | None, variance: float = EVEN) -> float:
-    """Return the error of `people` answers without noise, for the population: no epsilon goes below it.
-
-    Args:
-        people: answers.
-        confidence: of the interval; None for the root mean square.
-        variance: of one person's value; the largest there is unless it is known.
-    """
+    """Return the error of `people` answers without noise, for the population: no epsilon goes below it."""
     return sqrt(variance / people) * (1.0 if confidence is None else normal_quantile(confidence))
 
 

@@ -38,14 +38,7 @@ Amount: TypeAlias = int | float | Fraction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnValues:
-    """Known values, whose variance replaces the worst one. They are never shown.
-
-    Args:
-        known: how they are distributed.
-        rows: counts of the rows of the table, as in a result.
-        column: its name.
-        deviation: their standard deviation, in the unit of the value; None for categories, which have several.
-    """
+    """Known values, whose variance replaces the worst one. They are never shown."""
 
     known: Known = field(repr=False)
     rows: Mapping[str, object]
@@ -62,13 +55,7 @@ class OwnValues:
 class PlanQuestion:
     """A question; exactly one of people, epsilon and error is None: the unknown.
 
-    Args:
-        domain: what is asked for.
-        people: how many answer.
-        epsilon: loss of one answer.
-        error: as a share of the range.
-        confidence: of the interval; None if the error is a root mean square.
-        data: known values; the worst ones if None.
+    The error is a share of the range; without a confidence it is a root mean square. Without data it assumes the worst.
     """
 
     domain: Domain

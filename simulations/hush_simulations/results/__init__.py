@@ -1,3 +1,1 @@
 """Results: an outcome compared with the truth."""
-
-__all__: list[str] = []

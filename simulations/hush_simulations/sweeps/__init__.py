@@ -1,3 +1,1 @@
 """Sweeps: a scenario at every point of a grid, many trials of each, and what the estimates are worth there."""
-
-__all__: list[str] = []

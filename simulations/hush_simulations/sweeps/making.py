@@ -43,14 +43,6 @@ def run_sweep(
 ) -> SweepResult:
     """Simulate the missing cells, and return all of them.
 
-    Args:
-        sweep: which cells.
-        directory: where cells are kept.
-        workers: processes of this machine.
-        dask: address of the scheduler of a cluster; None for this machine.
-        resume: whether the directory may have cells of this sweep already.
-        progress: called after each cell.
-
     Raises:
         OptionError: the grid, the directory or the scheduler cannot be used.
         HushError: a worker died. Finished cells are kept.
@@ -160,14 +152,7 @@ def resolve_sweep(
 ) -> Sweep:
     """Return the sweep of a file with the options that replace what it says.
 
-    Args:
-        asked: what the file says.
-        out: where it is kept: a seed that nobody says is that of the sweep that is there, or a fresh one.
-        trials: instead of those of the file; 200 if nobody says.
-        seed: instead of that of the file.
-        confidence: instead of that of the file; 0.95 if nobody says.
-        draw: instead of that of the file; `auto` if nobody says.
-        option: what a message calls an argument.
+    Without a seed it gets that of the sweep in `out`, or a fresh one. `option` formats names of arguments in messages.
 
     Raises:
         OptionError: an argument that is illegal.

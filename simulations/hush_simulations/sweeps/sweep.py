@@ -44,12 +44,7 @@ _EXACT = ("task.epsilon", "task.offers")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One varied field.
-
-    Args:
-        name: dotted.
-        values: as they stand in a scenario file, all different.
-    """
+    """One varied field."""
 
     name: str
     values: tuple[object, ...]
@@ -232,10 +227,7 @@ _OPENS = datetime(2026, 1, 1, tzinfo=UTC)  # of tasks of several rounds: the clo
 class BaseScenario:
     """The scenario that is varied.
 
-    Args:
-        name: as the person wrote it.
-        document: the content of its file.
-        path: of the file, for messages and for relative paths in it.
+    The path is that of its file, for messages and for relative paths in it.
     """
 
     name: str
@@ -247,15 +239,7 @@ class BaseScenario:
 class CellWork:
     """One cell, with everything that a worker needs to simulate it.
 
-    Args:
-        number: in the grid.
-        key: digest of everything that its results depend on.
-        parameters: its point in the grid.
-        scenario: what is simulated.
-        trials: how many times.
-        seed: of the sweep.
-        confidence: of the intervals.
-        drawing: what the bulk engine draws.
+    The key is a digest of everything that its results depend on.
     """
 
     number: int
@@ -275,16 +259,7 @@ class CellWork:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A sweep with all its options.
-
-    Args:
-        bases: the scenario, or each of those that an axis of the grid names.
-        grid: what is varied.
-        trials: of each cell.
-        seed: of people and noise.
-        confidence: of the intervals.
-        drawing: what the bulk engine draws in each trial.
-    """
+    """A sweep with all its options."""
 
     bases: Sequence[BaseScenario]
     grid: Grid
@@ -480,10 +455,7 @@ def bases_of(
 ) -> tuple[BaseScenario, ...]:
     """Return the scenario that is varied, or those that the grid names.
 
-    Args:
-        scenario: a name, a path, or what a scenario file says.
-        grid: whose axis `scenario` names others.
-        beside: the file in whose folder paths are looked up first; None for the current folder.
+    Paths are relative to the folder of the file `beside`, if there is one.
 
     Raises:
         OptionError, TaskError: there is no such scenario, or its file is not TOML.

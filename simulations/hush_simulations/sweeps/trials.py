@@ -64,11 +64,8 @@ _AT_ONCE = 1 << 21
 class Trial:
     """One trial.
 
-    Args:
-        tallies: of each round.
-        truth: of the last round: the mean of the values, of each coordinate, or the share of each label; None if
-            nobody has a value.
-        together: the same for the answers of all rounds.
+    The truth is that of the last round, `together` that of the answers of all rounds: the mean of the values, of each
+    coordinate, or the share of each label; None if nobody has a value.
     """
 
     tallies: tuple[Tally, ...]

@@ -55,9 +55,7 @@ class TrialTruths:
 class PopulationCounts:
     """The people of many trials as counts. Draw one round after the other.
 
-    Args:
-        task: the question.
-        takers: how many people take each epsilon offered, shape (offers, trials).
+    `takers` counts the people who take each epsilon offered, shape (offers, trials).
     """
 
     def __init__(self, task: Task, takers: Counts) -> None:
@@ -239,11 +237,7 @@ def _impute_missing(
 ) -> tuple[Places, Counts]:
     """Return indices and counts in which each person without a value has one drawn uniformly.
 
-    Args:
-        cells: of the people.
-        counts: shape (trials, cells).
-        sizes: the number of indices of each coordinate.
-        rng: the randomness of the devices.
+    Counts have shape (trials, cells).
     """
     missing = cells.indices == MISSING
     if not missing.any():
