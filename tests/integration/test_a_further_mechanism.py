@@ -42,7 +42,7 @@ from hush_common.wire import Refusal, Report, encode_frame, encode_json
 from hush_simulations.auditing.audit import audit
 from hush_simulations.auditing.subjects import mechanism_subject
 from hush_simulations.display.files import write_files
-from hush_simulations.display.table import blocks
+from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.engines.seeded_rng import SeededRng
@@ -103,7 +103,7 @@ async def test_it_goes_from_the_device_to_table_picture_and_files(
         assert (result["mechanism"], result["n"], result["refused"]) == (toy.kind.name, 90, {})
         for part in result.get("categories", [result]):
             assert {"reporters", "population", "anytime"} <= part["intervals"].keys()
-        shown = rendered(blocks(run))
+        shown = rendered(run_blocks(run))
         assert f"90 devices, {toy.kind.name}, epsilon" in shown
         assert ("%" if toy.kind.is_share else "kg") in shown
         _, reports, picture, _ = write_files(tmp_path, run)

@@ -22,11 +22,10 @@ from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_th
 from hush_simulations.commands.record import Record, read_record, record_of
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.charts import charts_of
-from hush_simulations.display.everything import everything
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
 from hush_simulations.display.style import Theme
-from hush_simulations.display.table import blocks
+from hush_simulations.display.table import every_figure, run_blocks
 from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.engines.bulk.draws import StoppedError
 from hush_simulations.engines.experiment import Experiment
@@ -89,7 +88,7 @@ def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
         print(to_json(done))
     else:
         charts = () if shown.plot is None else charts_of(done, signs=shows_signs())
-        show((*blocks(done), *charts, *(everything(done.to_document()) if shown.in_full else ())))
+        show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if shown.in_full else ())))
     if directory is not None:
         written = write_files(directory, done, shown.theme or "light", record_of(request, experiment))
         _say("wrote " + ", ".join(map(str, written)))

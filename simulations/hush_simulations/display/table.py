@@ -1,25 +1,140 @@
-"""What a simulation prints at its end: what was true, what was estimated, and what it cost."""
+"""The tables that hush simulate prints: the estimate, its parts, its rounds, and every figure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
-from hush_common.domain import BitDomain, NumberDomain
+from hush_aggregator.estimate.estimates import Intervals
+from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.epsilon import decimal_text
-from hush_common.formatting import exact, fixed, whole
+from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Block, Cell, Column, Fact, Facts, Row, Sentence, Styled, Table
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.parts_table import judged_columns, judged_rows, parts_table, rounds_of_parts, verdicts
+from hush_simulations.display.parts import parts_of
 from hush_simulations.display.remarks import remarks
 from hush_simulations.engines.experiment import ABSENT
 from hush_simulations.results.rounds import Round, Together
 from hush_simulations.results.run import Run
+from hush_simulations.results.score import Score
 from hush_simulations.scenarios.population import Observed
 
-__all__ = ["blocks", "heading"]
+_TARGETS = (REPORTERS, POPULATION)
+
+
+def judged_columns(confidence: float, unit: str = "") -> list[Column]:
+    """Return the columns of an estimate next to the truth: target, truth, error, interval, verdict."""
+    interval = f"{exact(confidence, scale=100)} % interval" + (f", {unit}" if unit else "")
+    return [
+        Column("about"),
+        Column("true", right=True),
+        Column("off", right=True),
+        Column(interval, right=True),
+        Column("covers"),
+    ]
+
+
+def judged_rows(
+    head: Sequence[Cell], targets: Mapping[str, str], score: Score, intervals: Intervals, wording: NumberFormat
+) -> Iterator[Row]:
+    """Return a row for each interval, and for each truth.
+
+    Args:
+        head: the first cells of the first row.
+        targets: of whom there may be a row, each with its name.
+        score: the truth, the errors, and whether the intervals cover.
+        intervals: by target.
+        wording: of the numbers.
+    """
+    for target, name in targets.items():
+        known, interval = score.truth.get(target), intervals.get(target)
+        if known is None and interval is None:
+            continue
+        off, verdict = score.error.get(target), score.covered.get(target)
+        cells: list[Cell] = [
+            name,
+            "" if known is None else wording.number(known),
+            "" if off is None else wording.off(off),
+            "" if interval is None else wording.bare_interval(*interval),
+            "" if interval is None else _verdict_cell(verdict),
+        ]
+        yield Row([*head, *cells])
+        head = [""] * len(head)
+
+
+def _verdict_cell(verdict: bool | None) -> Cell:
+    return "unknown" if verdict is None else Styled("yes", "green") if verdict else Styled("no", "red")
+
+
+def parts_table(done: Round | Together) -> Table:
+    """Return the parts with their estimates, and a line for each target: truth, error, individual interval."""
+    what = "share in %" if isinstance(done.result.task.domain, CategoryDomain) else "mean of"
+    columns = [Column(what), Column("estimate", right=True), *judged_columns(done.result.confidence)]
+    rows: list[Row] = []
+    for part in parts_of(done):
+        name = f"{part.name} ({part.unit})" if part.unit else part.name
+        estimate = "none" if part.estimate is None else part.wording.number(part.estimate)
+        targets = {target: target for target in _TARGETS}
+        rows += judged_rows((name, estimate), targets, part.score, part.intervals, part.wording)
+    return Table(columns, rows, grouped=2)
+
+
+def verdicts(run: Run) -> Iterator[Fact]:
+    """Yield how many individual intervals cover, whether the simultaneous ones do, and the anytime ones."""
+    confidence = f"{exact(run.result.confidence, scale=100)} %"
+    for target, label in (
+        *((target, f"{confidence} intervals, {target}") for target in _TARGETS),
+        (ANYTIME, f"{confidence} confidence sequences"),
+        (ANYTIME_POPULATION, f"{confidence} confidence sequences, population"),
+    ):
+        if share := _share(run.score.parts, target):
+            yield Fact(label, f"{share} cover", "individual coverage")
+    for target in _TARGETS:
+        if target in run.score.joint:
+            value = "all cover" if run.score.joint[target] else "not all cover"
+            yield Fact(f"{confidence} joint, {target}", value, "simultaneous coverage")
+
+
+def rounds_of_parts(run: Run) -> Table:
+    """Return one row a round: reports, the largest error, and how many intervals cover."""
+    columns = [
+        Column("round", right=True, named=True),
+        Column("reports", right=True),
+        Column("largest error"),
+        Column("reporters cover"),
+        Column("population cover"),
+        Column("sequences cover"),
+    ]
+    rows = [
+        Row(
+            [
+                str(done.result.round),
+                whole(done.result.n),
+                _largest_error(done),
+                *(_share(done.score.parts, target) for target in (*_TARGETS, ANYTIME)),
+            ]
+        )
+        for done in run.rounds
+    ]
+    return Table(columns, rows)
+
+
+def _share(parts: Mapping[str, Score], target: str) -> str:
+    judged = [part.covered[target] for part in parts.values() if target in part.covered]
+    return f"{sum(judged)} of {len(judged)}" if judged else ""
+
+
+def _largest_error(done: Round) -> str:
+    """The largest error of shares; of coordinates, whose units differ, the one of most standard errors."""
+    known = [part for part in parts_of(done) if REPORTERS in part.score.error]
+    if not known:
+        return "none"
+    part = max(known, key=lambda one: abs(one.score.error[REPORTERS]) / (max(one.stderr.values(), default=0.0) or 1))
+    unit = "points" if isinstance(done.result.task.domain, CategoryDomain) else part.unit
+    return f"{part.wording.off(part.score.error[REPORTERS])} {unit}".rstrip() + f" ({part.name})"
+
 
 _BULK = {"tally": "in bulk, the tally drawn at once", "devices": "in bulk, one by one"}
 _LABELS = len("epsilon spent by each device")
-"""Columns of the labels of all lists, so that they stand in line where they can."""
+"""Columns of the labels of all lists, so that they are aligned."""
 _BANDS = {
     REPORTERS: REPORTERS,
     POPULATION: POPULATION,
@@ -31,8 +146,8 @@ _BANDS = {
 _AWAY = "the device was away for a round, or never answers"
 
 
-def blocks(run: Run) -> Iterator[Block]:
-    """All of it, in its order."""
+def run_blocks(run: Run) -> Iterator[Block]:
+    """Yield everything that hush simulate prints about a run."""
     empty = Sentence("")
     yield empty
     yield Sentence(heading(run), "bold")
@@ -59,7 +174,7 @@ def blocks(run: Run) -> Iterator[Block]:
 
 
 def heading(run: Run) -> str:
-    """One line: the question, who was asked, and how."""
+    """Return one line: the question, the devices, the mechanism."""
     task = run.task
     ways = {"memory": "in memory", "bulk": _BULK.get(run.drawing or "")}.get(run.experiment.engine)
     ways = ways or f"over MQTT ({run.broker})"
@@ -107,7 +222,7 @@ def _words(failures: Mapping[str, str]) -> str:
 
 
 def _what(target: str) -> str:
-    """The kind of an interval, by its name in a result."""
+    """Return the name of an interval."""
     if not target.startswith(ANYTIME):
         return f"interval, {target}"
     return f"confidence sequence{target.removeprefix(ANYTIME).replace('_', ', ')}"
@@ -128,7 +243,7 @@ def _verdict(is_covered: bool | None, is_everything: bool) -> Cell:
 
 
 def _rounds(run: Run, together: Together | None) -> Table:
-    """Each round with a line for each interval, and all of them as one."""
+    """Each round with a line for each interval, and all rounds together."""
     wording = NumberFormat.of(run.result)
     unit = f" ({wording.unit})" if wording.unit else ""
     columns = [
@@ -175,7 +290,7 @@ def _costs(run: Run) -> Iterator[Fact]:
 
 
 def _rows_of_data(run: Run) -> Iterator[Fact]:
-    """What became of somebody's own rows, where that is more than a device each."""
+    """Counts of the rows of a data file, if not each is a device."""
     data = run.experiment.scenario.population
     if not isinstance(data, Observed):
         return
@@ -185,3 +300,58 @@ def _rows_of_data(run: Run) -> Iterator[Fact]:
     if data.treatment is not None:
         became = "left out" if data.treatment == "drop" else "their devices answer without one"
         yield Fact("rows without a value", f"{whole(data.missing)} of {whole(data.rows)}", became)
+
+
+_DIGITS = 6
+_NAMES = ("label", "name")
+_PAIRS = 2
+
+
+def every_figure(document: Mapping[str, object]) -> Iterator[Block]:
+    """Yield every figure of a document with its path.
+
+    Args:
+        document: as `--json` prints it.
+    """
+    yield Sentence("Every figure of --json:", "bold")
+    yield Sentence("")
+    yield Facts([*_facts("", document)])
+    yield Sentence("")
+
+
+def _facts(place: str, value: object) -> Iterator[Fact]:
+    match value:
+        case Mapping():
+            for name, part in value.items():
+                if name not in _NAMES or not place:
+                    yield from _facts(f"{place}, {name}" if place else str(name), part)
+        case [Mapping(), *_]:
+            for number, part in enumerate(value):
+                names = [part[name] for name in _NAMES if isinstance(part, Mapping) and name in part]
+                yield from _facts(f"{place}, {[*names, number][0]}", part)
+        case list() | tuple():
+            yield Fact(_place_words(place), _listed(value))
+        case str() if place.rpartition(" ")[2] == "digest":
+            yield Fact(_place_words(place), bytes.fromhex(value).hex(" ", 16))  # so that it fits a narrow terminal
+        case _:
+            yield Fact(_place_words(place), _text(value))
+
+
+def _place_words(place: str) -> str:
+    return place.replace("_", " ")
+
+
+def _listed(values: Sequence[object]) -> str:
+    return (" to " if len(values) == _PAIRS else ", ").join(map(_text, values)) or "none"
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return whole(value)
+        case float():
+            return significant(value, _DIGITS)
+        case _:
+            return str(value)

@@ -16,7 +16,7 @@ from hush_aggregator.estimate import Estimate
 from hush_common.wire import Refusal
 from hush_simulations.display.files import to_json, write_files
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.display.table import blocks
+from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome
 from hush_simulations.engines.reports import Received
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
@@ -68,7 +68,7 @@ def with_estimate(run: Run, estimate: Estimate, refused: dict[Refusal, int] | No
 
 
 def table(run: Run) -> str:
-    return rendered(blocks(run))
+    return rendered(run_blocks(run))
 
 
 def row(text: str, label: str) -> str:
@@ -237,6 +237,6 @@ def test_further_intervals_are_named_by_what_they_are_about() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     run = made_up(clamped=1, rounds=1)
-    lines = rendered(blocks(run), width, wraps=True).splitlines()
+    lines = rendered(run_blocks(run), width, wraps=True).splitlines()
     assert max(map(len, lines)) <= width
     assert any("covers the truth" in line for line in lines)

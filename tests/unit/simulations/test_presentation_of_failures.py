@@ -15,7 +15,7 @@ from hush_common.task import Task
 from hush_simulations.display.figure import picture_of
 from hush_simulations.display.progress import bands
 from hush_simulations.display.style import write_picture
-from hush_simulations.display.table import blocks
+from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -63,7 +63,7 @@ async def run(name: str, rounds: int) -> Run:
 
 
 def table(done: Run) -> str:
-    return rendered(blocks(done))
+    return rendered(run_blocks(done))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rendered import rendered
 from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_simulations.display.files import write_files
 from hush_simulations.display.progress import bands, caption, render
-from hush_simulations.display.table import blocks
+from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
@@ -41,7 +41,7 @@ async def run(scenario: Scenario, count: int = 60, rounds: int = 1) -> Run:
 
 
 def table(done: Run, width: int = 80) -> str:
-    return rendered(blocks(done), width, wraps=True)
+    return rendered(run_blocks(done), width, wraps=True)
 
 
 @pytest.mark.parametrize("count", [2, 30])

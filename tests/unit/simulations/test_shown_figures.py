@@ -220,7 +220,7 @@ def simulated(name: str) -> Run:
 def test_every_value_of_a_simulation_is_that_of_its_json(name: str, width: int) -> None:
     done = simulated(name)
     found = json.loads(json.dumps(done.to_document()))
-    words = rendered(table.blocks(done), width, wraps=True)
+    words = rendered(table.run_blocks(done), width, wraps=True)
     assert max(map(len, words.splitlines())) <= width
     kind = next((kind for kind in ("categories", "coordinates") if kind in found["truth"]), None)
     scale = 100 if name in {"survey", "commute"} else 1
