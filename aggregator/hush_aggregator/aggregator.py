@@ -32,8 +32,8 @@ from hush_aggregator.result import Counted, Result
 from hush_aggregator.result_reader import ResultReader, utc_now
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.tasks.known import KnownTasks, NoRoomError
-from hush_common.aio import Backoff, cancellable, to_the_end
-from hush_common.errors import BrokerError, LoginRefusedError, TaskError, worst
+from hush_common.aio import Backoff, cancellable, run_to_completion
+from hush_common.errors import BrokerError, LoginRefusedError, TaskError, most_severe
 from hush_common.task import Task
 from hush_common.topics import (
     ALL_REPORTS,
@@ -308,7 +308,7 @@ class Aggregator:
                 group.create_task(self._control.run(), name="hush-control")
                 await asyncio.Event().wait()  # until one of them fails: see `cancellable`
         except BaseExceptionGroup as errors:
-            raise worst(errors, least=_OneConnectionError) from errors
+            raise most_severe(errors, least=_OneConnectionError) from errors
 
     async def estimate(self, task_id: str, round_: int = 0) -> Result:
         """The result of a round, from what is committed now.
@@ -456,7 +456,7 @@ class Aggregator:
                 await asyncio.Event().wait()  # until one of them fails: see `cancellable`
         except BaseExceptionGroup as errors:
             self._aside.lost()
-            raise worst(errors, least=BrokerError) from errors
+            raise most_severe(errors, least=BrokerError) from errors
         except asyncio.CancelledError:
             await self._publisher.release_last(session, first=partial(self._ownership.decide, session))
             raise
@@ -506,7 +506,7 @@ class Aggregator:
                 )
             if ready:
                 await self._ready()
-                await to_the_end(self._count(session, ready, taken))
+                await run_to_completion(self._count(session, ready, taken))
                 self._note_repeated(session)
 
     async def _take_in(self, session: Session, message: TaskMessage) -> None:
@@ -515,7 +515,7 @@ class Aggregator:
         elif why := self._tasks.full(message.task_id, message.payload):
             self._tasks.pass_over(message.task_id, message.payload, why)
         else:
-            return await to_the_end(self._learn(session, message))
+            return await run_to_completion(self._learn(session, message))
         session.acknowledge((message.number,))
         return await asyncio.sleep(0)  # there may be thousands
 

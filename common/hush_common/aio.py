@@ -38,7 +38,7 @@ async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) ->
     return result
 
 
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Await `work` to its end even if cancelled meanwhile: a commit must not lose its acknowledgements."""
     task = asyncio.create_task(work, name="hush-to-the-end")
     try:

@@ -17,7 +17,7 @@ Writer = Callable[[BinaryIO], object]
 """Writes the content of a file."""
 
 
-def exposing(path: Path) -> Path | None:
+def find_world_writable_parent(path: Path) -> Path | None:
     """Return the nearest directory above `path` in which any user may replace files; None if there is none.
 
     A sticky bit, as of /tmp, protects the files of others. None on Windows.

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast, get_args
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import LARGEST, SMALLEST, decimal_text, parse_epsilon
 from hush_common.errors import EpsilonError, TaskError
-from hush_common.mechanisms.mechanism import Levelled, Mechanism
+from hush_common.mechanisms.mechanism import LevelMechanism, Mechanism
 from hush_common.mechanisms.parameters import Parameters, shipped
 from hush_common.mechanisms.registry import Offers, assemble, choose, complete, fitting, known, named
 from hush_common.untrusted import DRAFT, TASK, Fields, is_printable, read_file, read_json, read_toml, text
@@ -87,7 +87,7 @@ class Task:
         enrolled: how many devices were asked, where that is known; it bounds what silence may hide.
         payload: the published bytes, exactly; without them no device can answer.
         chosen: which of `mechanism` and the names of `parameters` the draft left to hush; see
-            `hush_common.task.settled`. Not published, and no part of what makes tasks equal.
+            `hush_common.task.match_published`. Not published, and no part of what makes tasks equal.
 
     Raises:
         TaskError: naming the field and the remedy.
@@ -147,8 +147,8 @@ class Task:
             raise TaskError("repeat", f"{self.repeat!r} is neither 'fresh' nor 'sticky'; choose one")
         if self.repeat == "fresh":
             return
-        if self._levelled is None:
-            others = " and ".join(kind.name for kind in known() if issubclass(kind, Levelled))
+        if self._memoized_kind is None:
+            others = " and ".join(kind.name for kind in known() if issubclass(kind, LevelMechanism))
             raise TaskError("repeat", f"{self.mechanism!r} does not support sticky answers; only {others} do")
         if self.offers:
             raise TaskError("repeat", "a sticky task has one epsilon; drop offers, or ask afresh each round")
@@ -226,15 +226,15 @@ class Task:
         return report_digest_of(self.digest)
 
     @cached_property
-    def _levelled(self) -> type[Levelled] | None:
+    def _memoized_kind(self) -> type[LevelMechanism] | None:
         """The mechanism of a sticky task that a memory can be drawn for."""
         kind = named(self.mechanism) if self.repeat == "sticky" else None
-        return kind if kind is not None and issubclass(kind, Levelled) else None
+        return kind if kind is not None and issubclass(kind, LevelMechanism) else None
 
     @property
     def draws(self) -> int:
         """Over how many draws `epsilon` is split: one a round, or the G + 1 of a sticky memory."""
-        kind = self._levelled
+        kind = self._memoized_kind
         return self.rounds if kind is None else 1 + kind.levels_of(self.parameters)
 
     @property
@@ -249,11 +249,11 @@ class Task:
         return assemble(self.mechanism, self.domain, epsilons, self.parameters)
 
     @property
-    def levelled(self) -> Levelled | None:
+    def memoized_mechanism(self) -> LevelMechanism | None:
         """The mechanism, if a device answers from a memory of it; else None."""
         if self.repeat == "fresh":
             return None
-        return self.randomizer if isinstance(self.randomizer, Levelled) else None
+        return self.randomizer if isinstance(self.randomizer, LevelMechanism) else None
 
     @property
     def unit(self) -> str:
@@ -394,7 +394,7 @@ def _or_default(name: str | None, domain: Domain) -> str:
 def _sticky(choice: _Choice, domain: Domain, totals: Sequence[Fraction], rounds: int) -> tuple[str | None, Parameters]:
     """Where a mechanism has something to choose for sticky answers, a draft that leaves the mechanism open means it."""
     for kind in fitting(domain):
-        if issubclass(kind, Levelled) and choice.name in (None, _AUTO, kind.name):
+        if issubclass(kind, LevelMechanism) and choice.name in (None, _AUTO, kind.name):
             chosen = kind.sticky(totals[-1], rounds, choice.given)
             if chosen is not None:
                 return kind.name, chosen
@@ -565,7 +565,7 @@ def make_task(document: Mapping[str, object]) -> Task:
     return replace(decode_task(encode_document(made)), chosen=made.chosen)
 
 
-def settled(task: Task, payload: bytes) -> Task | None:
+def match_published(task: Task, payload: bytes) -> Task | None:
     """The task that stands under the id of `task` already, if it asks the same.
 
     Tasks never change, but what a draft leaves open another version of hush may have decided otherwise: the G of

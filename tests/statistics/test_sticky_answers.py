@@ -10,7 +10,7 @@ import pytest
 
 from hush_common.epsilon import WEIGHT_OF_TRUTH, certified_exp, log_ceiling, weight_of_lie
 from hush_common.mechanisms import Multilevel, RandomizedResponse
-from hush_common.mechanisms.mechanism import Levelled
+from hush_common.mechanisms.mechanism import LevelMechanism
 from hush_common.mechanisms.multilevel import best_sticky_levels
 from hush_common.mechanisms.parameters import coin_loss_ratio
 from hush_common.mechanisms.sticky import Memory
@@ -18,7 +18,7 @@ from hush_common.mechanisms.sticky import Memory
 Values = tuple[int, ...]
 Pattern = tuple[int, ...]
 Law = dict[tuple[Pattern, Values], Fraction]
-Answer = Callable[[Levelled, Values], Iterator[tuple[Pattern, Values, Fraction]]]
+Answer = Callable[[LevelMechanism, Values], Iterator[tuple[Pattern, Values, Fraction]]]
 
 E = Fraction(1, 2)
 RATIO = Fraction(WEIGHT_OF_TRUTH, weight_of_lie(E))
@@ -28,7 +28,7 @@ CASES = [(4, 1, 2), (4, 1, 4), (5, 2, 2), (4, 2, 3), (3, 2, 4), (4, 3, 2)]
 """Steps, levels and rounds."""
 
 
-def chance(mechanism: Levelled, level: int, report: int) -> Fraction:
+def chance(mechanism: LevelMechanism, level: int, report: int) -> Fraction:
     """P(report | level), from the integer weights."""
     if isinstance(mechanism, RandomizedResponse):
         one = mechanism.probability_of_one[level]
@@ -37,7 +37,7 @@ def chance(mechanism: Levelled, level: int, report: int) -> Fraction:
     return Fraction(WEIGHT_OF_TRUTH if report == level else mechanism.lie, mechanism.total)
 
 
-def memories(mechanism: Levelled) -> Iterator[tuple[Memory, Fraction]]:
+def memories(mechanism: LevelMechanism) -> Iterator[tuple[Memory, Fraction]]:
     """Every memory that a device can draw, with its probability."""
     steps, levels = (mechanism.steps, mechanism.levels) if isinstance(mechanism, Multilevel) else (1, 1)
     for reports in product(range(levels + 1), repeat=levels + 1):
@@ -53,7 +53,7 @@ def pattern_of(levels: Sequence[int]) -> Pattern:
     return tuple(list(levels).index(level) for level in levels)
 
 
-def remember(mechanism: Levelled, values: Values) -> Iterator[tuple[Pattern, Values, Fraction]]:
+def remember(mechanism: LevelMechanism, values: Values) -> Iterator[tuple[Pattern, Values, Fraction]]:
     """What a device does, by its own code; a memory with a different report on each level shows the pattern."""
     levels = mechanism.levels if isinstance(mechanism, Multilevel) else 1
     for memory, weight in memories(mechanism):
@@ -62,7 +62,7 @@ def remember(mechanism: Levelled, values: Values) -> Iterator[tuple[Pattern, Val
         yield pattern, tuple(memory.body(mechanism, value)[0] for value in values), weight
 
 
-def law_of(mechanism: Levelled, values: Values, answer: Answer = remember) -> Law:
+def law_of(mechanism: LevelMechanism, values: Values, answer: Answer = remember) -> Law:
     law: Law = defaultdict(Fraction)
     for pattern, reports, weight in answer(mechanism, values):
         law[pattern, reports] += weight
@@ -156,7 +156,7 @@ def test_that_a_value_changed_is_not_hidden() -> None:
 # ---- planted errors
 
 
-def redraw_the_threshold(mechanism: Levelled, values: Values) -> Iterator[tuple[Pattern, Values, Fraction]]:
+def redraw_the_threshold(mechanism: LevelMechanism, values: Values) -> Iterator[tuple[Pattern, Values, Fraction]]:
     """Wrong on purpose: a new alpha each round walks over the levels around a value that never changes."""
     assert isinstance(mechanism, Multilevel)
     for memory, weight in memories(mechanism):
@@ -168,7 +168,7 @@ def redraw_the_threshold(mechanism: Levelled, values: Values) -> Iterator[tuple[
             yield (0,) * len(values), reports, weight / mechanism.steps ** (len(values) - 1)
 
 
-def redraw_the_reports(mechanism: Levelled, values: Values) -> Iterator[tuple[Pattern, Values, Fraction]]:
+def redraw_the_reports(mechanism: LevelMechanism, values: Values) -> Iterator[tuple[Pattern, Values, Fraction]]:
     """Wrong on purpose: remembers the level and adds noise anew, so that every round costs one slot."""
     for rounds in product(memories(mechanism), repeat=len(values)):
         if len({memory.threshold for memory, _ in rounds}) == 1:

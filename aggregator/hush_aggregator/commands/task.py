@@ -14,7 +14,7 @@ import typer
 from hush_aggregator.tasks.explain import blocks, meaning, warnings
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
-from hush_common.task import Task, digest_of, read_task, settled
+from hush_common.task import Task, digest_of, match_published, read_task
 from hush_common.terminal import Column, Row, Table, show
 from hush_common.topics import task_topic
 
@@ -276,7 +276,7 @@ async def _publish(task: Task, bus: "Bus", file: Path) -> Task | None:
     """
     there = await _retained(task, bus)
     if there:
-        if (kept := settled(task, there)) is not None:
+        if (kept := match_published(task, there)) is not None:
             return kept
         raise TaskError(
             str(file),

@@ -43,7 +43,7 @@ from hush_aggregator.store.reading import (
 from hush_aggregator.store.schema import check, damaged, prepare, seal
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
-from hush_common.files import FileLock, exposing, make_private_file
+from hush_common.files import FileLock, find_world_writable_parent, make_private_file
 from hush_common.recall import Recall
 from hush_common.task import Task
 from hush_common.wire import Refusal
@@ -185,7 +185,7 @@ def _exposure(path: Path) -> str:
     """What to warn of where everybody could change the store, or replace it; empty where nobody else could."""
     if sys.platform != "win32" and path.exists() and path.stat().st_mode & stat.S_IWOTH:
         return f"{path}: everybody could change what is counted; if you do not trust them, restore a backup"
-    above = exposing(path)
+    above = find_world_writable_parent(path)
     if above is not None:
         return f"{path}: everybody may write to {above}, and so replace the store; run: chmod o-w {above}"
     return ""

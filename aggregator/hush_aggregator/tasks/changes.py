@@ -6,7 +6,7 @@ from hush_aggregator.store.base import Origin, State, StoreReader, TaskRow
 from hush_aggregator.store.sqlite import SqliteEditor
 from hush_aggregator.tasks.known import stored_task
 from hush_common.errors import TaskError
-from hush_common.task import Task, settled
+from hush_common.task import Task, match_published
 
 GIVEN = "given to the store"
 """What was done with a task that is new there."""
@@ -75,7 +75,7 @@ def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
         if there == task.payload:
             return Given(GIVEN, task)
         row = row_of(store, task.id)  # somebody else was faster
-    kept = settled(task, row.payload) if row.payload else None
+    kept = match_published(task, row.payload) if row.payload else None
     asked, rule = f"the task {task.id!r}, digest {task.digest.hex()},", "and tasks never change; choose another id"
     if kept is None:
         what = f"digest {row.digest.hex()}" + ("" if row.payload else ", which is forgotten")

@@ -8,7 +8,7 @@ from hush_aggregator.estimate.tallies import columns
 from hush_aggregator.logs import fields
 from hush_aggregator.store.base import Origin, State, Store, TaskRow
 from hush_common.errors import StoreError, TaskError
-from hush_common.task import Task, decode_task, digest_of, settled
+from hush_common.task import Task, decode_task, digest_of, match_published
 
 TASKS = 1000
 """Tasks learned from a broker that are counted at a time: as many as a device remembers."""
@@ -100,7 +100,7 @@ def check_files(store: Store, files: Mapping[Path, Task]) -> None:
     for path, task in files.items():
         if task.id in forgotten:
             raise _forgotten(str(path), task)
-        if settled(task, there.setdefault(task.id, task.payload)) is None:
+        if match_published(task, there.setdefault(task.id, task.payload)) is None:
             raise _contradiction(str(path), task, there[task.id])
 
 
@@ -300,7 +300,7 @@ def _settled(task: Task, there: bytes) -> Task:
     """A task of one's own as it was first stored."""
     if not there:
         raise _forgotten("id", task)
-    kept = settled(task, there)
+    kept = match_published(task, there)
     if kept is None:
         raise _contradiction("id", task, there)
     if kept is not task:

@@ -147,8 +147,8 @@ def _decide(
     if receipt.status == "already_answered" and receipt.round is not None:
         earlier = outbox.find(connection, device, task.id, receipt.round)
         receipt = receipt if earlier is None else replace(receipt, waiting=True)
-    if decision is not None and task.levelled is not None:
-        memory = sticky.find(connection, device, task.id, task.levelled, answered=history.charged)
+    if decision is not None and task.memoized_mechanism is not None:
+        memory = sticky.find(connection, device, task.id, task.memoized_mechanism, answered=history.charged)
         decision = replace(decision, memory=memory)
     return receipt, decision, earlier
 

@@ -34,7 +34,7 @@ def draw(decision: Decision, value: ParsedValue, randomness: ReportRng) -> Drawn
         randomness: where index, noise and id come from.
     """
     task, new = decision.task, None
-    if (mechanism := task.levelled) is None:
+    if (mechanism := task.memoized_mechanism) is None:
         index = task.domain.complete(value, randomness)
         body = perturb(task.randomizer, index, randomness, decision.offer)
     else:

@@ -18,7 +18,7 @@ from hush_client.state.database import State
 from hush_client.state.outbox import Entry
 from hush_client.tasks import TaskRegistry
 from hush_common.aio import Backoff, cancellable
-from hush_common.errors import HushError, SubscriptionRefusedError, leaves
+from hush_common.errors import HushError, SubscriptionRefusedError, flatten_group
 from hush_common.topics import Acknowledgement
 from hush_common.wire import DIGEST
 
@@ -314,7 +314,7 @@ class Sender:
             lost, bugs = errors.split(HushError)
             if bugs is not None or lost is None:
                 raise
-            raise leaves(lost)[0] from None
+            raise flatten_group(lost)[0] from None
 
     async def _receive(self, link: Link) -> None:
         while True:

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from hush_client.state import ledger, outbox, sticky
 from hush_common.errors import StateError
-from hush_common.files import FileLock, draft_of, exposing
+from hush_common.files import FileLock, draft_of, find_world_writable_parent
 from hush_common.rng import SystemRng
 from hush_common.topics import is_sender
 
@@ -75,7 +75,7 @@ def make_private(directory: Path) -> None:
         found = directory.stat()
         if not stat.S_ISDIR(found.st_mode):
             raise NotADirectoryError(0, "it is not a directory")
-        above = exposing(directory)
+        above = find_world_writable_parent(directory)
     except OSError as error:
         raise unusable(directory, error) from error
     if sys.platform != "win32" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -8,7 +8,7 @@ import json
 import sqlite3
 
 from hush_common.errors import StateError
-from hush_common.mechanisms.mechanism import Levelled
+from hush_common.mechanisms.mechanism import LevelMechanism
 from hush_common.mechanisms.sticky import Memory
 
 SCHEMA = """
@@ -20,7 +20,7 @@ CREATE TABLE memory (
 
 
 def find(
-    connection: sqlite3.Connection, device: str, task: str, mechanism: Levelled, *, answered: bool
+    connection: sqlite3.Connection, device: str, task: str, mechanism: LevelMechanism, *, answered: bool
 ) -> Memory | None:
     """Return the memory of a device for a task, or None before its first answer.
 

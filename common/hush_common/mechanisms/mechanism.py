@@ -175,7 +175,7 @@ class Mechanism(ABC):
         return {"the report": lambda body: float(body[0])}
 
 
-class Levelled(Mechanism):
+class LevelMechanism(Mechanism):
     """A mechanism that rounds to a few levels and randomizes those: a device may answer from a memory of them.
 
     See `hush_common.mechanisms.sticky`.

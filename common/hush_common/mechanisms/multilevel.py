@@ -27,7 +27,7 @@ from typing import ClassVar, TypeVar
 from hush_common.domain import NumberDomain, Readable
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.errors import TaskError
-from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
+from hush_common.mechanisms.mechanism import FiniteLaw, LevelMechanism
 from hush_common.mechanisms.parameters import Parameters, within
 from hush_common.rng import Rng
 
@@ -35,7 +35,7 @@ MOST_LEVELS = 1024
 
 
 @dataclass(frozen=True)
-class Multilevel(Levelled):
+class Multilevel(LevelMechanism):
     """The parameters of the mechanism, built once from a task.
 
     Args:

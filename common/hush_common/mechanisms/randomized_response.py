@@ -27,13 +27,13 @@ from typing import ClassVar
 from hush_common.domain import BitDomain, Readable
 from hush_common.epsilon import WEIGHT_OF_TRUTH, decimal_text, weight_of_lie
 from hush_common.errors import TaskError
-from hush_common.mechanisms.mechanism import FiniteLaw, Levelled
+from hush_common.mechanisms.mechanism import FiniteLaw, LevelMechanism
 from hush_common.mechanisms.parameters import Coins, Parameters
 from hush_common.rng import Rng
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(Levelled):
+class RandomizedResponse(LevelMechanism):
     """The parameters of the mechanism, built once from a task.
 
     Args:

@@ -42,7 +42,7 @@ patterns are the patterns here).
 
 from dataclasses import dataclass, field
 
-from hush_common.mechanisms.mechanism import Levelled
+from hush_common.mechanisms.mechanism import LevelMechanism
 from hush_common.rng import Rng
 
 
@@ -61,14 +61,14 @@ class Memory:
     substitute: int = field(repr=False)
 
     @classmethod
-    def draw(cls, mechanism: Levelled, rng: Rng) -> "Memory":
+    def draw(cls, mechanism: LevelMechanism, rng: Rng) -> "Memory":
         """A fresh memory. It needs no value, so that nothing about it can depend on one."""
         steps, levels = mechanism.grid
         one = mechanism.of_levels
         reports = tuple(one.perturb(level, rng)[0] for level in range(levels + 1))
         return cls(rng.randbelow(steps), reports, rng.randbelow(steps + 1))
 
-    def body(self, mechanism: Levelled, index: int | None) -> tuple[int, ...]:
+    def body(self, mechanism: LevelMechanism, index: int | None) -> tuple[int, ...]:
         """The body of a report about a value at `index`; None stands for a missing one.
 
         Raises:
@@ -81,7 +81,7 @@ class Memory:
         level, rest = divmod(index * levels, steps)
         return (self.reports[level + (self.threshold < rest)],)
 
-    def fits(self, mechanism: Levelled) -> bool:
+    def fits(self, mechanism: LevelMechanism) -> bool:
         """Whether `draw` can have made it for this mechanism."""
         steps, levels = mechanism.grid
         return (

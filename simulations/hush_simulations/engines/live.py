@@ -19,7 +19,7 @@ from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_client.privacy.answer import FRAME_REPORTS
-from hush_common.errors import BrokerError, HushError, leaves
+from hush_common.errors import BrokerError, HushError, flatten_group
 from hush_common.rng import SystemRng
 from hush_common.topics import report_topic
 from hush_simulations.engines.answering import Answering
@@ -275,4 +275,4 @@ class _Run:
 
 def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first error that is meant for a person; a group without one is a bug and stays as it is."""
-    return next((error for error in leaves(errors) if isinstance(error, HushError)), errors)
+    return next((error for error in flatten_group(errors) if isinstance(error, HushError)), errors)

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from hush_common.aio import Backoff, cancellable
-from hush_common.errors import BrokerError, leaves
+from hush_common.errors import BrokerError, flatten_group
 
 
 async def swallowing(result: asyncio.Future[int]) -> int:
@@ -116,5 +116,5 @@ def test_clients_that_lost_one_broker_come_back_at_different_times() -> None:
 
 def test_the_leaves_of_a_group_are_those_of_the_groups_in_it_in_order() -> None:
     a, b, c = ValueError("a"), KeyError("b"), SystemExit("c")
-    assert leaves(BaseExceptionGroup("", [ExceptionGroup("", [a, b]), c])) == [a, b, c]
-    assert leaves(a) == [a]
+    assert flatten_group(BaseExceptionGroup("", [ExceptionGroup("", [a, b]), c])) == [a, b, c]
+    assert flatten_group(a) == [a]

@@ -78,7 +78,7 @@ def test_a_hostile_argument_is_refused_by_its_name(change: dict[str, Any]) -> No
     ids=str,
 )
 def test_a_hostile_sticky_task_is_refused(change: dict[str, Any]) -> None:
-    assert STICKY.levelled is not None
+    assert STICKY.memoized_mechanism is not None
     with pytest.raises(TaskError):
         replace(STICKY, **change)
 

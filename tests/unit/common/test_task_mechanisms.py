@@ -18,7 +18,7 @@ from hush_common.mechanisms import (
     perturb,
 )
 from hush_common.rng import SystemRng
-from hush_common.task import Task, decode_task, make_task, settled
+from hush_common.task import Task, decode_task, make_task, match_published
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 10.0}
 BIT = {"kind": "bit"}
@@ -298,9 +298,9 @@ def test_a_draft_meets_what_was_decided_for_it_before(
 ) -> None:
     now, before = task(domain, **draft), task(domain, **draft | decided)
     assert now.payload != before.payload
-    assert settled(now, before.payload) == before
-    assert settled(now, now.payload) is now
-    assert settled(task(domain, **draft | decided), now.payload) is None, "a draft that says it stays with it"
+    assert match_published(now, before.payload) == before
+    assert match_published(now, now.payload) is now
+    assert match_published(task(domain, **draft | decided), now.payload) is None, "a draft that says it stays with it"
 
 
 @pytest.mark.parametrize(
@@ -323,11 +323,11 @@ def test_a_draft_meets_what_was_decided_for_it_before(
 def test_a_draft_that_fixes_something_else_is_another_task(change: dict[str, Any]) -> None:
     draft = {"id": "t", "domain": NUMBER, "epsilon": "4.2", "mechanism": "auto"}
     before = draft | {"mechanism": "multilevel"} | change
-    assert settled(make_task(draft), make_task(before).payload) is None
+    assert match_published(make_task(draft), make_task(before).payload) is None
 
 
 def test_what_is_no_task_settles_nothing() -> None:
-    assert settled(task(NUMBER, mechanism="auto"), b"{}") is None
+    assert match_published(task(NUMBER, mechanism="auto"), b"{}") is None
 
 
 def test_a_published_task_leaves_nothing_open() -> None:
