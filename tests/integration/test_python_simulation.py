@@ -21,7 +21,7 @@ from servers import need
 
 import hush
 from hush_common.domain import NumberDomain
-from hush_simulations.display.figure import picture_of
+from hush_simulations.display.run_figure import picture_of
 from hush_simulations.display.style import write_picture
 
 AGES = {"kind": "number", "lower": 0, "upper": 110, "unit": "years"}

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hush_simulations.display.figure import figure_of
+from hush_simulations.display.run_figure import figure_of
 from hush_simulations.display.style import DARK, LIGHT
 from hush_simulations.results import run
 

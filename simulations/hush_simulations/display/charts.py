@@ -12,10 +12,10 @@ from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.formatting import exact, significant, whole
 from hush_simulations.display.distributions import Distribution, reported_numbers, reported_part, true_numbers
-from hush_simulations.display.number_figure import BARS, round_edges
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
 from hush_simulations.display.plan_table import amount_in_words
+from hush_simulations.display.run_figure import INTERVAL_NAMES, round_edges
 from hush_simulations.display.sweep_figures import layout_of, representative_row, value_label
 from hush_simulations.planning.costs import TARGETS
 from hush_simulations.planning.plan import Plan
@@ -23,7 +23,7 @@ from hush_simulations.results.run import Run
 from hush_simulations.sweeps.result import SweepResult
 
 if TYPE_CHECKING:
-    from hush_simulations.results.rounds import Round, Together
+    from hush_simulations.results.rounds import PooledRounds, Round
 
 
 _ROWS = 12
@@ -85,7 +85,9 @@ def _estimates(run: Run, wording: NumberFormat, *, signs: bool) -> Iterator[Rang
     title = f"Estimate with {confidence} intervals"
     if len(run.rounds) > 1:
         together = run.together
-        every: list[tuple[str, Round | Together]] = [(f"round {place}", done) for place, done in enumerate(run.rounds)]
+        every: list[tuple[str, Round | PooledRounds]] = [
+            (f"round {place}", done) for place, done in enumerate(run.rounds)
+        ]
         every += [("all", together)] if together else []
         found = [
             Range(name, *done.result.intervals[REPORTERS], done.result.mean, done.score.truth.get(REPORTERS))
@@ -98,7 +100,7 @@ def _estimates(run: Run, wording: NumberFormat, *, signs: bool) -> Iterator[Rang
         means = dict.fromkeys(run.result.intervals, run.result.mean)
         means |= {POPULATION: pooled.mean} if pooled and POPULATION in means else {}
         found = [
-            Range(BARS.get(target, target), *ends, means[target], run.truth.get(target))
+            Range(INTERVAL_NAMES.get(target, target), *ends, means[target], run.truth.get(target))
             for target, ends in run.result.intervals.items()
         ]
     if found:

@@ -6,8 +6,6 @@ from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, 
 from hush_common.formatting import significant
 from hush_common.terminal import TIE
 
-__all__ = ["error_in_words", "is_share"]
-
 
 def error_in_words(domain: Domain, value: float) -> str:
     """An error in the unit of the value, and in per cent of its range where that is another number."""

@@ -18,12 +18,10 @@ from typing import BinaryIO
 from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
 from hush_common.files import Writer, replace_files
-from hush_simulations.display.figure import picture_of
+from hush_simulations.display.run_figure import picture_of
 from hush_simulations.display.style import Theme, picture_files
 from hush_simulations.engines.reports import in_words, offers_of
 from hush_simulations.results.run import Run
-
-__all__ = ["prepare", "to_json", "write_files"]
 
 
 def prepare(directory: Path) -> Path:

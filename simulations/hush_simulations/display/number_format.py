@@ -7,8 +7,6 @@ from hush_aggregator.result import Result
 from hush_common.domain import BitDomain, CategoryDomain
 from hush_common.formatting import fixed, significant
 
-__all__ = ["NumberFormat"]
-
 _MOST_DECIMALS = 12
 _LARGEST_PLAIN, _DIGITS = 1e9, 6
 

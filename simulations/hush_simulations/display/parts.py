@@ -1,27 +1,25 @@
-"""Categories and coordinates for eyes: the name, the figures and the number format of each."""
+"""Categories and coordinates as tables and pictures show them."""
 
 from dataclasses import dataclass, field
 
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.results.rounds import Round, Together
+from hush_simulations.results.rounds import PooledRounds, Round
 from hush_simulations.results.score import Score
-
-__all__ = ["Part", "parts_of"]
 
 _DIGITS = 2  # of the standard error: a row has to fit into 80 columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One category or coordinate, for eyes.
+    """One category or coordinate, as it is shown.
 
     Args:
         name: its label or name.
-        score: it beside the truth.
-        wording: of its numbers.
-        estimate: its frequency or mean; None where there is none.
-        intervals: each for itself alone.
+        score: its comparison with the truth.
+        wording: the format of its numbers.
+        estimate: its frequency or mean, or None.
+        intervals: individual ones.
         stderr: by target.
         unit: of a coordinate.
         bounds: the smallest and the largest legal value.
@@ -38,12 +36,12 @@ class Part:
 
     @property
     def is_outside(self) -> bool:
-        """Whether the estimate is no legal value, as an unbiased one may be."""
+        """Return whether the estimate is outside the bounds, as an unbiased one may be."""
         return self.estimate is not None and not self.bounds[0] <= self.estimate <= self.bounds[1]
 
 
-def parts_of(done: Round | Together) -> list[Part]:
-    """The parts of a round, in the order of the task; where the estimate failed, the truth alone."""
+def parts_of(done: Round | PooledRounds) -> list[Part]:
+    """Return the parts of a round, in the order of the task; without an estimate only the truth."""
     scores, domain = done.score.parts, done.result.task.domain
 
     def wording(error: float | None) -> NumberFormat:

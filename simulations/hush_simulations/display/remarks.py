@@ -8,16 +8,14 @@ from hush_common.formatting import exact, ratio, whole
 from hush_simulations.display.error_words import error_in_words
 from hush_simulations.display.parts import parts_of
 from hush_simulations.results.instead import Instead
-from hush_simulations.results.rounds import Together
+from hush_simulations.results.rounds import PooledRounds
 from hush_simulations.results.run import Run
-
-__all__ = ["remarks"]
 
 _NAMED = 3  # estimates outside the bounds, up to which each is named
 _VISIBLE = 1.005  # times as many people, from which on it is told
 
 
-def remarks(run: Run, together: Together | None) -> Iterator[str]:
+def remarks(run: Run, together: PooledRounds | None) -> Iterator[str]:
     """Sentences, in their order.
 
     Args:
@@ -37,7 +35,7 @@ def remarks(run: Run, together: Together | None) -> Iterator[str]:
         yield _best(run, best)
 
 
-def _legend(run: Run, together: Together | None) -> Iterator[str]:
+def _legend(run: Run, together: PooledRounds | None) -> Iterator[str]:
     if run.score.parts or len(run.rounds) > 1:
         yield (
             "reporters: the devices that answered. population: those from which they were drawn. "

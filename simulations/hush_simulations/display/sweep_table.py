@@ -11,8 +11,6 @@ from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.sweep_figures import representative_row, value_label
 from hush_simulations.sweeps.result import BARS, Parameter, SweepResult, SweepRow
 
-__all__ = ["sweep_blocks"]
-
 _MOST = 60
 """Cells in the table; more are for the files."""
 

@@ -12,7 +12,7 @@ from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
 from hush_simulations.display.remarks import remarks
 from hush_simulations.engines.experiment import ABSENT
-from hush_simulations.results.rounds import Round, Together
+from hush_simulations.results.rounds import PooledRounds, Round
 from hush_simulations.results.run import Run
 from hush_simulations.results.score import Score
 from hush_simulations.scenarios.population import Observed
@@ -64,7 +64,7 @@ def _verdict_cell(verdict: bool | None) -> Cell:
     return "unknown" if verdict is None else Styled("yes", "green") if verdict else Styled("no", "red")
 
 
-def parts_table(done: Round | Together) -> Table:
+def parts_table(done: Round | PooledRounds) -> Table:
     """Return the parts with their estimates, and a line for each target: truth, error, individual interval."""
     what = "share in %" if isinstance(done.result.task.domain, CategoryDomain) else "mean of"
     columns = [Column(what), Column("estimate", right=True), *judged_columns(done.result.confidence)]
@@ -242,7 +242,7 @@ def _verdict(is_covered: bool | None, is_everything: bool) -> Cell:
     return Styled("covers the truth", "green") if is_covered else Styled("misses the truth", "red")
 
 
-def _rounds(run: Run, together: Together | None) -> Table:
+def _rounds(run: Run, together: PooledRounds | None) -> Table:
     """Each round with a line for each interval, and all rounds together."""
     wording = NumberFormat.of(run.result)
     unit = f" ({wording.unit})" if wording.unit else ""
@@ -258,7 +258,7 @@ def _rounds(run: Run, together: Together | None) -> Table:
     return Table(columns, rows, grouped=3)
 
 
-def _round(name: str, done: Round | Together, wording: NumberFormat) -> Iterator[Row]:
+def _round(name: str, done: Round | PooledRounds, wording: NumberFormat) -> Iterator[Row]:
     result = done.result
     estimate = "none" if result.mean is None else wording.number(result.mean)
     head = (name, whole(result.n), estimate)

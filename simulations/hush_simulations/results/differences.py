@@ -5,8 +5,6 @@ from collections.abc import Iterator
 
 from hush_simulations.engines.seeded_rng import SYSTEM
 
-__all__ = ["differences", "is_repeatable"]
-
 _OF_THE_CLOCK = frozenset(("elapsed_s", "reports_per_s", "updated_at", "digest"))
 """What no run has in common with another: a task that opens now has another digest than one that opened then."""
 

@@ -9,8 +9,6 @@ from hush_common.mechanisms import Offers
 from hush_common.task import Task
 from hush_simulations.planning.plan import PlanQuestion, solve
 
-__all__ = ["Instead", "instead"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instead:

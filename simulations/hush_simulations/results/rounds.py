@@ -12,21 +12,6 @@ from hush_simulations.engines.experiment import Experiment, RoundOutcome
 from hush_simulations.engines.reports import Received
 from hush_simulations.results.score import Score, score, score_of_truth, truths
 
-__all__ = [
-    "GroupTruth",
-    "Round",
-    "Together",
-    "found_document",
-    "groups_document",
-    "judge",
-    "mean_of_rounds",
-    "rate",
-    "round_document",
-    "together_document",
-    "truth_of_rounds",
-]
-
-
 Mean = float | tuple[float, ...] | None
 
 
@@ -78,7 +63,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class PooledRounds:
     """All rounds of a run as one estimate, judged: the truth is the mean over all reports.
 
     Args:
@@ -164,14 +149,14 @@ def groups_document(done: Round) -> dict[str, Any]:
     return {"groups": groups} if groups else {}
 
 
-def together_document(done: Together) -> dict[str, Any]:
+def together_document(done: PooledRounds) -> dict[str, Any]:
     found = found_document(done)
     kept = ("confidence", "n", "mean", "stderr", "intervals", "methods", "categories", "coordinates")
     found["result"] = {name: found["result"][name] for name in kept if name in found["result"]}
     return {"rounds": done.rounds, **found}
 
 
-def found_document(done: Round | Together) -> dict[str, Any]:
+def found_document(done: Round | PooledRounds) -> dict[str, Any]:
     """What was estimated, and what is true; of categories and vectors a list, each part by its name."""
     found, result = done.score, done.result.to_document()
     domain, parts_of_result = done.result.task.domain, done.result.parts

@@ -20,8 +20,8 @@ from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
 from hush_simulations.results.instead import Instead, instead
 from hush_simulations.results.rounds import (
     GroupTruth,
+    PooledRounds,
     Round,
-    Together,
     found_document,
     groups_document,
     judge,
@@ -33,8 +33,6 @@ from hush_simulations.results.rounds import (
 )
 from hush_simulations.results.score import Covered, Score, score, score_of_truth
 from hush_simulations.scenarios.population import Observed
-
-__all__ = ["Run"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,7 +94,7 @@ class Run:
         return self.score.joint if self.score.parts else self.score.covered
 
     @property
-    def together(self) -> Together | None:
+    def together(self) -> PooledRounds | None:
         """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
         task, last = self.task, self.last
         tallies = [one.tally or fold(task.randomizer, one.received.bodies) for one in self.rounds]
@@ -110,7 +108,7 @@ class Run:
             places = [(number, device) for number, one in enumerate(self.rounds) for device in one.reporters]
             values = [self.experiment.value(device, number) for number, device in places]
             found = score(task.domain, made, values, population)
-        return Together(replace(last.result, round=0, estimate=made), found, len(self.rounds))
+        return PooledRounds(replace(last.result, round=0, estimate=made), found, len(self.rounds))
 
     @property
     def instead(self) -> Instead | None:

@@ -10,8 +10,6 @@ from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_common.domain import CategoryDomain, Domain, VectorDomain
 from hush_simulations.scenarios.population import Value
 
-__all__ = ["Covered", "Score", "covered", "errors", "score", "score_of_truth", "truths"]
-
 Covered = Mapping[str, bool]
 
 

@@ -10,8 +10,6 @@ from hush_common.files import replace_file
 from hush_simulations.sweeps.directory import told
 from hush_simulations.sweeps.result import SweepResult
 
-__all__ = ["check_parquet", "csv_text", "write_csv", "write_parquet"]
-
 
 def csv_text(result: SweepResult) -> str:
     """Return the rows as CSV with a header; unknown values are empty, numbers have all their digits."""

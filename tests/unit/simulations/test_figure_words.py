@@ -1,7 +1,7 @@
 """What a picture says in words: that gaps between bars are no chance, and what all rounds together give."""
 
 from hush_simulations.api.simulate import simulate
-from hush_simulations.display.figure import figure_of
+from hush_simulations.display.run_figure import figure_of
 
 
 def test_reports_of_an_alphabet_say_how_many_values_there_are() -> None:

@@ -18,7 +18,7 @@ from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.errors import OptionError
 from hush_simulations.commands.simulate_options import Request, experiment_of
 from hush_simulations.display.distributions import reported_numbers, reported_part, true_numbers
-from hush_simulations.display.figure import figure_of, picture_of
+from hush_simulations.display.run_figure import figure_of, picture_of
 from hush_simulations.display.style import (
     DARK,
     LIGHT,

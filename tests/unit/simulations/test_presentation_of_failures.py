@@ -12,8 +12,8 @@ from hush_aggregator.estimate import Estimate, PartEstimate, estimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
-from hush_simulations.display.figure import picture_of
 from hush_simulations.display.progress import bands
+from hush_simulations.display.run_figure import picture_of
 from hush_simulations.display.style import write_picture
 from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment

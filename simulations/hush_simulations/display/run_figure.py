@@ -1,0 +1,495 @@
+"""The picture of a run: the true values, the noisy reports on their own scale, and the estimates."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import floor, isqrt, log10
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
+from hush_common.domain import CategoryDomain, Coordinate, NumberDomain, VectorDomain
+from hush_common.epsilon import decimal_text
+from hush_common.formatting import exact, whole
+from hush_simulations.display.distributions import (
+    Distribution,
+    reported_numbers,
+    reported_part,
+    true_numbers,
+    true_vectors,
+)
+from hush_simulations.display.number_format import NumberFormat
+from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, styled
+from hush_simulations.engines.seeded_rng import NOT_PRIVATE
+from hush_simulations.results.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from hush_simulations.results.rounds import PooledRounds, Round
+
+
+INTERVAL_NAMES = {
+    REPORTERS: "reporters",
+    POPULATION: "population",
+    ANYTIME: "anytime",
+    ANYTIME_POPULATION: "anytime, pop.",
+    ENROLLED: "all enrolled",
+}
+_FEW = 64  # different reports, up to which a mechanism has an alphabet rather than a scale
+_MOST_TICKS = 20
+_TAIL = 0.005  # of the reports on each side that may lie outside the picture of the reports
+_NARROW = 0.08  # of the axis of the values, below which intervals get one of their own
+_LIARS = ((0.01, "1%"), (0.05, "5%"))
+_HALF = 0.5
+_SLIM = 0.04  # of the axis, a bar that stands for one value
+_LEGEND = 10.5
+
+
+def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Palette) -> None:
+    """Draw the three panels, one below the other."""
+    top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 2.4))
+    top.set_title("Kept by the devices")
+    middle.set_title("Received")
+    domain, reports = run.task.domain, reported_numbers(run)
+    if isinstance(domain, NumberDomain):
+        _values(top, domain, run, wording, palette)
+        _reports(middle, reports, domain, wording, palette)
+    else:
+        _answers(top, run.truth.get(REPORTERS, 0.0), palette.true, wording)
+        yes = sum(float(one.counts[one.values > _HALF].sum()) for one in reports)
+        _answers(middle, yes / max(run.result.n, 1), palette.noisy, wording)
+    if len(run.rounds) > 1:
+        _estimate_of_rounds(bottom, run, wording, palette)
+        return
+    _estimate(bottom, run, wording, palette)
+    low, high = top.get_xlim()
+    ends = [wording.factor * end for interval in run.result.intervals.values() for end in interval]
+    if not ends or max(ends) - min(ends) > _NARROW * (high - low):
+        bottom.set_xlim(low, high)
+    else:
+        bottom.set_xlabel(f"{bottom.get_xlabel()}, another scale")
+        bottom.locator_params(axis="x", nbins=5)
+
+
+def _histogram(axes: "Axes", spreads: Sequence[Distribution], colour: str, domain: NumberDomain) -> None:
+    """Stacked bars of several epsilons, the least noisy at the bottom."""
+    values = np.concatenate([one.values for one in spreads])
+    if len(values) == 0:
+        return
+    low, high, few = float(values.min()), float(values.max()), _alphabet(spreads)
+    if few is not None:
+        width = min(0.8 * float(np.diff(few).min()), _SLIM * (high - low))
+        left, edges = few - width / 2, np.append(few, np.inf)
+    else:
+        least = (domain.upper - domain.lower) / 100
+        edges = round_edges(low, high, max((high - low) / min(40, max(8, isqrt(len(values)))), least / 100))
+        left, width = edges[:-1], edges[1] - edges[0]
+    floor = np.zeros(len(left))
+    for one, shade in zip(reversed(spreads), np.linspace(0.9, 0.3, len(spreads)), strict=True):
+        heights, _ = np.histogram(one.values, bins=edges, weights=one.counts)
+        axes.bar(
+            left,
+            heights,
+            width,
+            bottom=floor,
+            align="edge",
+            color=colour,
+            alpha=float(shade),
+            edgecolor=axes.get_facecolor(),
+            linewidth=0.6,
+            label=one.name or None,
+        )
+        floor += heights
+
+
+def round_edges(low: float, high: float, width: float) -> NDArray[np.float64]:
+    """Return edges at round numbers, which say no more about the extreme values than a bar does."""
+    power = 10.0 ** floor(log10(width))
+    step = next(some * power for some in (1, 2, 5, 10) if some * power >= width * (1 - 1e-9))
+    return step * np.arange(floor(low / step), floor(high / step) + 2, dtype=np.float64)
+
+
+def _alphabet(spreads: Sequence[Distribution]) -> NDArray[np.float64] | None:
+    """The possible reports, if they are few: gaps between bars are then no chance."""
+    values = np.unique(np.concatenate([one.values for one in spreads]))
+    total = sum(float(one.counts.sum()) for one in spreads)
+    return values if 1 < len(values) <= min(_FEW, total / 3) else None
+
+
+def _legend(axes: "Axes", columns: int = 1) -> None:
+    """Put the legend in the row of the title, where it covers nothing; each label once."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    axes.legend(
+        once.values(),
+        once.keys(),
+        loc="lower right",
+        bbox_to_anchor=(1.01, 0.99),
+        ncols=columns,
+        fontsize=_LEGEND,
+        borderpad=0.1,
+        handlelength=1.3,
+        handletextpad=0.4,
+        columnspacing=1.0,
+    )
+
+
+def _values(axes: "Axes", domain: NumberDomain, run: Run, wording: NumberFormat, palette: Palette) -> None:
+    """Draw the true values, on an axis that fits the error bars as well."""
+    _histogram(axes, [true_numbers(run)], palette.true, domain)
+    counted(axes, "devices")
+    ends = [*axes.get_xlim(), axes.get_xlim()[0] if run.result.mean is None else run.result.mean]
+    ends += [end for interval in run.result.intervals.values() for end in interval]
+    margin = 0.02 * (max(ends) - min(ends))
+    axes.set_xlim(min(ends) - margin, max(ends) + margin)
+    axes.set_xlabel(f"true value{_of_unit(wording)}")
+    if REPORTERS in run.truth:
+        mean = run.truth[REPORTERS]
+        axes.axvline(mean, color=palette.ink, lw=1.4, ls=(0, (4, 3)), label=f"mean {wording.value(mean)}")
+        _legend(axes)
+
+
+def _reports(
+    axes: "Axes", reports: Sequence[Distribution], domain: NumberDomain, wording: NumberFormat, palette: Palette
+) -> None:
+    """Draw the reports on their own scale; the shaded range is that of the axis above."""
+    _histogram(axes, _without_tails(reports), palette.noisy, domain)
+    unit = f" {wording.unit}" if wording.unit else ""
+    label = "legal" if len(reports) > 1 else f"legal, {exact(domain.lower)} to {exact(domain.upper)}{unit}"
+    axes.axvspan(domain.lower, domain.upper, color=palette.true, alpha=0.2, lw=0, label=label, zorder=0)
+    _legend(axes, columns=len(reports) + 1)
+    counted(axes, "reports")
+    few = _alphabet(reports)
+    rest = "; note the different scale" if few is None else f", one of {len(few)} values"
+    axes.set_xlabel(f"decoded report{_of_unit(wording)}{rest}")
+
+
+def _without_tails(reports: Sequence[Distribution]) -> list[Distribution]:
+    """The range between two quantiles of all reports."""
+    values = np.concatenate([one.values for one in reports])
+    if len(values) == 0:
+        return list(reports)
+    order = np.argsort(values)
+    below = np.cumsum(np.concatenate([one.counts for one in reports])[order])
+    low, high = (values[order][np.searchsorted(below, share * below[-1])] for share in (_TAIL, 1 - _TAIL))
+    kept_ = [(one.values >= low) & (one.values <= high) for one in reports]
+    return [
+        Distribution(one.values[there], one.counts[there], one.name) for one, there in zip(reports, kept_, strict=True)
+    ]
+
+
+def _answers(axes: "Axes", share: float, colour: str, wording: NumberFormat) -> None:
+    bars = axes.barh(["no", "yes"], [100 * (1 - share), 100 * share], color=colour, height=0.6, alpha=0.9)
+    axes.bar_label(bars, [wording.value(1 - share), wording.value(share)], padding=6)
+    axes.set_xlim(0, 108)
+    axes.set_xticks(range(0, 101, 20))
+    axes.set_xlabel("% of devices" if axes.get_title(loc="left").startswith("Kept") else "% of reports")
+
+
+def _estimate(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -> None:
+    """Draw an error bar for each target, with the truth next to the estimate."""
+    result, factor = run.result, wording.factor
+    targets = list(result.intervals)[::-1]
+    for row, target in enumerate(targets):
+        low, high = (factor * end for end in result.intervals[target])
+        axes.plot((low, high), (row, row), "|-", color=palette.ink, lw=2.2, ms=12, mew=2.2)
+        pooled = result.estimate.pooled if target == POPULATION else None
+        mean = result.mean if pooled is None else pooled.mean
+        if mean is not None:
+            axes.plot(factor * mean, row, "o", color=palette.noisy, ms=9, mec=palette.ink, label="estimate")
+        if target in run.truth:
+            true = factor * run.truth[target]
+            axes.plot(true, row, "D", color=palette.true, ms=7, mec=palette.ground, label="truth")
+    _liars(axes, run, palette)
+    axes.set_yticks(range(len(targets)), [INTERVAL_NAMES.get(name, name) for name in targets])
+    axes.set_ylim(-0.6, max(len(targets), 1) - 0.4)
+    mean_of = f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)"
+    axes.set_xlabel(f"{mean_of} with {exact(result.confidence, scale=100)} % intervals")
+    if targets:
+        _title_and_legend(axes, run, wording)
+
+
+def _liars(axes: "Axes", run: Run, palette: Palette) -> None:
+    """Draw how far liars can have moved the mean, which the intervals do not cover."""
+    made, scenario = run.result.estimate, run.experiment.scenario
+    share = sum(some.share * (some.reports if some.lie != "replay" else 0) for some in scenario.liars)
+    known = [name for most, name in _LIARS if 0 < share <= most and name in made.single.worst_case_bias]
+    if not known or made.mean is None:
+        return
+    bias = made.single.worst_case_bias[known[0]]
+    label = f"± {known[0][:-1]} % liars"
+    axes.axvspan(made.mean - bias, made.mean + bias, color=palette.noisy, alpha=0.18, lw=0, zorder=0, label=label)
+
+
+def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -> None:
+    """Draw an error bar for each round, about the devices that reported in it, and one for all rounds."""
+    together = run.together if len(run.rounds) <= _MOST_TICKS else None
+    rounds: list[Round | PooledRounds] = [*run.rounds, *([together] if together else [])]
+    for number, done in enumerate(rounds):
+        result = done.result
+        if result.mean is None:
+            continue
+        ends = [wording.factor * end for end in result.intervals.get(REPORTERS, ())]
+        axes.plot([number] * len(ends), ends, "_-", color=palette.ink, lw=1.8, ms=8, mew=2)
+        axes.plot(
+            number, wording.factor * result.mean, "o", color=palette.noisy, ms=7, mec=palette.ink, label="estimate"
+        )
+        true = wording.factor * done.score.truth[REPORTERS]
+        axes.plot(number, true, "D", color=palette.true, ms=6, mec=palette.ground, label="truth")
+    axes.locator_params(axis="x", integer=True)
+    if together:
+        numbers = range(len(run.rounds))
+        axes.set_xticks([*numbers, len(run.rounds)], [*map(str, numbers), "all"])
+        axes.axvline(len(run.rounds) - 0.5, color=palette.faint, lw=0.8)
+    axes.set_xlabel(f"round, with {exact(run.result.confidence, scale=100)} % intervals for the reporters")
+    axes.set_ylabel(f"mean{_of_unit(wording)}" if wording.unit != "%" else "yes (%)")
+    _title_and_legend(axes, run, wording)
+
+
+def _title_and_legend(axes: "Axes", run: Run, wording: NumberFormat) -> None:
+    if run.result.mean is None:
+        return
+    axes.set_title(f"Estimate {wording.value(run.result.mean)}")
+    _legend(axes, columns=3)
+
+
+def _of_unit(wording: NumberFormat) -> str:
+    return f" ({wording.unit})" if wording.unit else ""
+
+
+_MOST_ROWS = 30
+_LONGEST_NAME, _BROAD = 26, 14
+_SHORT = 0.04  # of the largest truth: an interval of which the ends could not be told apart
+_CROWDED = 12  # rows from which the letters get smaller
+_SPREAD = (5, 95)  # per cent of the people between the ends of a line
+_TITLES = ("Kept", "Received", "Estimate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """The error bar of one part for the reporters, and the truth, in per cent."""
+
+    estimate: float
+    interval: tuple[float, float]
+    truth: float
+
+    def off(self) -> "_Bar":
+        """Return the same as distances from the truth."""
+        low, high = self.interval
+        return _Bar(self.estimate - self.truth, (low - self.truth, high - self.truth), 0.0)
+
+
+def draw_parts(figure: "Figure", run: Run, palette: Palette) -> None:
+    """Draw the last round: the truth, the reports, and the estimates with the error bars of reporters."""
+    panels: Sequence[Axes] = figure.subplots(1, 3, sharey=True, width_ratios=(1, 1, 1.2))
+    for axes, title in zip(panels, _TITLES, strict=True):
+        axes.set_title(title)
+    names, domain = list(run.score.parts), run.task.domain
+    if isinstance(domain, VectorDomain):
+        chosen = list(range(len(names)))[:_MOST_ROWS]
+        _means(panels, chosen, run, domain, palette)
+    else:
+        chosen = _most_frequent(run)
+        _shares(panels, chosen, run, palette)
+    size = 11 if len(chosen) <= _CROWDED else 7.5
+    labels = [fill(_short(names[place]), _BROAD) for place in chosen]
+    panels[0].set_yticks(np.arange(len(chosen)), labels, fontsize=size)
+    panels[0].set_ylim(len(chosen) - 0.4, -0.6)
+    if len(names) > len(chosen):
+        largest = f"the {len(chosen)} largest of {len(names)}"
+        panels[0].set_ylabel(f"the first {len(chosen)}" if isinstance(domain, VectorDomain) else largest)
+
+
+def _most_frequent(run: Run) -> list[int]:
+    """The categories with the largest true shares, in the order of the task."""
+    shares = [part.truth.get(REPORTERS, 0.0) for part in run.score.parts.values()]
+    return sorted(sorted(range(len(shares)), key=lambda place: -shares[place])[:_MOST_ROWS])
+
+
+def _shares(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, palette: Palette) -> None:
+    rows, parts = np.arange(len(chosen)), list(run.score.parts.values())
+    truths = [100 * parts[place].truth.get(REPORTERS, 0.0) for place in chosen]
+    panels[0].barh(rows, truths, color=palette.true, alpha=0.9, height=0.7)
+    panels[0].set_xlabel("% of people")
+    shares = [100 * _share_naming(run, place) for place in chosen]
+    panels[1].barh(rows, shares, color=palette.noisy, alpha=0.9, height=0.7)
+    panels[1].set_xlabel("% of reports\nthat name it")
+    bars = [_bar_of_category(run, place, truth) for place, truth in zip(chosen, truths, strict=True)]
+    _bars(panels[2], bars, "estimated share, %", palette)
+
+
+def _share_naming(run: Run, place: int) -> float:
+    found = reported_part(run, place)
+    return float(found.values @ found.counts) / max(float(found.counts.sum()), 1.0)
+
+
+def _bar_of_category(run: Run, place: int, truth: float) -> _Bar | None:
+    one = run.result.parts[place] if run.result.parts else None
+    if one is None or one.mean is None or REPORTERS not in one.intervals:
+        return None
+    low, high = one.intervals[REPORTERS]
+    return _Bar(100 * one.mean, (100 * low, 100 * high), truth)
+
+
+def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: VectorDomain, palette: Palette) -> None:
+    coordinates = [domain.coordinates[place] for place in chosen]
+    _spreads(panels[0], coordinates, true_vectors(run)[:, chosen], palette)
+    _levels(panels[1], chosen, run, palette)
+    bars = [_bar_of_coordinate(run, place, domain.coordinates[place]) for place in chosen]
+    _bars(panels[2], bars, "mean, % of the range", palette)
+
+
+def _bar_of_coordinate(run: Run, place: int, coordinate: Coordinate) -> _Bar | None:
+    one = run.result.parts[place] if run.result.parts else None
+    if one is None or one.mean is None or REPORTERS not in one.intervals:
+        return None
+    low, high = one.intervals[REPORTERS]
+    return _Bar(
+        _per_cent(one.mean, coordinate),
+        (_per_cent(low, coordinate), _per_cent(high, coordinate)),
+        _per_cent(run.score.parts[coordinate.name].truth[REPORTERS], coordinate),
+    )
+
+
+def _spreads(axes: "Axes", coordinates: Sequence[Coordinate], columns: NDArray[np.float64], palette: Palette) -> None:
+    """Draw the mean of each coordinate and the range of nine tenths of the people."""
+    for row, coordinate in enumerate(coordinates):
+        column = columns[:, row]
+        scaled = [_per_cent(value, coordinate) for value in column[np.isfinite(column)].tolist()]
+        if scaled:
+            ends = np.percentile(scaled, _SPREAD)
+            axes.plot(ends, (row, row), "-", color=palette.true, lw=8, alpha=0.45, solid_capstyle="butt")
+            axes.plot(float(np.mean(scaled)), row, "D", color=palette.true, ms=7, mec=palette.ground)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("mean and central\n90 %, % of range")
+
+
+def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> None:
+    """Draw the share of each level in the reports about a coordinate, light for the lowest."""
+    for row, place in enumerate(chosen):
+        found = reported_part(run, place)
+        start, total = 0.0, max(float(found.counts.sum()), 1.0)
+        for level, count in zip(found.values.tolist(), found.counts.tolist(), strict=True):
+            wide, shade = 100 * count / total, 0.3 + 0.6 * level
+            axes.barh(row, wide, left=start, color=palette.noisy, alpha=shade, height=0.7, ec=palette.ground)
+            start += wide
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("% of reports, by\nlevel (light = low)")
+
+
+def _per_cent(value: float, coordinate: Coordinate) -> float:
+    return 100 * (value - coordinate.lower) / (coordinate.upper - coordinate.lower)
+
+
+def _bars(axes: "Axes", bars: Sequence[_Bar | None], what: str, palette: Palette) -> None:
+    """Draw an error bar a row, with the truth next to the estimate; short ones as distances from the truth."""
+    size = 8 if len(bars) <= _CROWDED else 5
+    there = [bar for bar in bars if bar is not None]
+    if there and _span(bar.interval[1] - bar.interval[0] for bar in there) < _SHORT * _span(bar.truth for bar in there):
+        bars = [None if bar is None else bar.off() for bar in bars]
+        axes.axvline(0, color=palette.faint, lw=0.8, zorder=0)
+        what = "off the truth,\npoints"
+    axes.set_xlabel(what)
+    for row, bar in enumerate(bars):
+        if bar is None:
+            continue
+        axes.plot(bar.interval, (row, row), "|-", color=palette.ink, lw=1.8, ms=size, mew=1.8)
+        axes.plot(bar.estimate, row, "o", color=palette.noisy, ms=size, mec=palette.ink, mew=0.8, label="estimate")
+        axes.plot(bar.truth, row, "D", color=palette.true, ms=size - 1, mec=palette.ground, mew=0.6, label="truth")
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    if once and axes.figure is not None:
+        axes.figure.legend(once.values(), once.keys(), loc="outside lower right", ncols=2, fontsize=10.5)
+
+
+def _span(numbers: Iterable[float]) -> float:
+    """The largest absolute value."""
+    return max(map(abs, numbers), default=0.0)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+_HEIGHT = 6.4
+_MOST_LETTERS = 80  # in a line below the heading
+_LINE = 0.036  # of the height
+
+
+def picture_of(run: Run) -> Picture:
+    """Return the picture of a run with its description."""
+    wording = NumberFormat.of(run.result)
+    shows = f"{_about(run)}. Above what the devices keep to themselves, then what the aggregator receives, and"
+    return Picture(
+        _finding(run, wording).replace("\n", " "),
+        f"{shows} the estimate with its intervals beside the truth.",
+        lambda palette: figure_of(run, palette),
+    )
+
+
+def figure_of(run: Run, palette: Palette = LIGHT) -> "Figure":
+    """Return the figure of a run: of several rounds the last one, and the estimates of all.
+
+    Args:
+        run: what is drawn.
+        palette: the colours.
+    """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - matplotlib takes a second to import
+
+    wording = NumberFormat.of(run.result)
+    heading, below = _finding(run, wording), fill(_about(run), _MOST_LETTERS)
+    lines = heading.count("\n") * 1.2 + below.count("\n")
+    top = 0.9 - _LINE * lines
+    with styled(palette):
+        figure = canvas(_HEIGHT + 0.2 * lines, ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, top), h_pad=0.08))
+        figure.text(0.025, 0.98, heading, va="top", fontsize=14, fontweight="bold")
+        figure.text(0.025, 0.94 - 1.2 * _LINE * heading.count("\n"), below, va="top", color=palette.faint, fontsize=11)
+        if isinstance(run.task.domain, CategoryDomain | VectorDomain):
+            draw_parts(figure, run, palette)
+        else:
+            draw_number(figure, run, wording, palette)
+        figure.draw_without_rendering()  # ticks take their style when they are first drawn
+    return figure
+
+
+def _finding(run: Run, wording: NumberFormat) -> str:
+    result, truths, parts = run.result, run.truth, run.score.parts
+    if result.n == 0 or (not parts and REPORTERS not in truths):
+        return "No report was counted"
+    reports = "One noisy report" if result.n == 1 else f"{whole(result.n)} noisy reports"
+    if parts:
+        singles = [part.covered[REPORTERS] for part in parts.values() if REPORTERS in part.covered]
+        return f"{reports}:\n{sum(singles)} of {len(singles)} intervals cover the truth"
+    if result.mean is None:
+        return f"{reports},\nfrom which no estimate could be made"
+    off = wording.distance(result.mean, truths[REPORTERS])
+    if REPORTERS not in run.covered:
+        return f"{reports}: {off} off,\nwithout an interval"
+    verdict = "covers" if run.covered[REPORTERS] else "misses"
+    return f"{reports}: {off} off,\nthe interval {verdict} the truth"
+
+
+def _about(run: Run) -> str:
+    """The question, the mechanism, and what went wrong."""
+    task, scenario = run.task, run.experiment.scenario
+    *others, last = [decimal_text(epsilon) for epsilon in task.offers or (task.epsilon,)]
+    epsilon = f"{', '.join(others)} or {last}" if others else last
+    asked = task.title or task.id
+    about = [f"{asked}{'' if asked.endswith('?') else ','} {task.mechanism.replace('_', ' ')}, ε = {epsilon}"]
+    if len(run.rounds) > 1:
+        about[0] += f" over {len(run.rounds)} rounds, the last one shown"
+    if liars := sum(some.share for some in scenario.liars):
+        about.append(f"{exact(liars, scale=100)} % of the devices lie")
+    if scenario.faults.forgotten:
+        about.append(f"the broker forgot {whole(run.clients - run.accepted)} reports")
+    elif scenario.faults.lost + scenario.faults.cut:
+        about.append("links that die")
+    if scenario.panel and run.result.n < run.clients:
+        about.append(f"{whole(run.clients - run.result.n)} devices silent")
+    if run.noise == NOT_PRIVATE and run.drawing is None:
+        about.append(f"noise {NOT_PRIVATE}")
+    return "; ".join(about)
