@@ -32,12 +32,7 @@ _FEW = 16
 
 
 def charts_of(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
-    """The charts of the last round, and of all rounds if there are several.
-
-    Args:
-        run: what is drawn.
-        signs: whether the terminal shows more than ASCII.
-    """
+    """Yield the charts of the last round, and of all rounds if there are several."""
     if run.result.n == 0:
         return
     domain, wording = run.task.domain, NumberFormat.of(run.result)
@@ -142,12 +137,7 @@ _MOST = 60
 
 
 def charts_of_sweep(result: SweepResult, *, signs: bool) -> Iterator[Ranges]:
-    """A chart for each panel of the figure of errors, on the same axis.
-
-    Args:
-        result: of a sweep.
-        signs: whether the terminal shows more than ASCII.
-    """
+    """Yield a chart for each panel of the figure of errors, on the same axis."""
     layout = layout_of(result)
     found: list[tuple[str, list[Range]]] = []
     for panel in layout.panels:
@@ -179,12 +169,7 @@ _TITLES = {"people": "People", "epsilon": "Epsilon", "error": "Error"}
 
 
 def charts_of_plan(plan: Plan, *, signs: bool) -> Iterator[Bars]:
-    """What each mechanism needs or gives, a chart for each target; shorter is better.
-
-    Args:
-        plan: what was found.
-        signs: whether the terminal shows more than ASCII.
-    """
+    """Yield a chart for each target of what the mechanisms need or give; shorter is better."""
     domain = plan.question.domain
     lines = [*plan.mechanisms, *plan.for_comparison]
     for target in TARGETS:

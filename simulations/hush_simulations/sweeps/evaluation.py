@@ -64,11 +64,6 @@ def theoretical_stderr(scenario: Scenario, task: Task, shares: Sequence[float]) 
 
     Values beyond the bounds count as the bounds: what a bound moves is bias. With liars, a broker that forgets or
     missing values the result is empty.
-
-    Args:
-        scenario: who answers.
-        task: the question.
-        shares: of the devices that take each epsilon offered; empty if there is one.
     """
     if not is_plain(scenario):
         return {}

@@ -2,8 +2,8 @@
 
 A grid point of a number is a cell, which holds the values that a device rounds to it. Beyond the bounds there are cells
 as well, for a device moves their values to the bound while the truth is about the values as they are: as many as
-`_BEYOND` on each side, each with the mean of what lies in it. Values somebody has are a cell each, and so are those of
-each group of people.
+`_BEYOND` on each side, each with the mean of what lies in it. Each value of a data file is a
+cell, and each group of people has separate cells.
 
 A mechanism whose law is linear between two levels makes of people in a few neighbouring cells what it makes of as many
 at their mean position: so such cells are one (`merged`), as wide as sqrt(n)/8 steps for n people. No tally changes its

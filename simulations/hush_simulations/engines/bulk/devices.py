@@ -286,19 +286,9 @@ def draw_devices(
 ) -> SimulatedRounds:
     """Draw the reports of all devices in every round.
 
-    Args:
-        task: the question.
-        population: where the values come from.
-        clients: devices.
-        shares: of the devices that take each epsilon offered, adding up to 1; empty if there is one.
-        entropy: the seed.
-        cell: of a sweep.
-        panel: how people behave from round to round.
-        present: probability that a device of each group answers, shape (rounds, 1, groups); None if all do.
-        workers: threads; numpy releases the lock while it draws.
-        cluster: whose workers draw instead, entered already.
-        on_progress: called with the number of answers so far.
-        stopped: set to stop with what is drawn.
+    `shares` are those of the devices that take each epsilon offered, adding up to 1; empty if there is one. `present`
+    is the probability that a device of each group answers, shape (rounds, 1, groups); None if all do. A `cluster` is
+    entered already. `on_progress` gets the number of answers so far. After `stopped` is set it returns what is drawn.
 
     Raises:
         StoppedError: `stopped` was set before anything was drawn.
