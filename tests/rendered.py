@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from hush_common.terminal import Block, Screen
+from hush_common.terminal import Renderable, Screen
 
 __all__ = ["rendered", "squeezed"]
 
 
-def rendered(blocks: Iterable[Block], width: int = 100, *, wraps: bool = False) -> str:
+def rendered(blocks: Iterable[Renderable], width: int = 100, *, wraps: bool = False) -> str:
     """The lines, as in a pipe where nobody says how wide it is; or with sentences broken, as on a terminal."""
     screen = Screen(width, wraps=wraps)
     return "".join(f"{line}\n" for block in blocks for line in block.lines(screen))

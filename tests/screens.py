@@ -23,7 +23,7 @@ from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger
 from hush_client.state.database import State
 from hush_common.task import decode_task
-from hush_common.terminal import Block
+from hush_common.terminal import Renderable
 from hush_common.topics import task_topic
 from hush_simulations.engines.seeded_rng import SeededRng
 from hush_simulations.results.run import Run
@@ -119,9 +119,9 @@ def document(name: str) -> dict[str, object]:
 
 
 @cache
-def _blocks(name: str) -> list[Block]:
+def _blocks(name: str) -> list[Renderable]:
     """What the command hands over to be shown, at whatever width: it need not be run for each."""
-    found: list[Block] = []
+    found: list[Renderable] = []
     with ExitStack() as stack:
         for module in _PRINTING:
             stack.enter_context(patch(f"hush_{module}.show", lambda blocks, *_: found.extend(blocks)))

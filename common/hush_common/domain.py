@@ -32,7 +32,7 @@ from hush_common.rng import Rng, SpareRng
 from hush_common.untrusted import is_printable
 
 
-class Grid:
+class ValueGrid:
     """The points lower + k·(upper - lower)/steps, k = 0 to `steps`.
 
     Both bounds are binary fractions. Over a common denominator they are integers, computed once, and a number n/u lies
@@ -259,7 +259,7 @@ class Readable(ABC):
 
 
 _SPARE = SpareRng()
-_UNIT = Grid(0.0, 1.0, 1)
+_UNIT = ValueGrid(0.0, 1.0, 1)
 
 
 def plain(value: object) -> object:
@@ -351,8 +351,8 @@ class NumberDomain(Readable):
         return DomainPart(name, self.lower, self.upper, self.unit, self.upper / 2 - self.lower / 2)
 
     @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self.lower, self.upper, self.steps)
+    def _grid(self) -> ValueGrid:
+        return ValueGrid(self.lower, self.upper, self.steps)
 
     @property
     def sizes(self) -> tuple[int, ...]:

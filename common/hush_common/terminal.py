@@ -43,7 +43,7 @@ class Screen:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.painted and style and text else text
 
 
-class Block(Protocol):
+class Renderable(Protocol):
     """Something to print: a table, a list of facts, a sentence."""
 
     def lines(self, screen: Screen, /) -> list[str]:
@@ -51,7 +51,7 @@ class Block(Protocol):
         ...
 
 
-def show(blocks: Iterable[Block], stream: TextIO | None = None) -> None:
+def show(blocks: Iterable[Renderable], stream: TextIO | None = None) -> None:
     """Print blocks, one below the other; on standard output if no stream is given."""
     out = stream or sys.stdout
     screen = Screen.of(out)

@@ -17,7 +17,7 @@ from hush_common.errors import TaskError, printable
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DocumentLimits:
     """The most that a document may have: bytes of UTF-8, open brackets at one place, keys and headers of tables."""
 
     bytes: int
@@ -25,15 +25,15 @@ class Limits:
     keys: int
 
 
-TASK = Limits(64 * 1024, 8, 8192)
+TASK = DocumentLimits(64 * 1024, 8, 8192)
 """A published task: 1024 coordinates of five fields each, and what else a task has."""
-DRAFT = Limits(128 * 1024, 8, 8192)
+DRAFT = DocumentLimits(128 * 1024, 8, 8192)
 """A task in a file or an HTTP body, with its comments and its white space."""
-REPORT = Limits(32 * 1024, 2, 16)
-RECALL = Limits(512, 1, 16)
-ESTIMATE = Limits(4 * 1024 * 1024, 16, 128 * 1024)
+REPORT = DocumentLimits(32 * 1024, 2, 16)
+RECALL = DocumentLimits(512, 1, 16)
+ESTIMATE = DocumentLimits(4 * 1024 * 1024, 16, 128 * 1024)
 """An estimate that is read back; the brokers that hush configures take no longer message."""
-SCENARIO = Limits(1024 * 1024, 16, 8192)
+SCENARIO = DocumentLimits(1024 * 1024, 16, 8192)
 """A scenario or a sweep in a file."""
 
 NUMBER_CHARACTERS = 100
@@ -101,7 +101,7 @@ def is_printable(text: str) -> bool:
     return _UNPRINTABLE.search(text) is None
 
 
-def read_file(path: Path, limits: Limits) -> str:
+def read_file(path: Path, limits: DocumentLimits) -> str:
     """Read the text of a file, and no more of it than a document may have.
 
     Raises:
@@ -114,7 +114,7 @@ def read_file(path: Path, limits: Limits) -> str:
 
 def read_json(
     payload: bytes | str,
-    limits: Limits,
+    limits: DocumentLimits,
     *,
     published: bool = False,
     parse_int: Callable[[str], object] | None = None,
@@ -141,7 +141,7 @@ def read_json(
     return decoder.decode(text)
 
 
-def read_toml(text: str, limits: Limits) -> dict[str, object]:
+def read_toml(text: str, limits: DocumentLimits) -> dict[str, object]:
     """Parse a TOML document.
 
     Raises:
@@ -159,7 +159,7 @@ def read_toml(text: str, limits: Limits) -> dict[str, object]:
     return tomllib.loads(text)
 
 
-def _decoded(payload: bytes | str, limits: Limits) -> str:
+def _decoded(payload: bytes | str, limits: DocumentLimits) -> str:
     size = len(payload) if isinstance(payload, bytes) else len(payload.encode("utf-8", "surrogatepass"))
     if size > limits.bytes:
         raise ValueError(f"more than {limits.bytes} bytes are too long")
@@ -175,13 +175,13 @@ def _check_printable(text: str, remedy: str = "") -> None:
         raise ValueError(f"line {_line(text, found.start())} has {what}; remove it{remedy}")
 
 
-def _has_much(text: str, limits: Limits) -> bool:
+def _has_much(text: str, limits: DocumentLimits) -> bool:
     """Whether a limit may be exceeded, as far as counting shows that does not tell a text from what is around it."""
     opened = text.count("{") + text.count("[")
     return opened > limits.depth or text.count(":") > limits.keys or _LONG_WORD.search(text) is not None
 
 
-def _check_structure(bare: str, keys: int, limits: Limits) -> None:
+def _check_structure(bare: str, keys: int, limits: DocumentLimits) -> None:
     """Check a document without its texts."""
     if keys > limits.keys:
         raise ValueError(f"{keys} keys are too many; at most {limits.keys}")

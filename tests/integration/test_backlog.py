@@ -19,7 +19,7 @@ from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.broker.mqtt import MqttBus, _MqttSession
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.mqtt.client import Received
+from hush_common.mqtt.client import AckQueue
 from hush_common.task import Task, make_task
 from hush_common.topics import ALL_TASKS, report_topic, task_topic
 from hush_common.wire import Report, encode_frame
@@ -168,7 +168,7 @@ async def drained(broker: FloodingBroker, path: Path, reports: int, seconds: flo
             await asyncio.sleep(0.05)
 
 
-def hasty(received: Received, numbers: Iterable[int]) -> None:
+def hasty(received: AckQueue, numbers: Iterable[int]) -> None:
     """Planted: acknowledge at once, in whatever order."""
     for number in numbers:
         place = number - received._first
@@ -185,7 +185,7 @@ def pass_tasks_by(monkeypatch: pytest.MonkeyPatch) -> None:
         await subscribe(session, filters)
 
     monkeypatch.setattr(_MqttSession, "subscribe", without_tasks)
-    monkeypatch.setattr(Received, "acknowledge", hasty)
+    monkeypatch.setattr(AckQueue, "acknowledge", hasty)
     monkeypatch.setattr("hush_aggregator.broker.mqtt._INBOX_MESSAGES", 100_000)
 
 

@@ -13,7 +13,7 @@ from servers import Mosquitto, free_port
 from hush_client import Client, MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
-from hush_common.mqtt import Connection, Options, connect
+from hush_common.mqtt import MqttConnection, Options, connect
 from hush_common.topics import ALL_REPORTS, Acknowledgement, report_topic, task_topic
 from hush_simulations.brokers.choice import open_broker
 
@@ -193,7 +193,7 @@ async def test_why_the_broker_ended_the_connection_is_told() -> None:
         writer.close()
 
     async with ScriptedBroker((Packet.PUBLISH, say_why)).running() as broker, AsyncExitStack() as stack:
-        connection: Connection = await stack.enter_async_context(connect(BrokerUrl.parse(broker.url), OPTIONS))
+        connection: MqttConnection = await stack.enter_async_context(connect(BrokerUrl.parse(broker.url), OPTIONS))
         with pytest.raises(BrokerError, match=r"the broker ended the connection \(quota exceeded\)") as caught:
             await connection.publish(TOPIC, b"1")
         assert caught.value.reason == 0x97

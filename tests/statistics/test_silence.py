@@ -30,7 +30,7 @@ from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import Drawn, draw
 from hush_client.receipt import Receipt
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, ParsedValue, VectorDomain
-from hush_common.mechanisms.parameters import Parameters, Table
+from hush_common.mechanisms.parameters import ChannelTable, Parameters
 from hush_common.rng import ReportRng
 from hush_common.task import Task
 
@@ -74,7 +74,7 @@ def number(steps: int) -> NumberDomain:
 BODY = VectorDomain(tuple(Coordinate(0.0, 2.0, steps=2, name=name) for name in "ab"))
 WAYS = CategoryDomain(("a", "b", "c", "d", "e"))
 ELSE = CategoryDomain(("a", "b", "c"), other="c")
-TABLE = Table(positions=(-1, 2), unit=1, weights=((2, 1), (1, 2)))
+TABLE = ChannelTable(positions=(-1, 2), unit=1, weights=((2, 1), (1, 2)))
 NUMBERS: list[object] = [0, 1, 2.4, 4, -0.001, *HUGE, *MISSING]
 VECTORS: list[object] = [[0, 2], [1, 1], [-5, math.inf], [None, 2], [0, math.nan], None, [], [1, 2, 3], {"a": 1}]
 LABELS: list[object] = ["a", "c", "e", "unknown", "", *MISSING]

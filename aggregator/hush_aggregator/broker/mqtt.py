@@ -12,7 +12,7 @@ from hush_aggregator.broker.session import BATCH_LIMIT, Session
 from hush_aggregator.logs import fields
 from hush_common.broker_url import BrokerUrl, tls_context
 from hush_common.errors import BrokerError, SubscriptionRefusedError
-from hush_common.mqtt import Connection, Options, connect
+from hush_common.mqtt import MqttConnection, Options, connect
 from hush_common.rng import REPORT_ID_BYTES
 from hush_common.topics import (
     ALL_ESTIMATES,
@@ -117,7 +117,7 @@ class MqttBus:
         if self._status is not None:
             await session.publish(self._status, b"online", retain=True)
 
-    async def ask(self, connection: Connection, topics: Sequence[str]) -> None:
+    async def ask(self, connection: MqttConnection, topics: Sequence[str]) -> None:
         """Subscribe to what may be forbidden; some brokers hang up on whoever may not read a topic."""
         if self._hang_ups == _HANG_UPS:
             return
@@ -128,7 +128,7 @@ class MqttBus:
         self._hang_ups = 0
 
 
-def _end(connection: Connection, opening: "asyncio.Task[None]") -> None:
+def _end(connection: MqttConnection, opening: "asyncio.Task[None]") -> None:
     """A connection whose subscriptions are refused is of no use."""
     if not opening.cancelled() and isinstance(error := opening.exception(), BrokerError):
         connection.end(error)
@@ -137,7 +137,7 @@ def _end(connection: Connection, opening: "asyncio.Task[None]") -> None:
 class _MqttSession:
     """A `Session` on one connection."""
 
-    def __init__(self, connection: Connection, bus: MqttBus) -> None:
+    def __init__(self, connection: MqttConnection, bus: MqttBus) -> None:
         self._connection = connection
         self._bus = bus
         # What is left of an earlier connection's subscriptions comes before anybody listens.

@@ -15,7 +15,7 @@ from hush_common.formatting import at_most, duration, exact, percent_at_most, si
 from hush_common.mechanisms import Offers
 from hush_common.mechanisms.registry import best, fitting
 from hush_common.task import Task
-from hush_common.terminal import Block, Column, Fact, Facts, Row, Sentence, Table
+from hush_common.terminal import Column, Fact, Facts, Renderable, Row, Sentence, Table
 
 EVEN = Fraction(1, 2)
 """Of an observer who holds two answers to be equally likely."""
@@ -157,7 +157,7 @@ def meaning(task: Task) -> dict[str, Any]:
     return dict(facts)
 
 
-def blocks(task: Task) -> Iterator[Block]:
+def blocks(task: Task) -> Iterator[Renderable]:
     """The facts for a person."""
     rows = [
         ("task", task.id),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from hush_aggregator.charts import HEAVY, HEAVY_DOTTED, draw_interval
 from hush_aggregator.watch.view import Band, Line, View, figure
 from hush_common.formatting import exact, whole
-from hush_common.terminal import Block, Fact, Facts, Screen, Sentence, plain, width_of
+from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence, plain, width_of
 
 _MOST_ROUNDS, _MOST_BANDS = 4, 6
 _SHRUNK = 0.75
@@ -91,11 +91,11 @@ def refusals(refused: Mapping[str, int]) -> str:
     return f"{whole(sum(refused.values()))} refused" + (f": {why}" if why else "")
 
 
-def _block(blocks: Iterable[Block], screen: Screen) -> list[str]:
+def _block(blocks: Iterable[Renderable], screen: Screen) -> list[str]:
     return [line for block in blocks for line in block.lines(screen)]
 
 
-def _heading(view: View, told: str) -> Iterator[Block]:
+def _heading(view: View, told: str) -> Iterator[Renderable]:
     yield Sentence(view.title if view.title == view.id else f"{view.title} ({view.id})", "bold")
     of = f" of 0 to {whole(view.rounds - 1)}" if view.rounds is not None else ""
     rounds = [f"round {whole(view.round)}{of}"] if view.rounds != 1 else []

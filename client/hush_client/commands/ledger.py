@@ -22,7 +22,7 @@ from hush_client.state.ledger import Account, Charge, Refused
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import percent_at_most, whole
-from hush_common.terminal import Block, Column, Row, Sentence, Table, show
+from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -183,7 +183,7 @@ def _refusal(entry: Refused) -> dict[str, object]:
     }
 
 
-def _blocks(page: _Page, caps: _Caps) -> Iterator[Block]:
+def _blocks(page: _Page, caps: _Caps) -> Iterator[Renderable]:
     for account, charges in page.accounts:
         spent = f"epsilon {decimal_text(account.spent)} of {decimal_text(caps.lifetime)}"
         yield Sentence(f"{account.device}, for {account.purpose or 'no stated purpose'}: {spent}", "bold", indent=0)

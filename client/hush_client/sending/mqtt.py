@@ -10,7 +10,7 @@ from typing import Literal
 from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import ProtocolRefusedError
-from hush_common.mqtt import Connection, Options, connect
+from hush_common.mqtt import MqttConnection, Options, connect
 from hush_common.task import PAYLOAD_LIMIT
 from hush_common.topics import Acknowledgement
 
@@ -51,7 +51,7 @@ class MqttTransport:
         async with AsyncExitStack() as stack:
             yield _MqttLink(await self._connection(stack))
 
-    async def _connection(self, stack: AsyncExitStack) -> Connection:
+    async def _connection(self, stack: AsyncExitStack) -> MqttConnection:
         if not self._old:
             try:
                 return await stack.enter_async_context(connect(self._url, self._options("5")))
@@ -72,7 +72,7 @@ class MqttTransport:
 
 
 class _MqttLink:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: MqttConnection) -> None:
         self._connection = connection
 
     async def publish(self, topic: str, payload: bytes) -> Acknowledgement:

@@ -30,7 +30,7 @@ from hush_common.domain import NumberDomain, Readable
 from hush_common.epsilon import certified_exp, decimal_text
 from hush_common.errors import TaskError
 from hush_common.mechanisms.mechanism import FiniteLaw, Mechanism
-from hush_common.mechanisms.parameters import Parameters, Table, grid, shipped_at
+from hush_common.mechanisms.parameters import ChannelTable, Parameters, grid, shipped_at
 from hush_common.rng import Rng
 
 MOST_CELLS = 16_384
@@ -79,7 +79,7 @@ class Channel(Mechanism):
 
     @classmethod
     def build(cls, domain: NumberDomain, epsilon: Fraction, parameters: Parameters, offer: int) -> "Channel":  # noqa: ARG003 - there is one
-        table = cast("Table", parameters.table)
+        table = cast("ChannelTable", parameters.table)
         return cls(epsilon, domain.steps, table.positions, table.unit, table.weights)
 
     @property

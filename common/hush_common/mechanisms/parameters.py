@@ -96,7 +96,7 @@ _NAME = "epsilon-"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ChannelTable:
     """A finite channel in integers; see `hush_common.mechanisms.channel`."""
 
     positions: tuple[int, ...]
@@ -112,7 +112,7 @@ class Table:
             check_integers("table.weights", row)
 
     @classmethod
-    def read(cls, document: object) -> "Table":
+    def read(cls, document: object) -> "ChannelTable":
         """From the table `table` of a task document.
 
         Raises:
@@ -163,7 +163,7 @@ def grid_point(epsilon: Fraction) -> Fraction:
     return grid()[place - 1]
 
 
-def shipped_at(epsilon: Fraction) -> Table:
+def shipped_at(epsilon: Fraction) -> ChannelTable:
     """The shipped table for the epsilon of one report: that of `grid_point`.
 
     Raises:
@@ -172,7 +172,7 @@ def shipped_at(epsilon: Fraction) -> Table:
     return _decoded(grid_point(epsilon))
 
 
-def shipped(name: str) -> Table:
+def shipped(name: str) -> ChannelTable:
     """A shipped table by name, `epsilon-1` for example.
 
     Raises:
@@ -199,7 +199,7 @@ def _lines() -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def _decoded(epsilon: Fraction) -> Table:
+def _decoded(epsilon: Fraction) -> ChannelTable:
     _, unit, total, positions, least, rows = json.loads(_lines()[grid().index(epsilon)])
     odd = 2 * positions[-1] == unit
     outer = slice(None, None, -1) if not odd else slice(-2, None, -1)
@@ -210,7 +210,7 @@ def _decoded(epsilon: Fraction) -> Table:
     half = [_row(least, most, *row) for row in rows]
     if any(sum(row) != total for row in half):
         raise TaskError("table", f"the shipped table for epsilon {decimal_text(epsilon)} is damaged; reinstall hush")
-    return Table(tuple(positions), unit, (*half, *(row[::-1] for row in half[-2::-1])))
+    return ChannelTable(tuple(positions), unit, (*half, *(row[::-1] for row in half[-2::-1])))
 
 
 def _row(least: Sequence[int], most: Sequence[int], start: int, *lacks: int) -> tuple[int, ...]:
@@ -241,14 +241,14 @@ class Parameters:
     size: tuple[int, ...] = ()
     sampled: int | None = None
     coins: Coins | None = None
-    table: Table | None = None
+    table: ChannelTable | None = None
 
     def __post_init__(self) -> None:
         check_integers("levels", self.levels)
         check_integers("size", self.size)
         if self.sampled is not None:
             check_integers("sampled", (self.sampled,))
-        for name, kind in (("coins", Coins), ("table", Table)):
+        for name, kind in (("coins", Coins), ("table", ChannelTable)):
             value = getattr(self, name)
             if value is not None and type(value) is not kind:
                 raise TaskError(name, f"is of type {type(value).__name__}; write {kind.__name__}(…)")
@@ -265,7 +265,7 @@ class Parameters:
             levels=document.some_integers("levels"),
             size=document.some_integers("size"),
             sampled=document.integer_or_none("sampled"),
-            table=None if table is None else Table.read(table),
+            table=None if table is None else ChannelTable.read(table),
             coins=None if coins is None else Coins.read(coins),
         )
 

@@ -17,7 +17,7 @@ from hush_common.mechanisms.channel import Channel
 from hush_common.mechanisms.laplace import Laplace
 from hush_common.mechanisms.mechanism import Mechanism
 from hush_common.mechanisms.multilevel import Multilevel
-from hush_common.mechanisms.parameters import Parameters, Table
+from hush_common.mechanisms.parameters import ChannelTable, Parameters
 from hush_common.mechanisms.randomized_response import RandomizedResponse
 from hush_common.mechanisms.subset_selection import SubsetSelection
 from hush_common.mechanisms.vector import Vector
@@ -156,7 +156,7 @@ def best(kind: type[Mechanism], domain: Domain, epsilon: Fraction) -> Mechanism:
     return kind.build(domain, epsilon, kind.complete(domain, [epsilon], Parameters()), 0)
 
 
-def choose(domain: Domain, epsilons: Sequence[Fraction]) -> tuple[str, Table | None]:
+def choose(domain: Domain, epsilons: Sequence[Fraction]) -> tuple[str, ChannelTable | None]:
     """What `mechanism = "auto"` means: decided by public parameters alone, in exact arithmetic, never by data.
 
     A bit, a category and a vector have one mechanism each. A number has whichever has the smaller worst-case variance:

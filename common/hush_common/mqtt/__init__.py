@@ -1,5 +1,5 @@
 """MQTT: the one package that knows aiomqtt and paho, for devices and aggregators alike."""
 
-from hush_common.mqtt.connection import Connection, Options, connect
+from hush_common.mqtt.connection import MqttConnection, Options, connect
 
-__all__ = ["Connection", "Options", "connect"]
+__all__ = ["MqttConnection", "Options", "connect"]

@@ -97,7 +97,7 @@ class Inbox:
         return taken
 
 
-class Received:
+class AckQueue:
     """Messages of QoS 1 that were received and not acknowledged, in the order of receipt.
 
     Acknowledgements are sent in that order, whatever the order of the calls: a message that is done waits for those
@@ -156,7 +156,7 @@ class NoWelcomeError(aiomqtt.MqttError):
     """The broker hung up, or said nothing, where it should have accepted or refused the connection."""
 
 
-class Client(aiomqtt.Client):
+class MqttClient(aiomqtt.Client):
     """aiomqtt's client with our inbox, manual acknowledgement, and the broker's answer to each publication.
 
     The inherited one acknowledges as soon as a message is queued; and a topic that it cannot parse ends the connection
@@ -184,7 +184,7 @@ class Client(aiomqtt.Client):
         self._outgoing = Outgoing(
             self._client, self._loop, window=window, patience=patience, write=self._write, ask=self.ping
         )
-        self.received: Received = Received(self._outgoing.acknowledge)
+        self.received: AckQueue = AckQueue(self._outgoing.acknowledge)
         self._incoming: Incoming | None = None
         self._paused = False
         self._ping_every, self._silence = ping_every, silence

@@ -10,7 +10,7 @@ import aiomqtt
 
 from hush_common.broker_url import BrokerUrl, remedy, tls_context
 from hush_common.errors import BrokerError, LoginRefusedError, ProtocolRefusedError, SubscriptionRefusedError
-from hush_common.mqtt.client import Client, Inbox, NoWelcomeError
+from hush_common.mqtt.client import Inbox, MqttClient, NoWelcomeError
 from hush_common.topics import Acknowledgement, Delivery
 
 _CONNECT_SECONDS = 10.0
@@ -59,7 +59,7 @@ class Options:
 
 
 @asynccontextmanager
-async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["Connection"]:
+async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["MqttConnection"]:
     """A connection over MQTT, by TCP, TLS or WebSockets as the address says, for the length of the `async with`.
 
     Raises:
@@ -71,15 +71,15 @@ async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["Connection
     if trouble is not None:  # raised here, where no chain of causes keeps a half-open socket of paho's alive
         raise trouble
     try:
-        yield Connection(client, str(url), options)
+        yield MqttConnection(client, str(url), options)
     finally:
         await client.close()
 
 
-class Connection:
+class MqttConnection:
     """One connection. Every method raises `BrokerError` once it is lost."""
 
-    def __init__(self, client: Client, name: str, options: Options) -> None:
+    def __init__(self, client: MqttClient, name: str, options: Options) -> None:
         self._client = client
         self._name = name
         self._options = options
@@ -190,9 +190,9 @@ class Connection:
         return BrokerError(self._name, f"{why}; what is not acknowledged will be sent again", reason=farewell.value)
 
 
-async def _client(url: BrokerUrl, options: Options) -> Client:
+async def _client(url: BrokerUrl, options: Options) -> MqttClient:
     """A new client for every connection: nothing that paho remembers of the last one reaches this one."""
-    client = Client(
+    client = MqttClient(
         url.host,
         url.port,
         username=url.user,
@@ -215,7 +215,7 @@ async def _client(url: BrokerUrl, options: Options) -> Client:
     return client
 
 
-async def _trouble(client: Client, url: BrokerUrl) -> BrokerError | None:
+async def _trouble(client: MqttClient, url: BrokerUrl) -> BrokerError | None:
     """Connect; on failure release everything and return the error."""
     name = str(url)
     try:

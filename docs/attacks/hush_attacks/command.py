@@ -9,7 +9,7 @@ import typer
 from hush_attacks.catalogue import ATTACKS, play
 from hush_attacks.demonstration import Demonstration
 from hush_common.errors import OptionError
-from hush_common.terminal import Block, Column, Row, Sentence, Table, show
+from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 from hush_simulations.commands.options import parse_seed
 from hush_simulations.commands.pictures import ThemeOption, check_theme
 from hush_simulations.display.progress import show_waiting
@@ -59,7 +59,7 @@ def _list(*, as_json: bool) -> None:
     show([Table([Column("attack"), Column("what the attacker does")], rows)])
 
 
-def _blocks(played: Demonstration) -> list[Block]:
+def _blocks(played: Demonstration) -> list[Renderable]:
     first, *others = played.columns
     table = Table([Column(first), *(Column(title) for title in others)], [Row(row) for row in played.rows])
     return [Sentence(played.title, "bold"), Sentence(""), table, Sentence(""), Sentence(played.meaning)]

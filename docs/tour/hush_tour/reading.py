@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hush_common.terminal import Block, Column, Row, Sentence, Table
+from hush_common.terminal import Column, Renderable, Row, Sentence, Table
 from hush_tour.contents import Chapter
 from hush_tour.prose import Picture, Prose
 
@@ -33,7 +33,7 @@ def run(chapter: Chapter) -> tuple[list[Prose | Picture], dict[str, object]]:
     return [output for output in outputs if isinstance(output, Prose | Picture)], dict(names)
 
 
-def blocks(shown: Sequence[Prose | Picture]) -> Iterator[Block]:
+def blocks(shown: Sequence[Prose | Picture]) -> Iterator[Renderable]:
     """What is shown, for a terminal: paragraphs, tables, and what is to be seen on each picture."""
     for one in shown:
         if isinstance(one, Picture):
@@ -45,7 +45,7 @@ def blocks(shown: Sequence[Prose | Picture]) -> Iterator[Block]:
             yield Sentence("")
 
 
-def _block(block: str) -> Block:
+def _block(block: str) -> Renderable:
     if "\n|---" in block:
         cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.split("\n")]
         titles, _, *rows = [[cell.strip().replace("\\|", "|") for cell in row] for row in cells]

@@ -10,7 +10,7 @@ from hush_aggregator.estimate.finite_channel import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, ratio, significant, whole
-from hush_common.terminal import Block, Cell, Column, Fact, Facts, Row, Sentence, Styled, Table
+from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.auditing.audit import Finding, Tested
 from hush_simulations.display.error_words import error_in_words, is_share
 from hush_simulations.planning.costs import TARGETS, Target
@@ -29,7 +29,7 @@ _TIMES: Mapping[Unknown, str] = {
 }
 
 
-def plan_blocks(plan: Plan) -> Iterator[Block]:
+def plan_blocks(plan: Plan) -> Iterator[Renderable]:
     """The question, a line for each mechanism, and what follows."""
     yield Sentence("")
     yield Sentence(_heading(plan.question), "bold", hanging=2)
@@ -179,7 +179,7 @@ _PLACES = 4  # of an epsilon, rounded down
 _SHARES = 2
 
 
-def audit_blocks(findings: Sequence[Finding], confidence: float) -> Iterator[Block]:
+def audit_blocks(findings: Sequence[Finding], confidence: float) -> Iterator[Renderable]:
     """Each finding, and what a verdict means.
 
     Args:

@@ -27,7 +27,7 @@ from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ByTarget, Interval
 from hush_aggregator.result import Result
 from hush_common.formatting import duration, exact, fixed, significant, whole
-from hush_common.terminal import Block, Fact, Facts, Screen, Sentence
+from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence
 from hush_simulations.display.number_format import NumberFormat
 
 EVERY_S = 5.0
@@ -147,7 +147,7 @@ def _line(name: str, estimate: float, band: Interval, wording: NumberFormat) -> 
 def render(result: Result) -> Text:
     """Render the intervals below their caption, as wide as the terminal."""
     facts = [Fact(line.name, line.estimate, f"band {line.band}") for line in bands(result)]
-    blocks: tuple[Block, ...] = (Sentence(caption(result), indent=0), Facts(facts))
+    blocks: tuple[Renderable, ...] = (Sentence(caption(result), indent=0), Facts(facts))
     screen = replace(Screen.of(sys.stderr), painted=False)
     return Text("\n".join(line for block in blocks for line in block.lines(screen)))
 

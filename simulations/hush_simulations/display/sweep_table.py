@@ -6,7 +6,7 @@ from itertools import groupby
 from hush_aggregator.estimate import POPULATION
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_common.formatting import exact, fixed, significant, whole
-from hush_common.terminal import Block, Column, Row, Sentence, Table
+from hush_common.terminal import Column, Renderable, Row, Sentence, Table
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.sweep_figures import representative_row, value_label
 from hush_simulations.sweeps.result import BARS, Parameter, SweepResult, SweepRow
@@ -15,10 +15,10 @@ _MOST = 60
 """Cells in the table; more are for the files."""
 
 
-def sweep_blocks(result: SweepResult) -> list[Block]:
+def sweep_blocks(result: SweepResult) -> list[Renderable]:
     """What `hush sweep` ends with."""
     shown = [representative_row(list(rows)) for _, rows in groupby(result.rows, key=lambda row: row.cell)]
-    blocks: list[Block] = [Sentence(_head(result)), Sentence("")]
+    blocks: list[Renderable] = [Sentence(_head(result)), Sentence("")]
     if len(shown) <= _MOST:
         blocks += [_table(result, shown), Sentence("")]
     else:

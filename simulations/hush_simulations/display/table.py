@@ -7,7 +7,7 @@ from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, fixed, significant, whole
-from hush_common.terminal import Block, Cell, Column, Fact, Facts, Row, Sentence, Styled, Table
+from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
 from hush_simulations.display.remarks import remarks
@@ -146,7 +146,7 @@ _BANDS = {
 _AWAY = "the device was away for a round, or never answers"
 
 
-def run_blocks(run: Run) -> Iterator[Block]:
+def run_blocks(run: Run) -> Iterator[Renderable]:
     """Yield everything that hush simulate prints about a run."""
     empty = Sentence("")
     yield empty
@@ -307,7 +307,7 @@ _NAMES = ("label", "name")
 _PAIRS = 2
 
 
-def every_figure(document: Mapping[str, object]) -> Iterator[Block]:
+def every_figure(document: Mapping[str, object]) -> Iterator[Renderable]:
     """Yield every figure of a document with its path.
 
     Args:

@@ -7,7 +7,7 @@ import pytest
 
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Channel
-from hush_common.mechanisms.parameters import Table
+from hush_common.mechanisms.parameters import ChannelTable
 
 BIG = 1 << 128
 
@@ -51,5 +51,5 @@ def test_an_output_that_nobody_sends_is_admitted_in_the_table_and_not_in_a_repor
 )
 def test_what_is_no_integer_is_refused_by_the_name_of_its_field(field: str, table: tuple[object, ...]) -> None:
     with pytest.raises(TaskError) as caught:
-        Table(*table)  # type: ignore[arg-type]  # as a program without types might
+        ChannelTable(*table)  # type: ignore[arg-type]  # as a program without types might
     assert caught.value.field == field

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hush_common.domain import GRID_STEPS, Grid, NumberDomain
+from hush_common.domain import GRID_STEPS, NumberDomain, ValueGrid
 
 _LARGEST = sys.float_info.max
 _SMALLEST = 5e-324
@@ -87,7 +87,7 @@ def test_a_float_has_the_index_of_the_definition(
     bounds: tuple[float, float], steps: int, value: float, place: int
 ) -> None:
     lower, upper = bounds
-    grid = Grid(lower, upper, steps)
+    grid = ValueGrid(lower, upper, steps)
     ends = [math.nextafter(end, way) for end in bounds for way in (-math.inf, math.inf)]
     inside = lower + (upper / 2 - lower / 2) * (place / GRID_STEPS)
     values = [value, -value, 0.0, -0.0, _SMALLEST, lower, upper, inside, *ends, math.inf, -math.inf, math.nan]
@@ -120,18 +120,18 @@ def test_a_float_has_the_index_of_the_definition(
 @example((0.0, 2.0), 1, 1)
 def test_every_other_number_has_it_too(bounds: tuple[float, float], steps: int, value: object) -> None:
     lower, upper = bounds
-    assert Grid(lower, upper, steps).index(value) == by_definition(value, lower, upper, steps)
+    assert ValueGrid(lower, upper, steps).index(value) == by_definition(value, lower, upper, steps)
 
 
 @pytest.mark.parametrize("way", [by_definition, ties_go_up, in_floats], ids=lambda way: way.__name__)
 def test_the_definition_tells_a_wrong_grid_from_the_right_one(
     way: Callable[[object, float, float, int], tuple[int | None, bool]],
 ) -> None:
-    grid, differ = Grid(0.1, 0.3, 1000), 0
+    grid, differ = ValueGrid(0.1, 0.3, 1000), 0
     for place in range(1000):
         for value in near_the_ties(0.1, 0.3, 1000, place):
             differ += grid.index(value) != way(value, 0.1, 0.3, 1000)
-    halves = Grid(0.0, 4.0, 4)
+    halves = ValueGrid(0.0, 4.0, 4)
     differ += sum(halves.index(half / 2) != way(half / 2, 0.0, 4.0, 4) for half in range(9))
     assert (differ == 0) == (way is by_definition)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_common.mqtt.client import Inbox, Received
+from hush_common.mqtt.client import AckQueue, Inbox
 from hush_common.topics import Delivery
 
 
@@ -51,7 +51,7 @@ def test_acknowledgements_are_sent_in_the_order_of_receipt_whatever_the_order_of
     order: list[int], nonsense: list[int]
 ) -> None:
     way = Way()
-    received = Received(way.send)
+    received = AckQueue(way.send)
     numbers = {place: received.add(packet_id(100 + place)) for place in range(1, 9)}
     done: set[int] = set()
     for place in order:
@@ -65,7 +65,7 @@ def test_acknowledgements_are_sent_in_the_order_of_receipt_whatever_the_order_of
 
 def test_a_message_is_acknowledged_once() -> None:
     way = Way()
-    received = Received(way.send)
+    received = AckQueue(way.send)
     first, second = received.add(packet_id(1)), received.add(packet_id(2))
     for _ in range(2):
         received.acknowledge([first])
@@ -76,7 +76,7 @@ def test_a_message_is_acknowledged_once() -> None:
 def test_packet_ids_in_flight_twice_are_counted_and_acknowledged_one_after_the_other() -> None:
     """70 000 messages in flight: the first 4465 ids come again before any is acknowledged."""
     way = Way()
-    received = Received(way.send)
+    received = AckQueue(way.send)
     ids = [packet_id(1 + place % 65_535) for place in range(70_000)]
     numbers = [received.add(one) for one in ids]
     assert received.repeated == 70_000 - 65_535

@@ -18,7 +18,7 @@ from hush_common.epsilon import certified_exp, decimal_text
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Channel, Laplace, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.mechanisms.parameters import Table, _decoded, grid, grid_point, shipped, shipped_at
+from hush_common.mechanisms.parameters import ChannelTable, _decoded, grid, grid_point, shipped, shipped_at
 from hush_common.mechanisms.registry import choose
 from hush_common.mechanisms.subset_selection import SubsetSelection, best_size
 from hush_common.task import make_task
@@ -46,7 +46,7 @@ def by_auto(epsilon: Fraction) -> Fraction:
 # ---- every table
 
 
-def faults(epsilon: Fraction, table: Table) -> list[str]:
+def faults(epsilon: Fraction, table: ChannelTable) -> list[str]:
     """What is wrong with a table, in integers: sums, means, ratios, symmetry. Independent of `Channel`."""
     weights = np.array(table.weights, dtype=np.int64)
     positions = np.array(table.positions, dtype=np.int64)
@@ -79,11 +79,11 @@ def test_a_table_that_is_wrong_by_one_unit_is_seen_and_refused(epsilon: str) -> 
     rows = [list(row) for row in made.weights]
     place = max(range(len(made.positions)), key=lambda y: rows[0][y])
 
-    def wrong(changes: list[tuple[int, int]]) -> Table:
+    def wrong(changes: list[tuple[int, int]]) -> ChannelTable:
         changed = [*rows[0]]
         for y, by in changes:
             changed[y] += by
-        return Table(made.positions, made.unit, (tuple(changed), *made.weights[1:]))
+        return ChannelTable(made.positions, made.unit, (tuple(changed), *made.weights[1:]))
 
     for table, fault in ((wrong([(place, 1)]), "sum"), (wrong([(place, 1), (-1, -1)]), "mean")):
         assert fault in faults(exact, table)

@@ -9,7 +9,7 @@ import pytest
 
 from hush_common.domain import GRID_STEPS, BitDomain, CategoryDomain, Coordinate, NumberDomain, VectorDomain
 from hush_common.errors import EpsilonError, TaskError
-from hush_common.mechanisms.parameters import Coins, Parameters, Table
+from hush_common.mechanisms.parameters import ChannelTable, Coins, Parameters
 from hush_common.task import Task
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
@@ -156,9 +156,9 @@ def test_a_hostile_name_of_a_coordinate_is_refused(name: Any) -> None:  # noqa: 
         *((Parameters, {"coins": bad}) for bad in ("0.5", (0.5, 0.5))),
         *((Parameters, {"table": bad}) for bad in ("epsilon-1", {"unit": 1})),
         *((Coins, {"truth": bad, "yes": Fraction(1, 2)}) for bad in (0.5, "0.5", None)),
-        *((Table, {**TABLE, "positions": bad}) for bad in NO_INTEGERS),
-        *((Table, {**TABLE, "unit": bad}) for bad in (1.0, True, None)),
-        *((Table, {**TABLE, "weights": bad}) for bad in (((1.0, 1), (1, 1)), [(1, 1)], ([1], [1]), None)),
+        *((ChannelTable, {**TABLE, "positions": bad}) for bad in NO_INTEGERS),
+        *((ChannelTable, {**TABLE, "unit": bad}) for bad in (1.0, True, None)),
+        *((ChannelTable, {**TABLE, "weights": bad}) for bad in (((1.0, 1), (1, 1)), [(1, 1)], ([1], [1]), None)),
     ],
     ids=str,
 )

@@ -16,14 +16,14 @@ from hush_common.untrusted import (
     NUMBER_CHARACTERS,
     SCENARIO,
     TASK,
-    Limits,
+    DocumentLimits,
     is_printable,
     read_file,
     read_json,
     read_toml,
 )
 
-SMALL = Limits(1000, 3, 5)
+SMALL = DocumentLimits(1000, 3, 5)
 HOSTILE = {
     "a dotted key": "a" + ".b" * 60_000 + "=1",
     "a dotted key of texts": '"a"' + '."b"' * 30_000 + "=1",
