@@ -157,7 +157,7 @@ class AnswerService:
             return BrokerError(sender.broker, f"no task {task_id!r} on this broker: publish it, or check the name")
         trouble = sender.trouble.message if isinstance(sender.trouble, BrokerError) else None
         why = trouble or str(sender.trouble or "no connection yet; check the address, or wait longer")
-        known = "was withdrawn" if self.tasks.is_withdrawn(task_id) else "is not kept here"
+        known = "was withdrawn" if self.tasks.is_withdrawn(task_id) else "is not known here"
         return BrokerError(
             sender.broker,
             f"{why}; task {task_id!r} {known}, so this device cannot answer it before it has reached the broker once",

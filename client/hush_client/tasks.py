@@ -90,7 +90,7 @@ class TaskCache:
                     for task in _valid(connection.execute(_SELECT)):
                         self._saved[task.id] = task
             except sqlite3.Error as error:
-                _LOG.warning("%s: %s: tasks that were kept are learned anew", self._path, error)
+                _LOG.warning("%s: %s: the saved tasks are lost; the broker sends them again", self._path, error)
         return list(self._saved.values())
 
     def save(self, tasks: Iterable[CachedTask]) -> None:
@@ -110,7 +110,7 @@ class TaskCache:
                 self._write([], wanted.values())
         except (sqlite3.Error, OSError) as error:
             _LOG.warning(
-                "%s: %s: tasks are not kept, and a start without a network will not know them", self._path, error
+                "%s: %s: cannot save tasks; after a start without a network they are unknown", self._path, error
             )
             return
         self._saved = wanted
@@ -358,8 +358,8 @@ class TaskRegistry:
         if not self._crowded:
             self._crowded = True
             _LOG.warning(
-                "there are more tasks on this broker than are remembered (%d, or %d MiB): those that were never "
-                "answered are forgotten, the oldest first",
+                "this broker has more tasks than a device remembers (%d, or %d MiB): it forgets the oldest that "
+                "it never answered",
                 MOST_TASKS,
                 MOST_BYTES >> 20,
             )

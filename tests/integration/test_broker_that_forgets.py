@@ -178,7 +178,7 @@ async def test_programs_that_run_for_a_moment_bring_back_what_the_broker_lost(
         document = json.loads(done.stdout)
         assert (done.returncode, document["done"], document["planned"], document["waiting"]) == (0, True, 0, 0)
     again = hush(mosquitto, "sync", "--state", states[0])
-    assert again.stdout == "0 sent again for a recall, no more later; nothing waits for the broker.\n"
+    assert again.stdout == "0 sent again for a recall, nothing more is due later; nothing waits for the broker.\n"
     lost = {payload for state in states for payload in kept_payloads(Path(state))}
     assert len(lost) == 2
     assert sorted(await waiting(mosquitto, 2)) == sorted(lost)
@@ -191,6 +191,6 @@ def test_sync_without_a_broker_says_so_and_leaves_everything_as_it_is(mosquitto:
     mosquitto.stop()
     done = hush(mosquitto, "sync", "--state", str(tmp_path / "state"), "--timeout", "0.5")
     assert done.returncode == 1
-    assert done.stdout == "0 sent again for a recall, no more later; nothing waits for the broker.\n"
+    assert done.stdout == "0 sent again for a recall, nothing more is due later; nothing waits for the broker.\n"
     assert len(done.stderr.splitlines()) == 1
     assert "cannot connect" in done.stderr

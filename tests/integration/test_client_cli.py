@@ -213,15 +213,13 @@ def test_without_a_broker_a_task_that_is_kept_is_answered_and_any_other_is_told_
         for name, device in (("heights", "b"), ("heights", "a"), ("smoker", "a"))
     )
     assert (stored.returncode, stored.stderr, again.returncode, again.stderr) == (0, "", 0, "")
-    assert_one_line(
-        stored.stdout, "stored but not yet sent: there is no connection (mqtt://", "as this device has kept it"
-    )
+    assert_one_line(stored.stdout, "stored but not yet sent: there is no connection (mqtt://", "as it remembers it")
     assert_one_line(again.stdout, "answered before")
     assert "waits" not in again.stdout
     repeated = hush("report", "heights", "172", "--device", "b", "--timeout", "1")
     assert_one_line(repeated.stdout, "answered before", "that report still waits for the broker (mqtt://")
     assert other.returncode == 1
-    assert_one_line(other.stderr, "task 'smoker' is not kept here, so this device cannot answer it before")
+    assert_one_line(other.stderr, "task 'smoker' is not known here, so this device cannot answer it before")
     receipt = json.loads(hush("report", "heights", "172", "--device", "c", "--timeout", "1", "--json").stdout)
     assert (receipt["status"], receipt["offline"]) == ("queued", True)
     mosquitto.start()
@@ -393,5 +391,5 @@ def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None
     assert "check" not in right.stdout
     assert right.stderr.startswith("hush: that was the state in /")
     wrong = hush("sync", "--device", "b")
-    assert_one_line(wrong.stdout, "1 kept for another broker or device name go by that alone; check --device")
+    assert_one_line(wrong.stdout, "1 kept for another broker or device name are sent only there; check --device")
     assert json.loads(hush("sync", "--device", "b", "--json").stdout)["elsewhere"] == 1

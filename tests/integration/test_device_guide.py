@@ -178,7 +178,10 @@ async def test_the_line_for_cron_reports_once_a_round(house: House) -> None:
         assert (code, "answered before" in printed) == (0, True), printed
     command = house.here(blocks("cron")[1]).split(maxsplit=5)[5]
     code, printed = await run("/bin/sh", "-c", command, **environment)
-    assert (code, printed) == (0, "0 sent again for a recall, no more later; nothing waits for the broker.\n")
+    assert (code, printed) == (
+        0,
+        "0 sent again for a recall, nothing more is due later; nothing waits for the broker.\n",
+    )
 
 
 async def test_the_rules_of_the_guide_confine_a_device_to_its_own_topic(house: House) -> None:

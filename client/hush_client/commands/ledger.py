@@ -80,7 +80,7 @@ def run(
             typer.echo(json.dumps({"v": 1, "forgotten": forget, "devices": count}))
         else:
             devices = "1 device" if count == 1 else f"{whole(count)} devices"
-            typer.echo(printable(f"{forget}: forgotten by {devices}; whatever is published under it counts as new."))
+            typer.echo(printable(f"{forget}: forgotten by {devices}; a task published under this id counts as new."))
         name_state(state)
         return
     page = asyncio.run(_load(directory))
@@ -196,7 +196,7 @@ def _blocks(page: _Page, caps: _Caps) -> Iterator[Renderable]:
     for device, total in _totals(page).items():
         yield _said(_inference(device, total, caps))
         if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
-            own = "each purpose has its own budget, and whoever asks words it; a total limits all of them"
+            own = "each purpose has its own budget, and its author chooses the words; a total limits all of them"
             yield _said(f"{device}: {own}.")
     if page.accounts and not caps.stated:
         yield _said(f"The cap of {_SHELLS} is that of hush report; a program has its own: state it with --lifetime.")

@@ -324,9 +324,9 @@ def _earlier(receipt: Receipt, trouble: str) -> str:
 def _cause(receipt: Receipt, order: _Order, trouble: str) -> str:
     if receipt.offline:
         why = f"there is no connection ({trouble})" if trouble else "there was no connection"
-        return f"{why}, and the task was answered as this device has kept it"
+        return f"{why}, and this device answered the task as it remembers it"
     if order.spread > order.timeout:
-        return f"its moment did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
+        return f"its time to be sent did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"
 
 
@@ -377,9 +377,15 @@ async def _sync(broker: BrokerUrl, directory: Path, device: str, *, timeout: flo
 
 
 def _sync_sentence(synced: SyncResult) -> str:
-    later = f"{whole(synced.planned)} more at a later moment, with a later run" if synced.planned else "no more later"
+    later = (
+        f"{whole(synced.planned)} more are due later, with a later run"
+        if synced.planned
+        else "nothing more is due later"
+    )
     waiting = f"{whole(synced.waiting)} still wait for the broker" if synced.waiting else "nothing waits for the broker"
     others = ""
     if synced.elsewhere:
-        others = f" {whole(synced.elsewhere)} kept for another broker or device name go by that alone; check --device."
+        others = (
+            f" {whole(synced.elsewhere)} kept for another broker or device name are sent only there; check --device."
+        )
     return f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}.{others}"

@@ -72,7 +72,9 @@ async def test_the_times_of_a_kept_task_hold(tmp_path: Path, hours: int, reason:
 
 async def test_what_is_not_kept_is_told_with_what_to_do(tmp_path: Path) -> None:
     async with gateway(away(), tmp_path) as g:
-        with pytest.raises(BrokerError, match="cannot connect; task 'heights' is not kept here, so this device cannot"):
+        with pytest.raises(
+            BrokerError, match="cannot connect; task 'heights' is not known here, so this device cannot"
+        ):
             await g.report("d", "heights", 172.0, timeout=0.3)
 
 
@@ -289,7 +291,7 @@ async def test_where_nothing_can_be_kept_the_device_says_so_and_answers(
     monkeypatch.setattr(TaskCache, "_write", full)
     async with gateway(FakeTransport(), tmp_path) as g:
         assert (await g.report("d", "heights", 172.0)).status == "sent"
-    assert "database or disk is full: tasks are not kept" in caplog.text
+    assert "database or disk is full: cannot save tasks" in caplog.text
 
 
 def hostile_tasks(count: int) -> Iterator[tuple[str, bytes]]:

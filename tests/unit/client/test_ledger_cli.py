@@ -79,7 +79,7 @@ def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(dir
         "",
         f"d refused steps, round 2 (epsilon 1/3): {Reason.OVER_TOTAL.meaning}.",
         f"d: with all its reports in hand, {INFERENCE} (epsilon 5/3 in total).",
-        "d: each purpose has its own budget, and whoever asks words it; a total limits all of them.",
+        "d: each purpose has its own budget, and its author chooses the words; a total limits all of them.",
         "The cap of 4 is that of hush report; a program has its own: state it with --lifetime.",
         "d: sticky repeats its reports: a change of value may show, and no epsilon accounts for that.",
         "5 of these reports still wait for the broker; they will be sent unchanged.",
@@ -90,7 +90,7 @@ def test_a_total_is_shown_beside_what_was_spent_of_it(directory: Path) -> None:
     text = run(directory, "--total", "6", "--lifetime", "1")
     assert "epsilon 2/3 of 1" in text
     assert "(epsilon 5/3 of 6 in total)" in text
-    assert "whoever asks words it" not in text
+    assert "each purpose has its own budget" not in text
     assert "that of hush report" not in text
 
 
