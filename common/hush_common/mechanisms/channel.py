@@ -160,15 +160,12 @@ class Channel(Mechanism):
         return (bisect_right(self._cumulative[level], draw),)
 
     def admits(self, body: tuple[int, ...]) -> bool:
-        """Whether a device that follows the mechanism can send `body`."""
         return len(body) == 1 and 0 <= body[0] < len(self.positions) and self.weights[0][body[0]] > 0
 
     def outputs(self) -> Iterator[tuple[int, ...]]:
-        """Every body that can be sent, in order."""
         return ((y,) for y in range(len(self.positions)) if self.weights[0][y] > 0)
 
     def probability(self, body: tuple[int, ...], index: int, digits: int = 60) -> Decimal:
-        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
         level, rest = divmod(index * self.levels, self.steps)
         above = self.weights[level + 1][body[0]] if rest else 0
         with localcontext() as context:
@@ -178,14 +175,12 @@ class Channel(Mechanism):
 
     @cached_property
     def exact_worst_variance(self) -> Fraction:
-        """The largest variance of one decoded report over all values, on the unit interval."""
         squares, whole = [a * a for a in self.positions], self.total * self.unit**2
         second = [Fraction(sum(map(mul, row, squares)), whole) for row in self.weights]
         return max(self._peak(second[j], second[j + 1], j) for j in range(self.levels))
 
     @property
     def worst_variance(self) -> float:
-        """The same, rounded once."""
         return float(self.exact_worst_variance)
 
     def _peak(self, low: Fraction, high: Fraction, cell: int) -> Fraction:

@@ -94,15 +94,12 @@ class Laplace(Mechanism):
         return (-window if noisy < 0 else self.steps + window,)
 
     def admits(self, body: tuple[int, ...]) -> bool:
-        """Whether a device that follows the mechanism can send `body`."""
         return len(body) == 1 and -self.window <= body[0] <= self.steps + self.window
 
     def outputs(self) -> Iterator[tuple[int, ...]]:
-        """Every body that can be sent, in order."""
         return ((k,) for k in range(-self.window, self.steps + self.window + 1))
 
     def probability(self, body: tuple[int, ...], index: int, digits: int = 60) -> Decimal:
-        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
         (k,) = body
         with localcontext() as context:
             context.prec = digits + 10

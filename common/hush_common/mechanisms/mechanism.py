@@ -168,7 +168,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def probability(self, body: tuple[int, ...], index: Any, /, digits: int = 60) -> Decimal:  # noqa: ANN401 - as above
-        """P(body | index): the exact table that tests enumerate."""
+        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
 
     def aspects(self, domain: Domain) -> Aspects:  # noqa: ARG002 - for those whose report is a number of the domain
         """How an audit looks at its bodies: at what the likelihood ratio depends on, and at the whole if small."""

@@ -134,15 +134,12 @@ class Multilevel(LevelMechanism):
         return other + (other >= level)
 
     def admits(self, body: tuple[int, ...]) -> bool:
-        """Whether a device that follows the mechanism can send `body`."""
         return len(body) == 1 and 0 <= body[0] <= self.levels
 
     def outputs(self) -> Iterator[tuple[int, ...]]:
-        """Every body that can be sent, in order."""
         return ((z,) for z in range(self.levels + 1))
 
     def probability(self, body: tuple[int, ...], index: int, digits: int = 60) -> Decimal:
-        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
         level, rest = divmod(index * self.levels, self.steps)
         below = WEIGHT_OF_TRUTH if body[0] == level else self.lie
         above = WEIGHT_OF_TRUTH if body[0] == level + 1 else self.lie
@@ -156,12 +153,10 @@ class Multilevel(LevelMechanism):
 
     @cached_property
     def exact_worst_variance(self) -> Fraction:
-        """The largest variance of one decoded report over all values, on the unit interval."""
         return _worst_variance(self.contrast, 1 - self.contrast, self.levels)
 
     @property
     def worst_variance(self) -> float:
-        """The same, rounded once."""
         return float(self.exact_worst_variance)
 
 

@@ -116,15 +116,12 @@ class RandomizedResponse(LevelMechanism):
         return (int(rng.randbelow(self.total) < self.ones[index]),)
 
     def admits(self, body: tuple[int, ...]) -> bool:
-        """Whether a device that follows the mechanism can send `body`."""
         return body in ((0,), (1,))
 
     def outputs(self) -> Iterator[tuple[int, ...]]:
-        """Every body that can be sent, in order."""
         return iter(((0,), (1,)))
 
     def probability(self, body: tuple[int, ...], index: int, digits: int = 60) -> Decimal:
-        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
         weight = self.ones[index] if body == (1,) else self.total - self.ones[index]
         with localcontext() as context:
             context.prec = digits

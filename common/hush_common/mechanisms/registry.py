@@ -100,11 +100,9 @@ class Offers:
         return (offer, *self.parts[offer].perturb(index, rng))
 
     def admits(self, body: tuple[int, ...]) -> bool:
-        """Whether a device that follows the mechanism can send `body`."""
         return len(body) == self.width and 0 <= body[0] < len(self.parts) and self.parts[body[0]].admits(body[1:])
 
     def outputs(self) -> Iterator[tuple[int, ...]]:
-        """Every body that can be sent, offer by offer."""
         return ((offer, *body) for offer, part in enumerate(self.parts) for body in part.outputs())
 
     def probability(self, body: tuple[int, ...], index: int | tuple[int, ...], digits: int = 60) -> Decimal:

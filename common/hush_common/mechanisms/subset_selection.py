@@ -275,7 +275,6 @@ class SubsetSelection(Mechanism):
         return Struct(f"<{self.width}I")
 
     def admits(self, body: tuple[int, ...]) -> bool:
-        """Whether a device that follows the mechanism can send `body`."""
         if len(body) != self.width or not all(0 <= word < 1 << WORD_BITS for word in body):
             return False
         last = self.categories - WORD_BITS * (self.width - 1)
@@ -288,12 +287,10 @@ class SubsetSelection(Mechanism):
         return body[word] >> bit & 1
 
     def outputs(self) -> Iterator[tuple[int, ...]]:
-        """Every body that can be sent; C(k, w) of them."""
         for named in combinations(range(self.categories), self.size):
             yield self._words(sum(1 << c for c in named))
 
     def probability(self, body: tuple[int, ...], index: int, digits: int = 60) -> Decimal:
-        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
         named = self.names(body, index)
         with localcontext() as context:
             context.prec = digits

@@ -127,7 +127,6 @@ class Vector(Mechanism):
         return tuple(number for c in places for number in (c, *self.part.perturb(index[c], rng)))
 
     def admits(self, body: tuple[int, ...]) -> bool:
-        """Whether a device that follows the mechanism can send `body`."""
         drawn = body[::2]
         return (
             len(body) == self.width
@@ -138,13 +137,11 @@ class Vector(Mechanism):
         )
 
     def outputs(self) -> Iterator[tuple[int, ...]]:
-        """Every body that can be sent."""
         for drawn in combinations(range(self.coordinates), self.sampled):
             for levels in product(range(self.levels + 1), repeat=self.sampled):
                 yield tuple(chain.from_iterable(zip(drawn, levels, strict=True)))
 
     def probability(self, body: tuple[int, ...], index: tuple[int, ...], digits: int = 60) -> Decimal:
-        """P(body | index), to `digits` significant digits: the table that tests enumerate."""
         with localcontext() as context:
             context.prec = digits + 10
             result = 1 / Decimal(comb(self.coordinates, self.sampled))
