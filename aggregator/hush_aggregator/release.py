@@ -25,11 +25,11 @@ from itertools import count, islice
 from typing import Any, NamedTuple, NoReturn
 
 from hush_aggregator.broker.session import Publisher
-from hush_aggregator.concurrency import run_all
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimation import BATCH_S, CRASHED, TOO_SLOW, Estimator, Failure
 from hush_aggregator.logs import fields
 from hush_aggregator.result import Counted, result_of
+from hush_common.aio import run_all
 from hush_common.errors import BrokerError
 from hush_common.topics import estimate_topic
 

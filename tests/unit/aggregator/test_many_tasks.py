@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_aggregator.concurrency import AT_ONCE, run_all
 from hush_aggregator.ownership import TAKE_OVER, Ownership, OwnershipClaim
 from hush_aggregator.store import Owner, SqliteStore
 from hush_aggregator.tasks.known import KnownTasks
+from hush_common.aio import AT_ONCE, run_all
 from hush_common.errors import BrokerError
 from hush_common.task import make_task
 from hush_common.topics import Delivery, estimate_topic, task_topic
