@@ -11,10 +11,14 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.commands.log_option import LogFormatOption
 from hush_aggregator.commands.task import StoreOption
 from hush_aggregator.logs import LogFormat, fields, logging_to
 from hush_common.errors import MissingExtraError, OptionError
+
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(envvar="HUSH_LOG_FORMAT", help="Lines of text, or of JSON for programs; both say the same."),
+]
 
 
 @contextmanager

@@ -19,8 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Ins
 from hush_aggregator.aggregator import Aggregator, Separate
 from hush_aggregator.broker.mqtt import MqttBus, warn_if_open
 from hush_aggregator.closing import ClockCheck
-from hush_aggregator.commands.http import http_extra
-from hush_aggregator.commands.log_option import LogFormatOption
+from hush_aggregator.commands.http import LogFormatOption, http_extra
 from hush_aggregator.estimation import InProcesses
 from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.intake.progress import IntakeStatus, Progress
