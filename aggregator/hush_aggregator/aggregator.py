@@ -1,10 +1,8 @@
-"""The order of the stages: receive, decode, admit, commit, acknowledge, then `release`. No other module knows it.
+"""The aggregator: receive, decode, admit, commit, acknowledge, then release. Only this module knows the order."""
 
-Reports come over one connection; tasks, estimates, recalls and what the broker says of itself go over another one if
-there is one, so that none of them waits behind a backlog of reports. Each is made again when it is lost, whatever
-becomes of the other. Where a broker closes one connection of a user when another opens, all goes over one connection:
-then everything but the counting waits for the backlog, and nothing is given up meanwhile.
-"""
+# Reports come over one connection. Tasks, estimates, recalls and the broker's own topics use a second one if possible,
+# so that they do not wait behind a backlog of reports. Each connection is restored on its own. If a broker closes one
+# connection of a user when another opens, everything uses one connection and waits for the backlog.
 
 import asyncio
 import logging
@@ -49,13 +47,13 @@ _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
 
 
 class ReconnectLoop:
-    """Connects, and connects again.
+    """Reconnects. Logs each outage once.
 
     Args:
-        name: what the connection is called in the log.
-        connect: serves one connection until it is lost, and calls `connected` once it is there.
-        login_s: seconds after which a login that is refused all the time is an error; None for never.
-        open_ends: topics of messages that did not come back on the last connection: perhaps the broker hung up on them.
+        name: of the connection, in the log.
+        connect: serves one connection until it is lost; calls `connected` once it is open.
+        login_s: seconds after which a login that is always refused is an error; None for never.
+        unconfirmed: topics of messages that did not come back: the broker may have hung up on them.
     """
 
     def __init__(
@@ -64,27 +62,26 @@ class ReconnectLoop:
         connect: Callable[[], Awaitable[None]],
         *,
         login_s: float | None,
-        open_ends: Callable[[], Iterable[str]] = tuple,
+        unconfirmed: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._name = name
         self._connect = connect
         self._login_s = login_s
-        self._open_ends = open_ends
-        self._told = ""
+        self._unconfirmed = unconfirmed
+        self._logged = ""
         self._refused_since: float | None = None
-        self._there = False
+        self._is_connected = False
         self._lost_at: float | None = None
         self.connections: int = 0
-        """How many there were since the start."""
+        """Connections since the start."""
 
     @property
-    def there(self) -> bool:
-        """Whether there is a connection."""
-        return self._there
+    def is_connected(self) -> bool:
+        return self._is_connected
 
     def connected(self, where: str) -> None:
         """Note that there is a connection to `where`."""
-        self._there = True
+        self._is_connected = True
         self._refused_since = None
         self.connections += 1
         said = fields("connected", count=self.connections)
@@ -96,26 +93,26 @@ class ReconnectLoop:
             _LOG.info(what, self._name, where, away, self.connections, extra=said)
 
     async def run(self) -> NoReturn:
-        """Until cancelled.
+        """Stay connected until cancelled.
 
         Raises:
-            LoginRefusedError: the broker has refused the login for that long.
+            LoginRefusedError: the broker refused the login for `login_s`.
         """
         backoff, loop = Backoff(), asyncio.get_running_loop()
         while True:
-            began, self._there = loop.time(), False
+            began, self._is_connected = loop.time(), False
             try:
                 await cancellable(self._connect(), BrokerError)
             except BrokerError as error:
                 steady = loop.time() - began > _STEADY_S
                 if steady:
                     backoff.reset()
-                if self._there:
+                if self._is_connected:
                     self._lost_at = loop.time()
-                    self._told = ""  # the loss of each connection is logged
+                    self._logged = ""  # the loss of each connection is logged
                 self._look_at_login(error, loop.time())
                 self._warn(error, again=backoff.longest, hint="" if steady else self._hint())
-            self._there = False
+            self._is_connected = False
             await asyncio.sleep(backoff.next())
 
     def _look_at_login(self, error: BrokerError, now: float) -> None:
@@ -131,16 +128,16 @@ class ReconnectLoop:
             )
 
     def _hint(self) -> str:
-        """Some brokers hang up on whoever publishes what their rules forbid, and do not say why."""
-        topics = ", ".join(sorted({shown(topic) for topic in self._open_ends()}))
+        """Some brokers hang up on a forbidden message without a reason."""
+        topics = ", ".join(sorted({shown(topic) for topic in self._unconfirmed()}))
         return f" (lost after messages to {topics}: may this user write and read there?)" if topics else ""
 
     def _warn(self, error: BrokerError, *, again: bool, hint: str) -> None:
-        """One line for an outage, and one for each attempt once those are rare."""
-        told = f"{error}{hint if self._there else ''}"
-        if again or told != self._told:
+        """Log an outage once, then each attempt once attempts are rare."""
+        told = f"{error}{hint if self._is_connected else ''}"
+        if again or told != self._logged:
             _LOG.warning("%s; trying again until it works", told, extra=fields("disconnected"))
-        self._told = told
+        self._logged = told
 
 
 T = TypeVar("T")
@@ -153,15 +150,10 @@ _TASKS_S = 2.0
 
 
 class Separate(NamedTuple):
-    """Two ways to one broker.
+    """Two connections to one broker."""
 
-    Args:
-        intake: for reports; the session that the broker keeps is that of the single way.
-        control: for everything else. Its session is kept too, though nothing waits in it: a broker that takes both
-            connections for one must not end that of the intake.
-    """
-
-    intake: Bus
+    intake: Bus  # for reports; it has the persistent session
+    # For everything else. Its session persists too: a broker that confuses the two must not end that of the intake.
     control: Bus
 
 
@@ -244,7 +236,7 @@ class Aggregator:
             rank=self._tasks.rank,
         )
         self._recalls = Recalls(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
-        self._closings = TaskCloser(
+        self._closer = TaskCloser(
             store,
             self._tasks,
             grace=lambda: self._recalls.grace,
@@ -252,26 +244,26 @@ class Aggregator:
             clock=clock,
             changed=self._closed,
         )
-        self._aside = OversizeGuard(self._unsent, self._again)
-        self._alone = ReconnectLoop(name, self._connect, login_s=login_s, open_ends=self._unconfirmed)
+        self._oversize_guard = OversizeGuard(self._unsent, self._again)
+        self._alone = ReconnectLoop(name, self._connect, login_s=login_s, unconfirmed=self._unconfirmed)
         self._intake = ReconnectLoop(name, self._connect_intake, login_s=login_s)
         self._control = ReconnectLoop(
-            f"{name}, control", self._connect_control, login_s=None, open_ends=self._unconfirmed
+            f"{name}, control", self._connect_control, login_s=None, unconfirmed=self._unconfirmed
         )
-        self._intake_there, self._tasks_there = asyncio.Event(), asyncio.Event()
+        self._intake_is_open, self._tasks_arrived = asyncio.Event(), asyncio.Event()
         self._control_since = 0.0
         self._clashes = self._refusals = 0
         self._repeated = 0
         self._has_repeated = False
         self._backlog = BacklogWatch(lambda: self._recalls.stored)
         self._watch = StoreWatcher(partial(self._in_worker, store.changes))
-        for refresh in (self._refresh, self._recalls.refresh, self._closings.refresh):
+        for refresh in (self._refresh, self._recalls.refresh, self._closer.refresh):
             self._watch.tell(refresh)
 
     @property
     def connected(self) -> bool:
         """Whether it is connected to its broker, so that reports come."""
-        return self._alone.there or self._intake.there
+        return self._alone.is_connected or self._intake.is_connected
 
     async def run(self) -> NoReturn:
         """Count until cancelled, through every loss of the connection.
@@ -287,7 +279,7 @@ class Aggregator:
         await self._in_worker(self._tasks.load)
         self._at_start = {one.id: (one.round, one.latest) for one in await self._in_worker(self._store.counts)}
         await self._recalls.load()
-        await self._closings.refresh()
+        await self._closer.refresh()
         beside = asyncio.create_task(self._backlog.run(), name="hush-backlog")
         try:
             if self._separate is not None:
@@ -301,7 +293,7 @@ class Aggregator:
             await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
 
     async def _run_separately(self) -> None:
-        """Over two connections, until it turns out that the broker allows one only."""
+        """Use two connections, until the broker turns out to allow only one."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._intake.run(), name="hush-intake")
@@ -323,7 +315,7 @@ class Aggregator:
 
     @property
     def intake(self) -> IntakeStatus:
-        """Its state now, to be read in the event loop."""
+        """The state of the intake; read it in the event loop."""
         session = self._session
         return IntakeStatus(
             self._tasks.keys(),
@@ -361,7 +353,7 @@ class Aggregator:
         # Where every task is counted they come with the reports, each before the first report that answers it.
         async with bus.connect((ALL_TASKS, ALL_REPORTS) if self._any_task else (ALL_REPORTS,)) as session:
             self._intake.connected(bus.name)
-            self._intake_there.set()
+            self._intake_is_open.set()
             try:
                 async with self._counting(session):
                     await self._wait_for_tasks()
@@ -370,12 +362,12 @@ class Aggregator:
                 await self._look_for_clash()
                 raise
             finally:
-                self._intake_there.clear()
+                self._intake_is_open.clear()
 
     async def _connect_control(self) -> None:
         """Serve a connection for everything else until it is lost."""
         bus = self._bus if self._separate is None else self._separate.control
-        await self._intake_there.wait()
+        await self._intake_is_open.wait()
         self._control_since = asyncio.get_running_loop().time()
         try:
             async with bus.connect(() if self._any_task else (ALL_TASKS,)) as session:
@@ -386,35 +378,35 @@ class Aggregator:
                 finally:
                     noting.cancel()
         except BrokerError as error:
-            if self._intake_there.is_set() and not self._control.connections:
+            if self._intake_is_open.is_set() and not self._control.connections:
                 self._refusals += 1
                 if self._refusals > _ATTEMPTS:
                     self._use_one(f"refuses a second connection ({error.message})")
             raise
 
     async def _note_tasks(self, session: Session) -> None:
-        """Note when the retained tasks have come over a new connection."""
+        """Set an event once the retained tasks have arrived over a new connection."""
         since = asyncio.get_running_loop().time()
         while session.current_until < since or session.waiting:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(_TASKS_S / 100)
-        self._tasks_there.set()
+        self._tasks_arrived.set()
 
     async def _wait_for_tasks(self) -> None:
-        """Before the first report: so that those for other stores are known as such. Not for long."""
+        """Wait for the retained tasks, briefly, so that reports for other stores are recognised."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_TASKS_S):
-                await self._tasks_there.wait()
-        self._tasks_there.set()
+                await self._tasks_arrived.wait()
+        self._tasks_arrived.set()
 
     async def _look_for_clash(self) -> None:
-        """The connection for reports is lost: perhaps because the other one has just been made, and is there.
+        """Check whether the control connection caused the loss of the intake connection.
 
         Raises:
-            _OneConnectionError: so it is, for the second time running.
+            _OneConnectionError: it did, for the second time in a row.
         """
         soon = asyncio.get_running_loop().time() - self._control_since < _CLASH_S
         await asyncio.sleep(_CLASH_S / 4)  # a broker that is gone has lost the other one, too
-        self._clashes = self._clashes + 1 if soon and self._control.there else 0
+        self._clashes = self._clashes + 1 if soon and self._control.is_connected else 0
         if self._clashes == _ATTEMPTS:
             self._use_one("closes one connection of this user when another opens (use_username_as_clientid)")
 
@@ -430,7 +422,7 @@ class Aggregator:
 
     @asynccontextmanager
     async def _counting(self, session: Session) -> AsyncIterator[None]:
-        """Reports come over this connection."""
+        """Note the session over which reports come."""
         self._session = session
         try:
             await self._recalls.connected(resumed=session.resumed)
@@ -441,8 +433,8 @@ class Aggregator:
             self._repeated += session.repeated
 
     async def _serve(self, connection: Session, work: Coroutine[None, None, NoReturn]) -> NoReturn:
-        """Publish what is to be published, and react, until the connection is lost."""
-        session = self._aside.guard(connection)
+        """Publish and react until the connection is lost; `work` runs meanwhile."""
+        session = self._oversize_guard.guard(connection)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(work, name="hush-receive")
@@ -451,11 +443,11 @@ class Aggregator:
                     group.create_task(self._announcing.serve(session, self._tasks, self._ownership.owns))
                 group.create_task(self._publisher.serve(session), name="hush-release")
                 group.create_task(self._recalls.serve(session), name="hush-recalls")
-                group.create_task(self._closings.serve(), name="hush-closings")
+                group.create_task(self._closer.serve(), name="hush-closings")
                 group.create_task(self._watch.run(), name="hush-watch")
                 await asyncio.Event().wait()  # until one of them fails: see `cancellable`
         except BaseExceptionGroup as errors:
-            self._aside.lost()
+            self._oversize_guard.lost()
             raise most_severe(errors, least=BrokerError) from errors
         except asyncio.CancelledError:
             await self._publisher.release_last(session, first=partial(self._ownership.decide, session))
@@ -476,7 +468,7 @@ class Aggregator:
             )
 
     async def _pass_by(self, session: Session) -> NoReturn:
-        """Read the tasks that are published beside those that are counted."""
+        """Read the tasks that are published for other stores."""
         while True:
             deliveries = await session.batch()
             if any(task_of_report_topic(delivery.topic) for delivery in deliveries):
@@ -543,7 +535,7 @@ class Aggregator:
             self._on_commit(replace(outcome, acknowledged_s=time.perf_counter() - taken))
 
     def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
-        """In the worker, like whatever changes the tasks: nothing else does meanwhile."""
+        """Decode, admit and commit a batch, in the store's thread, as everything that changes the tasks."""
         others, is_without_room = self._tasks.others, self._tasks.is_without_room
         admitted = admit(decode(reports), self._tasks, now, grace, others=others, is_without_room=is_without_room)
         began = time.perf_counter()
@@ -552,11 +544,11 @@ class Aggregator:
         return replace(outcome, senders=senders, foreign=admitted.foreign, commit_s=time.perf_counter() - began)
 
     async def _refresh(self) -> None:
-        """The store has other tasks, or is to do something else with them."""
+        """Read the tasks again after another process changed them."""
         self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
 
     def _on_acquired(self, task_id: str, there: OwnershipClaim | None) -> None:
-        """What this store publishes it recalls; and if the estimate there has more reports, some were lost here."""
+        """Release a task's estimate; if the retained one has more reports, some were lost here."""
         if task_id in self._tasks:
             before = self._at_start.pop(task_id, None)
             unpublished = before is not None and (there is None or (there.round, there.n) != before)
@@ -564,13 +556,13 @@ class Aggregator:
         self._recalls.on_acquired(task_id, there)
 
     async def _closed(self, task_ids: set[str]) -> None:
-        """Their estimates say so from now on, and what has ended is neither asked nor recalled."""
+        """Release final estimates, clear closed tasks and end their recalls."""
         self._publisher.mark(task_ids & self._tasks.keys())
         self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
         await self._recalls.refresh()
 
     def _unsent(self, topic: str) -> None:
-        """A message was set aside: it cannot come back."""
+        """Note that a message was held back: it cannot come back."""
         self._ownership.unsent(topic)
         self._recalls.unsent(topic)
 

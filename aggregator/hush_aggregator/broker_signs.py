@@ -49,7 +49,7 @@ class RecallReason(StrEnum):
 
 
 class BrokerRestartDetector:
-    """Finds out what happened to the broker between two connections.
+    """Detects what happened to the broker between two connections.
 
     Attributes:
         memory: what is known now; to be stored.

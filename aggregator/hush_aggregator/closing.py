@@ -1,9 +1,8 @@
-"""TaskCloser: a task whose time is over is marked closed, for good, and its estimate is released as final.
+"""Close tasks when their time is over; check the clock and watch the store for that."""
 
-Admission looks at the clock for every batch; the mark is what a clock that goes back cannot take away. It is set once
-nothing can come any more that counts: the clock skew after `closes`, or later where an open recall brings reports, and
-only when the clock has said so for a while.
-"""
+# Admission compares each batch with the clock. The mark of a closed task also holds if the clock is set back. It is set
+# once nothing that counts can still arrive: the clock skew after `closes`, or later if an open recall brings reports,
+# and only if the clock has said so for `LASTING_S`.
 
 import asyncio
 import logging
@@ -24,14 +23,14 @@ LASTING_S = 300.0
 
 
 class Debounce:
-    """Remembers since when something is true, by a clock that nobody sets."""
+    """Tells whether something has been true for a while, by a monotonic clock."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
         self._since: dict[Hashable, float] = {}
 
     def holds(self, what: Hashable, *, now: bool) -> bool:
-        """Whether it has been true at every look for `LASTING_S`."""
+        """Whether it was true at every call for `LASTING_S`."""
         if not now:
             self._since.pop(what, None)
             return False
@@ -47,7 +46,7 @@ _NOTHING = timedelta(0)
 
 
 class TaskCloser:
-    """Marks what is over, and tells whose estimate says something else from then on."""
+    """Marks closed tasks and rounds, and reports whose estimates change."""
 
     def __init__(
         self,
@@ -146,8 +145,8 @@ class ClockCheck:
             self._newest = date.min
             store.note_day(self._today())
 
-    def wrong(self) -> str | None:
-        """Why the clock cannot be right; None if it can."""
+    def problem(self) -> str | None:
+        """Return why the clock cannot be right; None if it can."""
         today = self._today()
         if today >= max(self._made, self._newest):
             return None
@@ -158,15 +157,15 @@ class ClockCheck:
         )
         return f"the clock says {today}, but {reason}"
 
-    async def right(self) -> None:
-        """Return at once if the clock can be right, else once it is."""
+    async def wait_until_plausible(self) -> None:
+        """Return once the clock can be right."""
         looks = 0
-        while (wrong := self.wrong()) is not None:
+        while (problem := self.problem()) is not None:
             if looks % _TELL_EVERY == 0:
                 _LOG.error(
-                    "%s: reports wait at the broker, uncounted and unacknowledged; set the clock, "
+                    "%s: reports wait on the broker, uncounted and unacknowledged; set the clock, "
                     "or start once with --accept-clock if it is right",
-                    wrong,
+                    problem,
                 )
             looks += 1
             await asyncio.sleep(_LOOK_EVERY_S)
@@ -174,20 +173,20 @@ class ClockCheck:
             _LOG.info("the clock is plausible again: counting")
 
     def look_at(self, estimate: bytes) -> None:
-        """Say once if a retained estimate claims to be from later than now: it decides nothing."""
+        """Log once if a retained estimate is from the future. It decides nothing."""
         made = _time_of(estimate)
         if self._doubted or made is None or made - self._now() <= CLOCK_SKEW:
             return
         self._doubted = True
         _LOG.warning(
-            "an estimate on this broker says that it was made at %s, which this clock has not reached yet: is "
-            "the clock slow? Whoever may write estimates can forge that, so reports are counted all the same",
+            "an estimate on this broker is from %s, which this clock has not reached: is the clock slow? Anyone who "
+            "may write estimates can forge that, so reports are counted all the same",
             made.isoformat(timespec="seconds"),
         )
 
     def note(self) -> None:
         """Remember the day, if it can be right."""
-        if self.wrong() is None and (today := self._today()) != self._newest:
+        if self.problem() is None and (today := self._today()) != self._newest:
             self._store.note_day(today)
             self._newest = today
 

@@ -1,8 +1,7 @@
-"""Estimating: an estimate that fails is a value, and only finite numbers leave it.
+"""Compute estimates in a thread or in processes. A failed estimate is a value; only finite numbers leave."""
 
-Whoever makes estimates is an `Estimator`: a thread of this process, which is enough for a program of one's own, or a
-process beside it (`processes`), which can be ended and which never holds up the intake.
-"""
+# A thread is enough for a program of one's own. A service uses processes: Python runs one thread at a time, a long
+# calculation in C (numpy, large integers) blocks all others, and a thread cannot be ended when the service stops.
 
 import asyncio
 import logging

@@ -1,9 +1,7 @@
-"""Logs of a service: lines of text for people, or a JSON object each for programs. Both say the same, and no more.
+"""Logs of a service, as text or as JSON objects with the same content."""
 
-No line says when a single report came: what follows from reports is told at the turn of a minute, which no report sets.
-No line is told without end: of each kind a few a minute, then how many were left out. And no line can forge another,
-or write to a terminal: what is not printable is escaped, whoever made it up.
-"""
+# No line shows when a single report came: lines that follow from reports are held until the turn of a minute. Each kind
+# of line is limited per minute. Nothing can forge a line or write to a terminal: unprintable characters are escaped.
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""What operators watch in numbers. The names and texts of Prometheus are in `exposition`, the counting needs none."""
+"""Metrics for operators, in the text format of Prometheus, counted once a batch."""
+
+# They start from the store, so that `hush serve` and `hush http` agree, and no counter falls while the process runs: a
+# counter that falls looks like a new one. They contain no times of reports or batches.
 
 import time
 from bisect import bisect_left

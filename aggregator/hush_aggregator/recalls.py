@@ -1,9 +1,8 @@
-"""Recalls: devices are asked to send again what they have kept, when the broker or the store has lost something.
+"""Recalls: ask devices to send retained reports again if the broker or the store may have lost some."""
 
-What was lost nobody knows; what comes twice counts once. So whenever it cannot be ruled out that a message is gone that
-the broker had acknowledged, the tasks of this store are recalled. The recalls and what is known of the broker are
-stored together, before anybody hears of them: a sign is forgotten only with its recall.
-"""
+# Nobody knows what was lost, and duplicates count once. So whenever an acknowledged message may be lost, this store's
+# tasks are recalled. The recalls and the knowledge about the broker are stored in one transaction before anything is
+# published: the evidence is forgotten only with its recall.
 
 import asyncio
 import logging
@@ -107,8 +106,8 @@ class Recalls:
         self._owns = owns
         self._work = work
         self._clock = clock
-        self._signs = BrokerRestartDetector(BrokerMemory(), self._seconds, _elapsed)
-        self._lasting = Debounce(_elapsed)
+        self._detector = BrokerRestartDetector(BrokerMemory(), self._seconds, _elapsed)
+        self._debounce = Debounce(_elapsed)
         self._me = ""
         self._restored = self._put_back = False  # whether that is still to be reacted to, and whether it ever was
         self._rows: dict[str, RecallRow] = {}
@@ -131,7 +130,7 @@ class Recalls:
     async def load(self) -> None:
         """Read what is stored, before the first connection."""
         self._me = await self._work(lambda: self._store.public_identity)
-        self._signs = BrokerRestartDetector(await self._work(self._store.broker), self._seconds, _elapsed)
+        self._detector = BrokerRestartDetector(await self._work(self._store.broker), self._seconds, _elapsed)
         self._at_start = await self._work(self._counted)
         await self.refresh()
 
@@ -155,7 +154,7 @@ class Recalls:
     @property
     def dropped(self) -> int | None:
         """How many messages the broker says it has dropped since it started; None if it has not said."""
-        return self._signs.dropped
+        return self._detector.dropped
 
     def on_acquired(self, task_id: str, there: OwnershipClaim | None) -> None:
         """This store publishes of a task from now on, on this connection; `there` is the estimate that is retained.
@@ -183,14 +182,14 @@ class Recalls:
 
     async def connected(self, *, resumed: bool) -> None:
         """Note that reports come over a new connection, to the session of before or to a new one; store that."""
-        if resumed and not self._signs.memory.session:
+        if resumed and not self._detector.memory.session:
             _LOG.warning(
                 "the broker has kept a session that this store never had: if the aggregator of another store left it "
                 "under this user, what waited there comes here; give each a user of its own, and run hush task recall "
                 "with the store of the other one"
             )
         self._quiet_since = _elapsed()
-        self._note(self._signs.connected(resumed=resumed))
+        self._note(self._detector.connected(resumed=resumed))
         await self._make()
         self._wake.set()
 
@@ -198,7 +197,7 @@ class Recalls:
         """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
         self._said.clear()
         self._sent.clear()
-        self._signs.listening()
+        self._detector.listening()
         self._session = session
         await self.refresh()
         await session.watch(partial(self._hear, session))
@@ -208,9 +207,9 @@ class Recalls:
         self._quiet_since = max(self._quiet_since, _elapsed())
         while True:
             self._wake.clear()
-            self._signs.alive(session.current_until)
+            self._detector.alive(session.current_until)
             if session.current_until - self._quiet_since >= _SILENT_AFTER_S:
-                self._note(self._signs.silent())
+                self._note(self._detector.silent())
             await self._compare()
             await self._make()
             await self._end()
@@ -224,18 +223,18 @@ class Recalls:
     async def close(self) -> None:
         """Store what is known of the broker: the next start compares with it."""
         if self._session is not None:
-            self._signs.alive(self._session.current_until)
-        memory = self._signs.memory
+            self._detector.alive(self._session.current_until)
+        memory = self._detector.memory
         await self._work(lambda: self._store.recall([], memory))
 
     @property
     def _waits_for_the_broker(self) -> bool:
-        return self._signs.is_unexplained or self._signs.is_young or (bool(self._sent) and not self._forbidden)
+        return self._detector.is_unexplained or self._detector.is_young or (bool(self._sent) and not self._forbidden)
 
     # What is heard
 
     def _hear(self, session: Session, topic: str, payload: bytes) -> None:
-        """In the event loop, at once."""
+        """Handle a message of the broker or a recall."""
         task_id = task_of_recall_topic(topic)
         if topic == BROKER_VERSION:
             self.broker_version = printable(payload.decode(errors="replace")[:80])
@@ -243,8 +242,8 @@ class Recalls:
             count = natural_number(payload) or 0
             self._stored, self._retained = (count, self._retained) if topic == BROKER_STORED else (self._stored, count)
         elif task_id is None:
-            self._note(self._signs.heard(topic, payload, session.current_until))
-            if self._signs.news:
+            self._note(self._detector.heard(topic, payload, session.current_until))
+            if self._detector.news:
                 self._wake.set()
         elif task_id in self._tasks:
             self._said[task_id] = payload
@@ -254,14 +253,14 @@ class Recalls:
             self._wake.set()
 
     def _find(self, task_id: str, payload: bytes) -> None:
-        """A recall that is there at the start may be this store's: of before it was put back, or before a command."""
+        """A recall that is retained at the start may be this store's, from before a restore or a command."""
         self._own.setdefault(task_id, {payload})
 
     def _note(self, cause: RecallReason | None) -> None:
-        """Something may be lost, of any task."""
+        """Note a reason to recall every task."""
         if cause is None:
             return
-        self._evidence[cause] = self._signs.evidence
+        self._evidence[cause] = self._detector.evidence
         for task_id in self._tasks:
             if not cause.doubtful or task_id not in self._due:
                 self._due[task_id] = cause
@@ -273,7 +272,7 @@ class Recalls:
         return {task_id: (last, self._store.counted_since(digest, last)) for task_id, (digest, last) in latest.items()}
 
     async def _compare(self) -> None:
-        """A store that has fewer reports than it has published was put back from a copy."""
+        """Recall tasks of which this store has fewer reports than it published: it was restored from a copy."""
         while self._published:
             task_id, (round_, n, had) = self._published.popitem()
             if task_id in self._tasks:
@@ -287,7 +286,7 @@ class Recalls:
     # What follows
 
     async def _make(self) -> None:
-        """Store the recalls that are due, and what is known of the broker with them."""
+        """Store the due recalls and the knowledge about the broker."""
         async with self._making:
             await self._make_alone()
 
@@ -297,10 +296,10 @@ class Recalls:
         gone = {task_id for task_id in self._due if not self._is_mine(task_id, now)}
         left = self._due.keys() - ready.keys() - gone
         if not any(self._due[task_id] is RecallReason.DROPPED for task_id in left):
-            self._signs.repaired()
+            self._detector.repaired()
         reacted = self._restored and not left
-        if ready or reacted or self._signs.news:
-            memory = self._signs.memory
+        if ready or reacted or self._detector.news:
+            memory = self._detector.memory
             tasks = [(self._tasks[task_id], self._expected.pop(task_id, 0)) for task_id in ready]
 
             def write() -> list[RecallRow]:
@@ -312,7 +311,7 @@ class Recalls:
 
             for row in await self._work(write):
                 self._rows[row.recall.task] = row
-            self._signs.noted(memory)
+            self._detector.noted(memory)
             self._restored = self._restored and not reacted
         for task_id in gone | ready.keys():
             self._due.pop(task_id, None)
@@ -329,7 +328,7 @@ class Recalls:
             )
 
     def _is_mine(self, task_id: str, now: datetime) -> bool:
-        """Whether a task may be recalled, or may turn out so: whose it is may not be decided yet."""
+        """Whether a task may be recalled now or once its owner is decided."""
         task, row = self._tasks.get(task_id), self._tasks.rows.get(task_id)
         return task is not None and row is not None and row.owner in ("", self._me) and is_recallable(task, row, now)
 
@@ -340,19 +339,19 @@ class Recalls:
         return not (cause.doubtful and last and abs(now.timestamp() - last.made) < _DOUBTFUL_EVERY_S)
 
     async def _end(self) -> None:
-        """Whatever has ended is to be cleared."""
+        """End the recalls whose time is over."""
         now = self._clock()
         for task_id, row in list(self._rows.items()):
             over = has_ended(row, self._tasks.get(task_id), now)
-            if not row.ended and self._lasting.holds(row.recall.id, now=over):
+            if not row.ended and self._debounce.holds(row.recall.id, now=over):
                 ended = replace(row, ended=True)
                 await self._work(partial(self._store.recall, [ended]))
-                self._lasting.forget(row.recall.id)
+                self._debounce.forget(row.recall.id)
                 if self._rows.get(task_id) == row:  # and no command has made another meanwhile
                     self._rows[task_id] = ended
 
     async def _publish(self, session: Publisher) -> None:
-        """Bring what is retained to what is stored; what others have written there too."""
+        """Make the retained recalls match the store, overwriting foreign ones."""
         wanted = dict.fromkeys(self._said, b"")
         wanted |= {task_id: b"" if row.ended else encode_recall(row.recall) for task_id, row in self._rows.items()}
         for task_id, payload in wanted.items():

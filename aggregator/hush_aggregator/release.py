@@ -1,17 +1,20 @@
-"""Release: the estimates of tasks whose counts changed, each published at most once a second, the last change too.
+"""Release estimates of tasks whose counts changed, each at most once a second."""
 
-Estimates are made and published in batches of a tenth of a second, of the tasks that have waited longest; what was not
-published yet when the service stopped last comes first. There are three exceptions, so that however many estimates are
-slow, new or another's, those of the others stay fresh:
-
-- While tasks of this store wait, those that somebody else published get a quarter of the time.
-- An estimate that is not known to be quick, and is slow, takes time from its like: tasks that are known to be quick get
-  as much before the next batch of the others.
-- Where estimates are not known to be quick, every second batch has the smallest tasks.
-
-A task whose estimate failed is released without figures; one whose estimate is slow keeps its last document, which
-says of how many reports it speaks, until the next is made.
-"""
+# Estimates are computed and published in batches of a tenth of a second, longest-waiting tasks first; tasks that were
+# not published before the last stop come first. Exceptions keep all estimates fresh, however many are slow, new or
+# foreign:
+#
+# - While own tasks wait, tasks that somebody else published get a quarter of the time.
+# - A slow estimate that was not known to be quick uses time of its own kind: quick tasks get as much before the next
+#   batch of the others.
+# - Where estimates are not known to be quick, every second batch takes the smallest tasks.
+#
+# If an estimate fails, the task is released without figures. If it is slow, its last document stays until the next is
+# computed.
+#
+# A slow estimate continues in the background, one at a time, and further slow ones wait for it. So it delays the others
+# once, by `QUICK_S`. A failed or slow estimate is tried again once its reports have doubled: a thousand reports cost
+# ten attempts. All this is forgotten at a restart.
 
 import asyncio
 import heapq
@@ -76,7 +79,7 @@ class _Trouble:
 
 
 class EstimateScheduler:
-    """Makes the estimates that are to be released."""
+    """Computes estimates; `wake` is called with tasks that are to be asked for again."""
 
     def __init__(self, estimator: Estimator, confidence: float, wake: Callable[[set[str]], None]) -> None:
         self._estimator = estimator
@@ -88,7 +91,7 @@ class EstimateScheduler:
         self._beside: asyncio.Task[None] | None = None  # the slow lane
         self._parked: dict[str, None] = {}  # slow tasks that wait for it, in order
         self._finished: dict[str, ComputedEstimate] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def is_quick(self, task_id: str) -> bool:
         """Whether the estimate of a task is known to be quick."""
@@ -202,8 +205,8 @@ class EstimateScheduler:
     def _tell(self, counted: Counted, what: str) -> None:
         """One line for each task while the service runs, however often its estimate is in trouble."""
         task_id = counted.task.id
-        if task_id not in self._told:
-            self._told.add(task_id)
+        if task_id not in self._logged:
+            self._logged.add(task_id)
             said = fields("estimate_trouble", held=True, task=task_id, round=counted.round)
             _LOG.warning("task %s, round %d: %s (told once)", task_id, counted.round, what, extra=said)
 

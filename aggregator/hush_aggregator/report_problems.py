@@ -1,7 +1,4 @@
-"""What is wrong with the reports of a round, in words, wherever an estimate is shown to people.
-
-Without the package of estimates, so that `hush watch` starts without numpy.
-"""
+"""What is wrong with the reports of a round, in words. No numpy: `hush watch` starts without it."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

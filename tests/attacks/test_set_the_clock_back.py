@@ -38,7 +38,9 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
     bus = FakeBus()
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         clock = ClockCheck(store, now=lambda: now[-1])
-        counting = Aggregator(bus, store, tasks=(HEIGHTS,), clock=lambda: now[-1], settle_s=0, ready=clock.right)
+        counting = Aggregator(
+            bus, store, tasks=(HEIGHTS,), clock=lambda: now[-1], settle_s=0, ready=clock.wait_until_plausible
+        )
         aggregator = asyncio.create_task(counting.run())
         for _ in range(50):
             payload = encode_frame([Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,))])
@@ -66,7 +68,7 @@ def test_the_store_remembers_the_newest_day_and_nothing_finer(tmp_path: Path) ->
         assert store.newest_day == LATELY.date()
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         back = ClockCheck(store, now=lambda: LATELY - timedelta(days=1))
-        assert back.wrong() == "the clock says 2031-05-16, but this store was in use on 2031-05-17"
+        assert back.problem() == "the clock says 2031-05-16, but this store was in use on 2031-05-17"
         back.note()
         assert store.newest_day == LATELY.date()
 
@@ -74,10 +76,10 @@ def test_the_store_remembers_the_newest_day_and_nothing_finer(tmp_path: Path) ->
 def test_a_clock_that_was_ahead_is_forgotten_when_the_present_one_is_accepted(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         store.note_day(date(2099, 1, 1))
-        assert ClockCheck(store, now=lambda: LATELY).wrong()
-        assert ClockCheck(store, now=lambda: LATELY, accept=True).wrong() is None
-        assert ClockCheck(store, now=lambda: LATELY).wrong() is None
-        assert ClockCheck(store, now=lambda: LONG_AGO, accept=True).wrong() is None
+        assert ClockCheck(store, now=lambda: LATELY).problem()
+        assert ClockCheck(store, now=lambda: LATELY, accept=True).problem() is None
+        assert ClockCheck(store, now=lambda: LATELY).problem() is None
+        assert ClockCheck(store, now=lambda: LONG_AGO, accept=True).problem() is None
 
 
 def test_a_clock_set_back_while_the_service_runs_is_noticed(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_clock_set_back_while_the_service_runs_is_noticed(tmp_path: Path) -> N
         clock = ClockCheck(store, now=lambda: times[0])
         clock.note()
         times[0] = LONG_AGO
-        assert "this store was in use on 2031-05-17" in str(clock.wrong())
+        assert "this store was in use on 2031-05-17" in str(clock.problem())
 
 
 def estimate(updated_at: str) -> bytes:
@@ -107,7 +109,7 @@ def test_an_estimate_of_tomorrow_is_told_once_and_decides_nothing(
         clock.look_at(estimate("2031-05-18T12:00:00Z"))
         assert len(caplog.messages) == 1
         assert "it was made at 2031-05-17T12:05:01+00:00, which this clock has not reached yet" in caplog.text
-        assert clock.wrong() is None
+        assert clock.problem() is None
 
 
 def test_no_forged_text_reaches_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The directory of one broker: made as a whole, then changed a file at a time, users with it."""
+"""The directory of a mosquitto: configuration, rules and passwords."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The MQTT connection of an aggregator: deliveries are acknowledged after the commit."""
+"""The MQTT connection of an aggregator, and the check whether the broker lets anyone in."""
 
 import asyncio
 import logging

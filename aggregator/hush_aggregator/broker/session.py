@@ -1,4 +1,4 @@
-"""The broker as the pipeline sees it: a session that delivers batches of messages, and publishes."""
+"""The interface of a broker connection, and a guard against messages that the broker does not take."""
 
 import asyncio
 import logging

@@ -422,7 +422,7 @@ async def _serve(
             is_frozen = True
             gc.collect()
             gc.freeze()
-        await clock.right()
+        await clock.wait_until_plausible()
 
     announcing = None
     if settings.home_assistant is not None:

@@ -1,4 +1,4 @@
-"""Admission: which decoded reports count, given the tasks and the clock. A refusal is a value, counted by reason."""
+"""Decide which decoded reports count, given the tasks and the clock. Each refusal is counted by reason."""
 
 import asyncio
 from collections import Counter

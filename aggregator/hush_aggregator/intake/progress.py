@@ -1,9 +1,12 @@
-"""Progress: what the log says about reports, and never when a single one came.
+"""Log progress: refusals, accepted reports and backlogs, but never when a single report came."""
 
-Refusals are told once a minute for each task and reason, with the sender where one is known. What was accepted is told
-every ten minutes, counted from the start and not from a report, and of a task only once it is `_FEW` or more; the rest,
-and the total, when the service stops.
-"""
+# Refusals are logged once a minute for each task and reason, with the sender if it is known. Accepted reports are
+# logged every ten minutes, counted from the start and not from a report, and of a task only from `_FEW` reports on; the
+# rest and the total follow when the service stops.
+#
+# The intake is behind while it hardly ever waits for a message and counts many reports. (The inbox alone shows nothing:
+# a broker that leaves twenty messages unacknowledged never fills it.) A line needs a thousand reports, so that none
+# shows when a single one came.
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Copying a store: a backup of one that is in use, and putting it back. Either is there whole, or not at all."""
+"""Back up and restore a store: a whole file or none."""
 
 import sqlite3
 from contextlib import closing, suppress

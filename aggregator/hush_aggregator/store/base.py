@@ -1,4 +1,4 @@
-"""What an aggregator asks of its store. Every method blocks; the pipeline calls them in one worker thread."""
+"""The interface of a store and its rows. Every method blocks; the aggregator calls them in one thread."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

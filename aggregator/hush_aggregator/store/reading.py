@@ -1,4 +1,4 @@
-"""Reading a store in SQLite: for its one writer, and for programs that only look."""
+"""Read a store in SQLite: for its one writer and for programs that only read."""
 
 import json
 import sqlite3

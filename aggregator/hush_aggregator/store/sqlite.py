@@ -1,4 +1,4 @@
-"""The store in one SQLite file: one writer, one transaction a batch, on the disk when `commit` returns."""
+"""The store in one SQLite file: one writer, one transaction a batch, on disk when `commit` returns."""
 
 import logging
 import sqlite3

@@ -1,4 +1,4 @@
-"""Task changes: what a command, or a request over HTTP, writes into a store; its aggregator does what follows."""
+"""Changes of tasks in a store, by commands and over HTTP; the aggregator reacts to them."""
 
 from typing import NamedTuple
 

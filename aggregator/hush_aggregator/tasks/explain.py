@@ -1,4 +1,4 @@
-"""Explain a task to the people who answer it and to those who ask. No numpy: `hush task check` is quick."""
+"""Explain what a task means for privacy. No numpy: `hush task check` is quick."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Known tasks: which tasks are counted. The first payload under an id wins, for good."""
+"""The tasks that an aggregator counts. The first payload under an id wins."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
