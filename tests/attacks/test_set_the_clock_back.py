@@ -108,7 +108,7 @@ def test_an_estimate_of_tomorrow_is_told_once_and_decides_nothing(
         clock.look_at(estimate("2031-05-17T12:05:01Z"))
         clock.look_at(estimate("2031-05-18T12:00:00Z"))
         assert len(caplog.messages) == 1
-        assert "it was made at 2031-05-17T12:05:01+00:00, which this clock has not reached yet" in caplog.text
+        assert "is from 2031-05-17T12:05:01+00:00, which this clock has not reached" in caplog.text
         assert clock.problem() is None
 
 
