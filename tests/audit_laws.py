@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hush_common.epsilon import decimal_text
 from hush_common.rng import SystemRng
 from hush_common.task import make_task
-from hush_simulations.auditing.subjects import View, mechanism_subject
+from hush_simulations.auditing.subjects import ReportView, mechanism_subject
 
 __all__ = ["LAWS", "at_once", "larger", "leaky"]
 
@@ -23,7 +23,7 @@ def larger(epsilon: str) -> str:
     return decimal_text(Fraction(epsilon) * 6 / 5)
 
 
-Drawn = tuple[NDArray[np.int64], NDArray[np.int64], Sequence[object], list[View]]
+Drawn = tuple[NDArray[np.int64], NDArray[np.int64], Sequence[object], list[ReportView]]
 """What `audit_coded` takes: coins, codes of the reports, their kinds, and the views."""
 
 
@@ -34,7 +34,7 @@ def at_once(name: str, epsilon: str, samples: int, seed: int) -> Drawn:
     if name == "laplace":
         noise = rng.exponential(size=2 * samples) - rng.exponential(size=2 * samples)
         reports = (sides + noise / float(epsilon)).tolist()
-        return sides, np.arange(2 * samples), reports, [View("the report", float)]
+        return sides, np.arange(2 * samples), reports, [ReportView("the report", float)]
     subject = mechanism_subject(name, Fraction(epsilon), 8, 4, SystemRng())
     outputs, laws = law_of(name, epsilon)
     drawn = np.where(sides == 1, *(rng.choice(len(outputs), 2 * samples, p=laws[side]) for side in (1, 0)))
@@ -48,7 +48,7 @@ def leaky(epsilon: str, share: float, samples: int, seed: int) -> Drawn:
     is_true = rng.random(2 * samples) < 1 / (1 + math.exp(-float(epsilon)))
     answers = np.where(is_true, sides, 1 - sides)
     drawn = np.where(rng.random(2 * samples) < share, 2 + sides, answers)
-    return sides, drawn, ["no", "yes", "it is no", "it is yes"], [View("the report", str)]
+    return sides, drawn, ["no", "yes", "it is no", "it is yes"], [ReportView("the report", str)]
 
 
 @lru_cache

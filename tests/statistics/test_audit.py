@@ -19,8 +19,8 @@ from hush_common.mechanisms.registry import known
 from hush_common.task import make_task
 from hush_simulations.auditing.audit import Measured, audit, audit_coded, default_samples, highest_bound
 from hush_simulations.auditing.subjects import (
+    ReportView,
     Subject,
-    View,
     mechanism_subject,
     numeric,
     task_subjects,
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 CONFIDENCE = 0.99
 FEW = 30_000
 USUAL = default_samples(1)
-NUMBERS = [View("the report", numeric)]
+NUMBERS = [ReportView("the report", numeric)]
 
 
 def measured(subject: Subject, samples: int, confidence: float = CONFIDENCE) -> Measured:
@@ -242,7 +242,7 @@ def sharp(seed: int) -> Measured:
     sides = rng.integers(0, 2, reports)
     answers = np.where(rng.random(reports) < math.exp(2) / (1 + math.exp(2)), sides, 1 - sides)
     codes = np.where(rng.random(reports) < 0.7, answers, answers + 2 * rng.integers(1, 51, reports))
-    return audit_coded(sides, codes, [f"{code:03}" for code in range(102)], [View("the report", str)], 0.8)
+    return audit_coded(sides, codes, [f"{code:03}" for code in range(102)], [ReportView("the report", str)], 0.8)
 
 
 def test_two_rules_together_exceed_the_true_epsilon_no_more_often_than_promised() -> None:

@@ -28,7 +28,7 @@ e^epsilon/(1 + e^epsilon), independently. So each bound is above the true epsilo
 One binomial instead of one for each value: both sides of the odds come from the same guesses, and no confidence is
 split between them. At small epsilon it needs little more than half of the samples.
 
-A report of several integers is looked at through several `View`s.
+A report of several integers is looked at through several `ReportView`s.
 Sources: Ding, Wang, Wang, Zhang and Kifer 2018 (counterexamples from samples); Jagielski, Ullman and Oprea 2020
 (Clopper-Pearson bounds of epsilon); Steinke, Nasr and Jagielski 2023 (guesses that may abstain).
 """
@@ -46,7 +46,7 @@ from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import significant
-from hush_simulations.auditing.subjects import View
+from hush_simulations.auditing.subjects import ReportView
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -221,7 +221,7 @@ class _Rule:
     """The guess for each cell of one view: 0, 1 or `ABSTAIN`."""
 
     worth: float
-    view: View
+    view: ReportView
     cells: ReportCells
     guess: _Ints
     words: tuple[str, str]
@@ -232,7 +232,7 @@ class _Rule:
 
 
 def audit(
-    sides: Sequence[int] | _Ints, reports: Sequence[object], views: Iterable[View], confidence: float
+    sides: Sequence[int] | _Ints, reports: Sequence[object], views: Iterable[ReportView], confidence: float
 ) -> Measured:
     """Return the lower bound of epsilon from reports of two values.
 
@@ -251,7 +251,7 @@ def audit(
 
 
 def audit_coded(
-    sides: _Ints, codes: _Ints, kinds: Sequence[object], views: Iterable[View], confidence: float
+    sides: _Ints, codes: _Ints, kinds: Sequence[object], views: Iterable[ReportView], confidence: float
 ) -> Measured:
     """As `audit`, where report i is `kinds[codes[i]]`: each kind is read once, however often it was sent."""
     total = len(codes)
@@ -312,7 +312,7 @@ def _log_odds(right: int, guesses: int, confidence: float) -> float:
 
 
 def _candidates(
-    sides: _Ints, codes: _Ints, kinds: Sequence[object], view: View, z: float
+    sides: _Ints, codes: _Ints, kinds: Sequence[object], view: ReportView, z: float
 ) -> Iterator[tuple[RuleKind, _Rule]]:
     """The best pair of likelihood-ratio sets of a view, of thresholds, and of sets of one-sided cells."""
     half = len(codes) // 2
@@ -346,7 +346,7 @@ def _one_sided(counts: _Counts, cells: ReportCells) -> Iterator[tuple[_Ints, Cal
         yield falling[alone[falling]], cells.named, 0.0
 
 
-def _of(view: View, words: str) -> str:
+def _of(view: ReportView, words: str) -> str:
     return f"{view.of} {words}" if words else ""
 
 

@@ -37,7 +37,7 @@ from hush_common.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ReportView:
     """A function of a report that an audit uses: post-processing, which cannot add to epsilon.
 
     It returns a float for numbers, or another value that can be compared, for names.
@@ -47,9 +47,9 @@ class View:
     look: Callable[[Any], Hashable]
 
 
-def views_of_mechanism(part: Mechanism, domain: Domain) -> list[View]:
+def views_of_mechanism(part: Mechanism, domain: Domain) -> list[ReportView]:
     """Return the views of a mechanism's reports, which it defines itself."""
-    return [View(of, look) for of, look in part.aspects(domain).items()]
+    return [ReportView(of, look) for of, look in part.aspects(domain).items()]
 
 
 def numeric(report: object) -> float | None:
@@ -63,22 +63,22 @@ def numeric(report: object) -> float | None:
     return inf if isnan(number) else number
 
 
-def views_of_reports(reports: Sequence[object]) -> list[View]:
+def views_of_reports(reports: Sequence[object]) -> list[ReportView]:
     """Return views of unknown reports: numbers as such; of tuples the whole, and every part.
 
     Raises:
         TypeError: reports that are neither numbers nor can be compared.
     """
     if all(numeric(one) is not None for one in reports) and not all(isinstance(one, bool) for one in reports):
-        return [View("the report", numeric)]
+        return [ReportView("the report", numeric)]
     hash(reports[0])  # what cannot be compared says so
-    views = [View("the report", _whole)]
+    views = [ReportView("the report", _whole)]
     if all(isinstance(one, tuple) for one in reports):
         shortest = min(len(one) for one in reports if isinstance(one, tuple))
         for place in range(shortest):
             parts = [one[place] for one in reports if isinstance(one, tuple)]
             as_numbers = all(numeric(part) is not None for part in parts)
-            views.append(View(f"part {place + 1} of the report", _part(place, as_numbers=as_numbers)))
+            views.append(ReportView(f"part {place + 1} of the report", _part(place, as_numbers=as_numbers)))
     return views
 
 
@@ -112,7 +112,7 @@ class Subject:
     declared: Fraction | None
     inputs: tuple[str, str]
     draw: Callable[[int], object]
-    views: Callable[[Sequence[object]], list[View]]
+    views: Callable[[Sequence[object]], list[ReportView]]
 
 
 def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates: int, rng: Rng) -> Subject:
@@ -197,7 +197,7 @@ def own_subject(path: str, inputs: tuple[object, object], declared: Fraction | N
         except Exception as error:
             raise HushError(f"{path}: raised {type(error).__name__} on {inputs[side]!r}: {_line(error)}") from error
 
-    def views(reports: Sequence[object]) -> list[View]:
+    def views(reports: Sequence[object]) -> list[ReportView]:
         try:
             return views_of_reports(reports)
         except TypeError:

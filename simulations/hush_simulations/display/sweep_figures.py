@@ -37,7 +37,7 @@ def representative_row(rows: Sequence[SweepRow]) -> SweepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FigureLine:
     """Cells that differ only along the axis.
 
     Args:
@@ -52,15 +52,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class FigurePanel:
     """Lines that are drawn together."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[FigureLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FigureLayout:
     """The arrangement of a figure.
 
     Args:
@@ -75,10 +75,10 @@ class Layout:
     axis: str
     logarithmic: bool
     names: tuple[str, ...]
-    panels: tuple[Panel, ...]
+    panels: tuple[FigurePanel, ...]
 
 
-def layout_of(result: SweepResult) -> Layout:
+def layout_of(result: SweepResult) -> FigureLayout:
     """Arrange a sweep: along the axis is epsilon if it was varied, else the share of liars, else another number.
 
     Of the other axes the number of devices makes lines, or the last one; the rest make panels.
@@ -87,7 +87,8 @@ def layout_of(result: SweepResult) -> Layout:
     others = [name for name in result.axes if name != along and len(result.axes[name]) > 1]
     lines = next((name for name in others if _is_clients(name)), others[-1] if others else None)
     apart = [name for name in others if name != lines]
-    places = _places(along, result.axes[along])
+    ticks = result.axes[along]
+    places = _places(along, ticks)
     cells = [tuple(rows) for _, rows in groupby(result.rows, key=lambda row: row.cell)]
     panels: dict[str, dict[str, list[tuple[SweepRow, ...]]]] = {}
     for cell in cells:
@@ -95,13 +96,15 @@ def layout_of(result: SweepResult) -> Layout:
         title = ", ".join(value_label(name, values[name], cell[0]) for name in apart)
         line = "" if lines is None else value_label(lines, values[lines], cell[0])
         panels.setdefault(title, {}).setdefault(line, []).append(cell)
-    return Layout(
+    return FigureLayout(
         along,
         _axis_label(along),
         bool(places) and min(places.values()) > 0 and max(places.values()) >= _LOG_FROM * min(places.values()),
-        () if places else tuple(value_label(along, value, cells[0][0]) for value in result.axes[along]),
+        () if places else tuple(value_label(along, value, cells[0][0]) for value in ticks),
         tuple(
-            Panel(title, tuple(_line(name, some, along, result.axes[along], places) for name, some in by_line.items()))
+            FigurePanel(
+                title, tuple(_line(name, some, along, result.axes[along], places) for name, some in by_line.items())
+            )
             for title, by_line in panels.items()
         ),
     )
@@ -113,10 +116,10 @@ def _line(
     along: str,
     values: Sequence[Parameter],
     places: Mapping[Parameter, float],
-) -> Line:
+) -> FigureLine:
     where = places or {value: float(place) for place, value in enumerate(values)}
     ordered = sorted(cells, key=lambda cell: where[cell[0].parameters[along]])
-    return Line(name, tuple(ordered), tuple(where[cell[0].parameters[along]] for cell in ordered))
+    return FigureLine(name, tuple(ordered), tuple(where[cell[0].parameters[along]] for cell in ordered))
 
 
 def _rank(name: str, values: Sequence[Parameter]) -> int:
@@ -209,7 +212,7 @@ def draw_points(axes: "Axes", found: Sequence[Point], name: str, mark: Mark, pal
     )
 
 
-def side_by_side(layout: Layout, found: Sequence[Point], mark: Mark) -> list[Point]:
+def side_by_side(layout: FigureLayout, found: Sequence[Point], mark: Mark) -> list[Point]:
     """Shift the points of a line a little, so that lines do not hide each other."""
     shift = mark.place - (mark.of - 1) / 2
     places = sorted({at for panel in layout.panels for line in panel.lines for at in line.at})
@@ -243,7 +246,7 @@ _INTERVALS = {
 }
 
 
-_Drawing = Callable[["Axes", Line, Mark, Palette], None]
+_Drawing = Callable[["Axes", FigureLine, Mark, Palette], None]
 
 
 def pictures_of_sweep(result: SweepResult) -> dict[str, Picture]:
@@ -282,7 +285,7 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     unit = _unit(rows)
     scale = 1 if rows[0].unit else 100
 
-    def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
+    def draw(axes: "Axes", line: FigureLine, mark: Mark, palette: Palette) -> None:
         there = [(at, representative_row(cell)) for at, cell in zip(line.at, line.cells, strict=True)]
         theory = [(at, scale * row.theory_stderr) for at, row in there if row.theory_stderr]
         found = [
@@ -316,7 +319,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     names = names[: _BROAD if len(layout.panels) <= _BROAD else 1]
 
     def drawing(interval: str) -> _Drawing:
-        def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
+        def draw(axes: "Axes", line: FigureLine, mark: Mark, palette: Palette) -> None:
             found = []
             for at, cell in zip(line.at, line.cells, strict=True):
                 rows = [
@@ -346,7 +349,7 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         palette: the colours.
     """
 
-    def draw(axes: "Axes", line: Line, mark: Mark, palette: Palette) -> None:
+    def draw(axes: "Axes", line: FigureLine, mark: Mark, palette: Palette) -> None:
         found = []
         for at, cell in zip(line.at, line.cells, strict=True):
             row = representative_row(cell)
@@ -426,7 +429,7 @@ def _figure(
     return figure
 
 
-def _scale(figure: "Figure", layout: Layout, *, log: bool) -> None:
+def _scale(figure: "Figure", layout: FigureLayout, *, log: bool) -> None:
     """The scales of all panels, which share them; the places of few cells have the ticks."""
     axes = figure.axes[0]
     if layout.logarithmic or log:

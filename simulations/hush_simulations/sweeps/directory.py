@@ -25,7 +25,7 @@ from hush_simulations.sweeps.sweep import FORMAT, CellWork, Sweep, canonical
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class CellVersions:
     """The versions that made a cell."""
 
     hush: str
@@ -44,7 +44,7 @@ class _Cell(BaseModel):
 
     key: str
     seed: int
-    versions: Versions
+    versions: CellVersions
     rows: list[SweepRow]
 
 
@@ -54,7 +54,7 @@ class FinishedCell:
 
     key: str
     seed: int
-    versions: Versions
+    versions: CellVersions
     rows: tuple[SweepRow, ...]
 
 
@@ -101,9 +101,9 @@ class CellStates:
         return {state: found[state] for state in get_args(CellState) if found[state]}
 
 
-def versions_here() -> Versions:
+def versions_here() -> CellVersions:
     """Return the versions of this process."""
-    return Versions(hush=version("hush-ldp"), numpy=np.__version__)
+    return CellVersions(hush=version("hush-ldp"), numpy=np.__version__)
 
 
 class SweepDirectory:

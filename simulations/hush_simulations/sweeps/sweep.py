@@ -43,7 +43,7 @@ _EXACT = ("task.epsilon", "task.offers")
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class GridAxis:
     """One varied field."""
 
     name: str
@@ -56,10 +56,10 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SweepGrid:
     """All combinations of the values of some axes; the last one varies fastest."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[GridAxis, ...]
 
     @property
     def cells(self) -> int:
@@ -79,7 +79,7 @@ class Grid:
         return " x ".join(f"{axis.name} ({len(axis.values)})" for axis in self.axes)
 
 
-def read_grid(given: Mapping[str, object]) -> Grid:
+def read_grid(given: Mapping[str, object]) -> SweepGrid:
     """Return a grid from names and lists of values.
 
     A name is the path to a field of a scenario file, as in `task.epsilon` or `network.forgotten`. In a list the number
@@ -93,13 +93,13 @@ def read_grid(given: Mapping[str, object]) -> Grid:
         raise OptionError("grid", 'is empty; write what is varied, as in "task.epsilon" = [0.5, 1, 2]')
     if len(given.keys() & set(CLIENTS)) > 1:
         raise OptionError("grid.clients", "is varied twice; leave out one of clients and population.clients")
-    grid = Grid(tuple(_axis(str(name), values) for name, values in given.items()))
+    grid = SweepGrid(tuple(_axis(str(name), values) for name, values in given.items()))
     if grid.cells > MOST_CELLS:
         raise OptionError("grid", f"has {grid.cells} cells, {grid.describe()}; at most {MOST_CELLS}: leave values out")
     return grid
 
 
-def _axis(name: str, values: object) -> Axis:
+def _axis(name: str, values: object) -> GridAxis:
     field = f"grid.{name[:60]}"
     if isinstance(values, Mapping):
         raise OptionError(field, f'is a table; write its name in quotes, as in "{name}.…" = [1, 2]')
@@ -113,7 +113,7 @@ def _axis(name: str, values: object) -> Axis:
     for text in texts:
         if texts.count(text) > 1:
             raise OptionError(field, f"{text[:40]} is listed twice; remove one of them")
-    return Axis(name, found)
+    return GridAxis(name, found)
 
 
 def _array(values: object) -> list[object] | None:
@@ -262,7 +262,7 @@ class Sweep:
     """A sweep with all its options."""
 
     bases: Sequence[BaseScenario]
-    grid: Grid
+    grid: SweepGrid
     trials: int
     seed: int
     confidence: float
@@ -371,7 +371,7 @@ class SweepFile:
     """The content of a sweep file; None for a field that it leaves out."""
 
     bases: tuple[BaseScenario, ...]
-    grid: Grid
+    grid: SweepGrid
     about: str = ""
     trials: int | None = None
     seed: int | None = None
@@ -451,7 +451,7 @@ def _dotted(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str
 
 
 def bases_of(
-    scenario: str | Path | Mapping[str, object], grid: Grid, beside: Path | None = None
+    scenario: str | Path | Mapping[str, object], grid: SweepGrid, beside: Path | None = None
 ) -> tuple[BaseScenario, ...]:
     """Return the scenario that is varied, or those that the grid names.
 
@@ -466,7 +466,7 @@ def bases_of(
     return tuple(_base(name, beside) for name in _names(axis))
 
 
-def _names(axis: Axis) -> list[str]:
+def _names(axis: GridAxis) -> list[str]:
     for value in axis.values:
         if not isinstance(value, str):
             raise OptionError("grid.scenario", f"{str(value)[:40]!r} is not a name; write names or paths of scenarios")
