@@ -9,7 +9,7 @@ from servers import Mosquitto
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, SubscriptionRefusedError
-from hush_common.mqtt import Options, connect
+from hush_common.mqtt.connection import Options, connect
 from hush_common.topics import Acknowledgement
 
 OPTIONS = Options(identifier="test", payload_limit=100, inbox_messages=3, inbox_bytes=1000, window=10, patience=20.0)

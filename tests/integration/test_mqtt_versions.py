@@ -13,7 +13,7 @@ from servers import Mosquitto, free_port
 from hush_client import Client, MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
-from hush_common.mqtt import MqttConnection, Options, connect
+from hush_common.mqtt.connection import MqttConnection, Options, connect
 from hush_common.topics import ALL_REPORTS, Acknowledgement, report_topic, task_topic
 from hush_simulations.brokers.choice import open_broker
 

@@ -10,7 +10,7 @@ from typing import Literal
 from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import ProtocolRefusedError
-from hush_common.mqtt import MqttConnection, Options, connect
+from hush_common.mqtt.connection import MqttConnection, Options, connect
 from hush_common.task import PAYLOAD_LIMIT
 from hush_common.topics import Acknowledgement
 
