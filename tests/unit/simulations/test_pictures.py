@@ -194,7 +194,7 @@ def test_a_tally_tells_how_many_reports_said_what_as_the_reports_themselves_do(n
         assert known[1].sum() == len(said)
 
 
-def test_in_bulk_the_bars_are_those_of_the_tally_and_noise_without_number_is_a_glimpse_of_the_law() -> None:
+def test_in_bulk_the_bars_are_those_of_the_tally_and_noise_without_number_is_a_sample_of_the_law() -> None:
     few = ran("poisoned", clients=10**6)
     (spread,) = reported_numbers(few)
     assert few.last.tally is not None
