@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hush_simulations.api.sweep_result import SweepResult
-from hush_simulations.sweeps.result import Parameter, SweepRow
+from hush_simulations.sweeps.result import Parameter, SweepResult, SweepRow
 
 __all__ = ["GRID", "row", "swept"]
 

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from hush_aggregator.result import Result
     from hush_client.client import Client
     from hush_client.sync import SyncClient
-    from hush_simulations.api.run import Run
     from hush_simulations.api.simulate import simulate, simulate_async
     from hush_simulations.api.sweep import sweep
-    from hush_simulations.api.sweep_result import SweepResult
-    from hush_simulations.scenarios.library import SCENARIOS
+    from hush_simulations.results.run import Run
     from hush_simulations.scenarios.scenario import Scenario
-    from hush_simulations.sweeps.result import SweepRow
+    from hush_simulations.scenarios.scenario_file import SCENARIOS
+    from hush_simulations.sweeps.result import SweepResult, SweepRow
 
 __all__ = [
     "SCENARIOS",
@@ -46,13 +45,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "SCENARIOS": "hush_simulations.scenarios.library",
+    "SCENARIOS": "hush_simulations.scenarios.scenario_file",
     "Aggregator": "hush_aggregator.aggregator",
     "Client": "hush_client.client",
     "Result": "hush_aggregator.result",
-    "Run": "hush_simulations.api.run",
+    "Run": "hush_simulations.results.run",
     "Scenario": "hush_simulations.scenarios.scenario",
-    "SweepResult": "hush_simulations.api.sweep_result",
+    "SweepResult": "hush_simulations.sweeps.result",
     "SweepRow": "hush_simulations.sweeps.result",
     "SyncClient": "hush_client.sync",
     "__version__": "hush.version",

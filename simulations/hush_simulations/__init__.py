@@ -5,5 +5,3 @@
 
 What is simulated is what is deployed: the client and the aggregator are the real ones.
 """
-
-__all__: list[str] = []

@@ -9,7 +9,7 @@ from matplotlib.image import imread
 from readme import README
 from tools.readme_picture import PICTURE, drawn, fresh, save, shown
 
-from hush_simulations.api.run import Run
+from hush_simulations.results.run import Run
 
 REMEDY = "run python tests/tools/readme_picture.py, and look at the picture"
 

@@ -7,8 +7,7 @@ from typer.testing import CliRunner, Result
 
 from hush_common.errors import HushError
 from hush_simulations.commands.scenario import app
-from hush_simulations.scenarios.library import SCENARIOS, text_of
-from hush_simulations.scenarios.scenario_file import parse_scenario
+from hush_simulations.scenarios.scenario_file import SCENARIOS, parse_scenario, text_of
 
 
 def command(*arguments: str) -> Result:

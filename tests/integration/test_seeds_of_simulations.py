@@ -19,7 +19,7 @@ from hush_simulations.engines.bulk import devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds
 from hush_simulations.engines.bulk.engine import draw_rounds
 from hush_simulations.engines.experiment import Drawing, bulk_experiment
-from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
+from hush_simulations.scenarios.behaviour import Dropout, Nonresponse, Panel
 from hush_simulations.scenarios.scenario import Scenario
 
 SCENARIOS: Mapping[str, Scenario] = hush.SCENARIOS

@@ -21,11 +21,10 @@ from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDo
 from hush_common.mechanisms import Laplace, Mechanism, Offers
 from hush_common.wire import Refusal
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.engines.reports import decoded
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.panel import STEADY
+from hush_simulations.engines.experiment import decoded
+from hush_simulations.scenarios.behaviour import STEADY, Faults, Liars
+from hush_simulations.scenarios.population import Grouped
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.troubles import Faults, Liars
 
 SCENARIOS: Mapping[str, Scenario] = hush.SCENARIOS
 ENGINES = ("memory", "bulk")

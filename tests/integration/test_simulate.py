@@ -16,8 +16,8 @@ from hush_simulations.engines import live
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import Progress, Watch, simulate
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 
 def plan(name: str = "heights", count: int = 60, **options: Any) -> Experiment:  # noqa: ANN401 - any field of a plan

@@ -15,7 +15,7 @@ import pytest
 from commands import PROGRESS, run, without_progress
 from servers import need
 
-from hush_simulations.scenarios.library import SCENARIOS
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 HUSH = (sys.executable, "-m", "hush")
 

@@ -39,9 +39,8 @@ def press():
 
 phase = sys.argv.pop(1)
 arrived = threading.Event()
-from hush_simulations.commands import interrupt, simulate
+from hush_simulations.commands import simulate
 from hush_simulations.engines.bulk import devices, engine
-from hush_simulations.scenarios import library
 from pathlib import Path
 
 class Heard(threading.Event):
@@ -53,7 +52,7 @@ if phase in ("drawing", "estimating", "a tally"):
     engine.Event = Heard  # what tells the thread that draws
 
 if phase == "reading":
-    once(simulate, "experiment_of", True)
+    once(simulate, "options_of", True)
 if phase == "drawing":
     once(devices._Work, "_block", False)
 if phase == "a tally":

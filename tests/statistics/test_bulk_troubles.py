@@ -23,9 +23,9 @@ from hush_simulations.engines.bulk.engine import draw_rounds
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, bulk_experiment
 from hush_simulations.engines.live import simulate
+from hush_simulations.scenarios.behaviour import Faults, Liars
 from hush_simulations.scenarios.population import Observed, Value
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.troubles import Faults, Liars
 
 Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-6

@@ -18,25 +18,28 @@ from scipy import stats
 
 from hush_common.domain import NumberDomain
 from hush_common.task import Task
-from hush_simulations.engines.attendance import Attendance
 from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.devices import PopulationSampler, draw_devices
 from hush_simulations.engines.bulk.tallies import CellCounts, draw_population
 from hush_simulations.engines.experiment import Experiment
-from hush_simulations.scenarios.grouped import Group, Grouped
-from hush_simulations.scenarios.panel import STEADY, Dropout, Nonresponse, Panel
-from hush_simulations.scenarios.people import draw_people
+from hush_simulations.engines.live import Attendance
+from hush_simulations.scenarios.behaviour import STEADY, Dropout, Nonresponse, Panel
 from hush_simulations.scenarios.population import (
     Bernoulli,
     Frequencies,
+    Group,
+    Grouped,
     Independent,
+    Lognormal,
     Mixture,
     Normal,
     Observed,
+    Points,
     Population,
+    zipf_numbers,
+    zipf_weights,
 )
-from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.shapes import Lognormal, Points, zipf_numbers, zipf_weights
+from hush_simulations.scenarios.scenario import Scenario, draw_people
 
 Table = NDArray[np.int64]
 Fits = Callable[[ArrayLike, ArrayLike], bool]

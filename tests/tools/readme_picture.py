@@ -11,14 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from asked import experiment_of
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from hush_simulations.api.run import Run
-from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.commands.simulate import Request
 from hush_simulations.engines.live import simulate
+from hush_simulations.results.run import Run
 
 __all__ = ["PICTURE", "SEED", "drawn", "fresh", "save", "shown"]
 

@@ -10,8 +10,7 @@ from hush_attacks.catalogue import ATTACKS, play
 from hush_attacks.demonstration import Demonstration
 from hush_common.errors import OptionError
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
-from hush_simulations.commands.options import parse_seed
-from hush_simulations.commands.pictures import ThemeOption, check_theme
+from hush_simulations.commands.options import ThemeOption, check_theme, parse_seed
 from hush_simulations.display.progress import show_waiting
 from hush_simulations.display.style import Picture, Theme, write_picture
 

@@ -2,47 +2,49 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import ParamSpec, TypeVar
 
 from hush_common.aio import run_blocking
-from hush_common.domain import Domain
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_simulations.api.arguments import Epsilon, experiment_of
-from hush_simulations.api.run import Run
-from hush_simulations.engines import live
-from hush_simulations.engines.bulk import engine as bulk
+from hush_simulations.api.options import SimulationOptions
+from hush_simulations.engines.experiment import Experiment, Outcome
+from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Observed
-from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.sentinels import hints
 
-__all__ = ["Progress", "simulate", "simulate_async"]
-
-Progress = Callable[[int, int], object]
-"""Called with the number of answers that are counted, refused or declined so far, and with that of all."""
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-def simulate(
-    scenario: str | Path | Scenario = "heights",
-    *,
-    data: object = None,
-    column: str | None = None,
-    domain: Mapping[str, object] | Domain | None = None,
-    missing: str | None = None,
-    csv: Mapping[str, str] | None = None,
-    epsilon: Epsilon | None = None,
-    mechanism: str | None = None,
-    clients: int | None = None,
-    rounds: int | None = None,
-    engine: str = "mqtt",
-    broker: str = "embedded",
-    draw: str = "auto",
-    workers: int = 1,
-    dask: str | None = None,
-    seed: int | None = None,
-    confidence: float = 0.95,
-    progress: Progress | None = None,
-) -> Run:
+class SimulationWarning(UserWarning):
+    """Something about a simulation that a person should know before relying on it."""
+
+
+class LostReportsWarning(RuntimeWarning):
+    """The broker acknowledged reports that never reached the aggregator."""
+
+
+def _with_arguments_of(
+    options: Callable[_P, SimulationOptions],
+) -> Callable[[Callable[[SimulationOptions], _T]], Callable[_P, _T]]:
+    """Let a function of options take their fields as arguments, so that these are listed once."""
+
+    def decorate(run: Callable[[SimulationOptions], _T]) -> Callable[_P, _T]:
+        @wraps(run)
+        def call(*args: _P.args, **given: _P.kwargs) -> _T:
+            return run(options(*args, **given))
+
+        returned = signature(run).return_annotation
+        call.__signature__ = signature(options).replace(return_annotation=returned)  # type: ignore[attr-defined] # read by inspect
+        return call
+
+    return decorate
+
+
+@_with_arguments_of(SimulationOptions)
+def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments are the fields of the options
     """Simulate devices that answer a question under local differential privacy, and compare with the truth.
 
     What runs is what is deployed: the real client and the real aggregator. Where an event loop runs already, as in a
@@ -64,119 +66,85 @@ def simulate(
         clients: how many devices report; with `data`, each row is one, or this many are drawn from the rows, with
             replacement.
         rounds: how often every device is asked.
+        shares: of the devices that take each epsilon on offer, whatever they add up to; equal if left out.
         engine: "mqtt" (real sockets), "memory", or "bulk": no devices and no broker, but numbers drawn from the same
             law; for up to 10^9 devices.
-        broker: "embedded", "mosquitto", or the address of one that runs.
+        broker: with "mqtt": "embedded" if left out, "mosquitto", or the address of one that runs.
+        connections: gateways that share the devices; 20 with "mqtt" if left out.
         draw: in bulk, "tally" draws the sums of all reports at once, "devices" every report; "auto" the former where
             that says everything, or there are many.
-        workers: in bulk, how many draw devices at a time. The result is the same with any number.
+        workers: in bulk, how many draw devices at a time; 1 if left out. The result is the same with any number.
         dask: in bulk, the scheduler of a Dask cluster whose workers draw devices instead, "tcp://scheduler:8786".
         seed: fixes the population, not the noise; in bulk the noise too.
+        deterministic_noise: draws the noise from the seed: repeatable, and NOT private.
         confidence: coverage of the error bars.
         progress: called as the answers are counted; what it raises ends the simulation.
+        look: called with the result so far, a few times a second; not in bulk.
+        stop: once it is set, by `progress` for example, no further device is asked, and what was sent is counted.
 
     Raises:
         OptionError: an argument that cannot be used; it is named, with the remedy.
         TaskError: the question is no legal task.
         BrokerError: no broker, a login refused, or a connection that stays lost.
     """
-    return run_blocking(
-        simulate_async(
-            scenario,
-            data=data,
-            column=column,
-            domain=domain,
-            missing=missing,
-            csv=csv,
-            epsilon=epsilon,
-            mechanism=mechanism,
-            clients=clients,
-            rounds=rounds,
-            engine=engine,
-            broker=broker,
-            draw=draw,
-            workers=workers,
-            dask=dask,
-            seed=seed,
-            confidence=confidence,
-            progress=progress,
-        )
-    )
+    return run_blocking(_simulate(options))
 
 
-async def simulate_async(
-    scenario: str | Path | Scenario = "heights",
-    *,
-    data: object = None,
-    column: str | None = None,
-    domain: Mapping[str, object] | Domain | None = None,
-    missing: str | None = None,
-    csv: Mapping[str, str] | None = None,
-    epsilon: Epsilon | None = None,
-    mechanism: str | None = None,
-    clients: int | None = None,
-    rounds: int | None = None,
-    engine: str = "mqtt",
-    broker: str = "embedded",
-    draw: str = "auto",
-    workers: int = 1,
-    dask: str | None = None,
-    seed: int | None = None,
-    confidence: float = 0.95,
-    progress: Progress | None = None,
-) -> Run:
+@_with_arguments_of(SimulationOptions)
+async def simulate_async(options: SimulationOptions) -> Run:
     """As `simulate`, in the event loop of the caller."""
-    experiment = experiment_of(
-        scenario,
-        data=data,
-        column=column,
-        domain=domain,
-        missing=missing,
-        csv=csv,
-        epsilon=epsilon,
-        mechanism=mechanism,
-        clients=clients,
-        rounds=rounds,
-        engine=engine,
-        broker=broker,
-        draw=draw,
-        workers=workers,
-        dask=dask,
-        seed=seed,
-        confidence=confidence,
-    )
+    return await _simulate(options)
+
+
+async def _simulate(options: SimulationOptions) -> Run:
+    experiment = options.experiment()
     for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
         logging.getLogger(name).addHandler(logging.NullHandler())
-    if isinstance(people := experiment.scenario.population, Observed):
-        for hint in hints(people, experiment.task.domain):
-            text = f'{hint}; if that is a code for a missing value, pass None in its place, and missing="drop"'
-            warnings.warn(text, UserWarning, stacklevel=2)
-    total = experiment.clients * experiment.task.rounds
+    _warn(experiment)
+    total, raised = experiment.clients * experiment.task.rounds, list[Exception]()
 
-    raised: list[Exception] = []
-
-    def told(counted: int) -> None:
+    def count(counted: int) -> None:
         try:
-            if progress is not None:
-                progress(counted, total)
+            if options.progress is not None:
+                options.progress(counted, total)
         except Exception as error:
             raised.append(error)
             raise
 
     try:
-        outcome = await (bulk if experiment.engine == "bulk" else live).simulate(experiment, told)
+        run = Run.of(experiment, await _outcome(experiment, count, options))
     except ExceptionGroup as errors:
         raise (raised or [errors])[0] from None
-    run = Run.of(experiment, outcome)
-    _warn(run)
+    if run.lost and not experiment.scenario.faults.forgotten:
+        text = f"the broker acknowledged {run.lost} reports that never reached the aggregator; try broker='mosquitto'"
+        warnings.warn(text, LostReportsWarning, stacklevel=2)
     return run
 
 
-def _warn(run: Run) -> None:
-    if run.task.epsilon > WEAK_ABOVE:
-        shown = decimal_text(run.task.epsilon)
-        text = f"epsilon {shown} protects little; a real device refuses it unless its owner agrees"
-        warnings.warn(text, UserWarning, stacklevel=2)
-    if run.lost and not run.experiment.scenario.faults.forgotten:
-        text = f"the broker acknowledged {run.lost} reports that never reached the aggregator; try broker='mosquitto'"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+async def _outcome(experiment: Experiment, count: Callable[[int], None], options: SimulationOptions) -> Outcome:
+    """Run the engine, which is loaded when it is used."""
+    if experiment.engine == "bulk":
+        from hush_simulations.engines.bulk import engine as bulk  # noqa: PLC0415
+
+        return await bulk.simulate(experiment, count, options.stop)
+    from hush_simulations.engines import live  # noqa: PLC0415
+
+    return await live.simulate(experiment, count, options.look, options.stop)
+
+
+def _warn(experiment: Experiment) -> None:
+    """Say before the simulation what its result is not."""
+    task, people = experiment.task, experiment.scenario.population
+    found = []
+    if experiment.noise_seed is not None:
+        found.append("the noise is NOT private: anyone who knows the seed can subtract it")
+    if task.epsilon > WEAK_ABOVE:
+        shown = decimal_text(task.epsilon)
+        found.append(f"epsilon {shown} protects little; a real device refuses it unless its owner agrees")
+    if isinstance(people, Observed):
+        from hush_simulations.scenarios.python_data import hints  # noqa: PLC0415 - for a person's own data alone
+
+        remedy = 'if that is a code for a missing value, empty those cells (None) and set missing="drop"'
+        found += [f"{hint}; {remedy}" for hint in hints(people, task.domain)]
+    for text in found:
+        warnings.warn(text, SimulationWarning, stacklevel=3)

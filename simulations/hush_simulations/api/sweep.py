@@ -1,17 +1,15 @@
 """`hush.sweep`: a scenario at every point of a grid, from a program or a notebook."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from hush_common.errors import OptionError
-from hush_simulations.api.sweep_result import SweepResult
-from hush_simulations.engines.limits import WORKERS
+from hush_simulations.engines.experiment import WORKERS
 from hush_simulations.sweeps.directory import SweepDirectory
 from hush_simulations.sweeps.making import Progress, resolve_sweep, run_sweep
+from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.sweep import SweepFile, bases_of, find_sweep, read_grid
-
-__all__ = ["sweep"]
 
 
 def sweep(
@@ -67,7 +65,7 @@ def sweep(
         option=str,
     )
     hands = WORKERS.check(workers, "workers", f"pass {WORKERS.meaning}, as in workers={WORKERS.example}")
-    made = run_sweep(
+    return run_sweep(
         arranged_sweep,
         SweepDirectory(directory),
         workers=hands,
@@ -75,7 +73,6 @@ def sweep(
         resume=resume,
         progress=progress or _ignore,
     )
-    return SweepResult(**{one.name: getattr(made, one.name) for one in fields(made)})
 
 
 def _asked(grid: str | Path | Mapping[str, object], scenario: str | Path | Mapping[str, object] | None) -> SweepFile:

@@ -1,3 +1,1 @@
 """Brokers for simulations: an embedded one, a mosquitto, one in memory, or one that runs already."""
-
-__all__: list[str] = []

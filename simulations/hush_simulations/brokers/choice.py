@@ -12,16 +12,6 @@ from pathlib import Path
 from hush_common.broker_url import BrokerUrl, is_loopback
 from hush_common.errors import BrokerError, OptionError
 
-__all__ = [
-    "BROKERS",
-    "installed_mosquitto",
-    "is_external",
-    "is_local",
-    "mosquitto_broker",
-    "open_broker",
-    "parse_broker",
-]
-
 BROKERS = ("embedded", "mosquitto")
 """Brokers that a simulation starts by itself."""
 

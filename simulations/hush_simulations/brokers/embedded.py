@@ -27,8 +27,6 @@ from amqtt.plugins.base import BaseAuthPlugin  # type: ignore[import-untyped]
 
 from hush_common.errors import BrokerError
 
-__all__ = ["embedded_broker"]
-
 _SHUTDOWN_SECONDS = 5.0
 _LISTENER = "default"
 

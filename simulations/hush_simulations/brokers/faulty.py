@@ -10,8 +10,6 @@ from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError
 from hush_common.topics import Acknowledgement
 
-__all__ = ["Fate", "FaultyTransport"]
-
 _PATIENCE_SECONDS = 30.0  # after which a client gives up an acknowledgement, as that of MQTT does
 
 

@@ -1,3 +1,1 @@
 """The command line of the laboratory."""
-
-__all__: list[str] = []

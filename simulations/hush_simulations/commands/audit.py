@@ -23,8 +23,6 @@ from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import progress_lines
 from hush_simulations.engines.seeded_rng import SeededRng
 
-__all__ = ["ViolationError", "app"]
-
 _FEWEST, _MOST = 100, 100_000_000
 _BLOCK = 2000
 _COINS = 1  # the stream of a seed that tosses the coins; the mechanism draws from another

@@ -6,10 +6,7 @@ import sys
 from hush_common.broker_url import is_loopback
 from hush_common.errors import OptionError
 from hush_simulations.brokers.embedded import embedded_broker
-from hush_simulations.commands.interrupt import run_to_end
-from hush_simulations.commands.options import parse_port
-
-__all__ = ["run"]
+from hush_simulations.commands.options import parse_port, run_to_end
 
 
 def run(port: str, host: str) -> None:

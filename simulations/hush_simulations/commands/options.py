@@ -1,36 +1,158 @@
-"""Options of a simulation, checked one by one: each mistake is one line that names the value and the remedy."""
+"""Options that several commands have, each checked by itself; and what Ctrl-C and SIGTERM do to a command."""
 
+import asyncio
 import math
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import MISSING, Field, fields
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
 
 from hush_common.errors import OptionError
-from hush_simulations.engines.experiment import Drawing, Engine
-from hush_simulations.engines.limits import (
+from hush_simulations.display.style import Theme, parse_theme
+from hush_simulations.engines.experiment import (
     CLIENTS,
     CONNECTIONS,
     ROUNDS,
     SEED,
     TRIALS,
     WORKERS,
+    Drawing,
+    Engine,
     Whole,
     check_confidence,
     check_drawing,
     check_engine,
 )
 
-__all__ = [
-    "parse_bound",
-    "parse_confidence",
-    "parse_connections",
-    "parse_count",
-    "parse_drawing",
-    "parse_engine",
-    "parse_port",
-    "parse_rounds",
-    "parse_seed",
-    "parse_shares",
-    "parse_trials",
-    "parse_workers",
+
+def with_options_of(kind: type[Any], *, last: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take, in place of its first parameter, the fields of a dataclass.
+
+    Args:
+        kind: a dataclass whose fields are annotated as typer wants it, each with a default.
+        last: whether help lists them after the command's own.
+    """
+
+    def decorate(run: Callable[..., None]) -> Callable[..., None]:
+        own = list(signature(run).parameters.values())[1:]
+        listed = [_parameter(field) for field in fields(kind)]
+
+        def command(**given: Any) -> None:  # noqa: ANN401 - what typer parsed
+            run(kind(**{parameter.name: given.pop(parameter.name) for parameter in listed}), **given)
+
+        parameters = [*own, *listed] if last else [*listed, *own]
+        command.__name__, command.__doc__ = run.__name__, run.__doc__
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # read by typer
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
+def _parameter(field: "Field[Any]") -> Parameter:
+    default = Parameter.empty if field.default is MISSING else field.default
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)
+
+
+T = TypeVar("T")
+
+INTERRUPTED = 128 + signal.SIGINT
+"""How a command ends that was stopped by Ctrl-C."""
+
+
+@contextmanager
+def stopped_in_words() -> Iterator[None]:
+    """Say that Ctrl-C stopped what is no coroutine: options that are read, files that are written.
+
+    Raises:
+        typer.Exit: with 130, after what was begun was undone.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("hush: stopped", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def run_to_end(work: Coroutine[Any, Any, T], stop: asyncio.Event | None = None) -> T:
+    """Run `work` in a new event loop and return what it returns.
+
+    Args:
+        work: what to do.
+        stop: set by a first Ctrl-C, so that the work may come to an end of its own; a second one stops it.
+
+    Raises:
+        typer.Exit: stopped by Ctrl-C (130) or SIGTERM (143), after what was started has been stopped as well.
+    """
+    signals: list[int] = []
+    try:
+        return asyncio.run(_cancelled_by_signals(work, stop, signals))
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except asyncio.CancelledError:
+        status = 128 + (signals or [signal.SIGTERM])[-1]
+    print("hush: stopped", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+async def _cancelled_by_signals(work: Coroutine[Any, Any, T], stop: asyncio.Event | None, signals: list[int]) -> T:
+    task = asyncio.current_task()
+
+    def cancel(number: int) -> None:
+        signals.append(number)
+        if task is not None:
+            task.cancel()
+
+    def ask() -> None:
+        if stop is None or stop.is_set():
+            cancel(signal.SIGINT)
+            return
+        stop.set()
+        print("hush: stopping; what was sent is counted. Ctrl-C again stops at once", file=sys.stderr)
+
+    with suppress(NotImplementedError):  # an event loop without signals, as on Windows
+        loop = asyncio.get_running_loop()
+        handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: lambda: cancel(signal.SIGTERM)}
+        if stop is not None:
+            handlers[signal.SIGINT] = ask
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+    return await work
+
+
+ThemeOption = Annotated[
+    Theme | None,
+    typer.Option("--theme", metavar="NAME", parser=parse_theme, help="Ground of pictures: light, dark or both."),
 ]
+
+
+def _parse_plot(text: str) -> str:
+    if text != "terminal":
+        raise OptionError("--plot", f"{text[:40]!r} is none; write terminal, and --out for pictures in files")
+    return text
+
+
+PlotOption = Annotated[
+    str | None,
+    typer.Option("--plot", metavar="WHERE", parser=_parse_plot, help="terminal: charts in text below the table."),
+]
+
+
+def check_theme(theme: Theme | None, out: Path | None) -> None:
+    """A ground is for what is written.
+
+    Raises:
+        OptionError: nothing is.
+    """
+    if theme is not None and out is None:
+        raise OptionError("--theme", "is about the pictures that --out writes; add --out DIR, or leave it out")
+
 
 _PORT = Whole(0, 65535, "a free TCP port", 1883)
 

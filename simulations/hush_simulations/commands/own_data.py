@@ -1,17 +1,19 @@
-"""From the options about a person's own CSV file to a scenario: a question of its own, or one for the people there."""
+"""The options about a person's own CSV file, and the scenario that they make."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from hush_common.domain import Domain
 from hush_common.errors import OptionError
 from hush_simulations.commands.options import parse_bound
-from hush_simulations.scenarios.csv_file import kind_of_column, read_answers, read_column
-from hush_simulations.scenarios.csv_rules import CsvRules
-from hush_simulations.scenarios.library import SCENARIOS, find_scenario
+from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.population import Observed, Population
+from hush_simulations.scenarios.python_data import hints
 from hush_simulations.scenarios.scenario import (
     FROM_PUBLIC_KNOWLEDGE,
     Scenario,
@@ -19,9 +21,50 @@ from hush_simulations.scenarios.scenario import (
     scenario_of_data,
     scenario_of_labels,
 )
-from hush_simulations.scenarios.sentinels import hints
+from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
 
-__all__ = ["OwnData", "scenario_of_file", "sentinels"]
+Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Your own data: every row is a client.")]
+Column = Annotated[str | None, typer.Option(metavar="NAME", help="Column of the file.")]
+Labels = Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")]
+Yes = Annotated[
+    str | None, typer.Option(metavar="VALUE", help="For a yes/no question: the text of a cell that means yes.")
+]
+Missing = Annotated[
+    str | None, typer.Option(metavar="HOW", help="Rows without a value: drop them, or replace as devices do.")
+]
+Delimiter = Annotated[
+    str | None, typer.Option(metavar="SIGN", help="Of the file: comma, semicolon, tab, pipe or another.")
+]
+Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Of the file, as cp1252 or utf-16.")]
+Header = Annotated[str | None, typer.Option(metavar="yes|no", help="Whether the first line names columns.")]
+Decimal = Annotated[str | None, typer.Option(metavar="SIGN", help="Before decimals in the file: . or ,")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvOptions:
+    """All of them, as given; None where one was left out."""
+
+    csv: Csv = None
+    column: Column = None
+    labels: Labels = None
+    yes: Yes = None
+    missing: Missing = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    header: Header = None
+    decimal: Decimal = None
+
+    def check_unused(self) -> None:
+        """Refuse options without a file that they are about.
+
+        Raises:
+            OptionError: naming one of them.
+        """
+        for field in fields(self):
+            if getattr(self, field.name) is not None:
+                message = "describes a person's own data; name the file with --csv FILE as well"
+                raise OptionError(f"--{field.name}", message)
+
 
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "numbers": ("lower", "upper", "unit"),

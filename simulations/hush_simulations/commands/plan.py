@@ -15,18 +15,13 @@ from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import significant
 from hush_common.terminal import show
-from hush_simulations.commands.csv_options import CsvOptions
-from hush_simulations.commands.fields_as_options import with_options_of
-from hush_simulations.commands.options import parse_bound, parse_confidence
-from hush_simulations.commands.own_data import OwnData, scenario_of_file, sentinels
-from hush_simulations.commands.pictures import PlotOption
+from hush_simulations.commands.options import PlotOption, parse_bound, parse_confidence, with_options_of
+from hush_simulations.commands.own_data import CsvOptions, OwnData, scenario_of_file, sentinels
 from hush_simulations.display.charts import charts_of_plan
 from hush_simulations.display.plan_table import plan_blocks
 from hush_simulations.planning.costs import MOST_PEOPLE
 from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, solve
 from hush_simulations.scenarios.population import Observed
-
-__all__ = ["app"]
 
 _PEOPLE = re.compile(r"[0-9][0-9 _]*([eE][0-9]{1,2})?")
 _ERROR = re.compile(r"(?P<number>[0-9.]+([eE]-?[0-9]+)?)\s*(?P<percent>%?)")

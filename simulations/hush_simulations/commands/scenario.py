@@ -9,10 +9,7 @@ from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
 from hush_common.terminal import Column, Row, Sentence, Table
 from hush_common.terminal import show as show_blocks
-from hush_simulations.scenarios.library import SCENARIOS, find_scenario, text_of
-from hush_simulations.scenarios.scenario_file import read_scenario
-
-__all__ = ["app"]
+from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, read_scenario, text_of
 
 app: typer.Typer = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None

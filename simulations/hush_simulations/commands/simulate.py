@@ -1,39 +1,326 @@
 """`hush simulate`: a population of devices, a broker and an aggregator; one table at the end."""
 
 import asyncio
+import hashlib
 import json
-import logging
+import platform
+import re
 import sys
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TextIO
 
+import numpy as np
 import typer
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hush_aggregator.charts import shows_signs
-from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_common.errors import BrokerError, printable
+from hush_common.domain import NumberDomain
+from hush_common.epsilon import decimal_text, parse_epsilon
+from hush_common.errors import BrokerError, OptionError, printable
+from hush_common.mechanisms.registry import known
 from hush_common.terminal import show
-from hush_simulations.brokers.choice import is_external
-from hush_simulations.commands.fields_as_options import with_options_of
-from hush_simulations.commands.interrupt import INTERRUPTED, run_to_end, stopped_in_words
-from hush_simulations.commands.own_data import sentinels
-from hush_simulations.commands.pictures import PlotOption, ThemeOption, check_theme
-from hush_simulations.commands.record import Record, read_record, record_of
-from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.api.options import SimulationOptions
+from hush_simulations.api.simulate import LostReportsWarning, SimulationWarning, simulate_async
+from hush_simulations.brokers.choice import is_external, parse_broker
+from hush_simulations.commands.options import (
+    INTERRUPTED,
+    PlotOption,
+    ThemeOption,
+    check_theme,
+    parse_confidence,
+    parse_connections,
+    parse_count,
+    parse_drawing,
+    parse_engine,
+    parse_rounds,
+    parse_seed,
+    parse_shares,
+    parse_workers,
+    run_to_end,
+    stopped_in_words,
+    with_options_of,
+)
+from hush_simulations.commands.own_data import (
+    Column,
+    Csv,
+    Decimal,
+    Delimiter,
+    Encoding,
+    Header,
+    Labels,
+    Missing,
+    OwnData,
+    Yes,
+    scenario_of_file,
+)
 from hush_simulations.display.charts import charts_of
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
 from hush_simulations.display.style import Theme
 from hush_simulations.display.table import every_figure, run_blocks
-from hush_simulations.engines.bulk import engine as bulk
-from hush_simulations.engines.bulk.draws import StoppedError
-from hush_simulations.engines.experiment import Experiment
-from hush_simulations.engines.live import simulate
+from hush_simulations.engines.experiment import Drawing, Engine, Experiment, StoppedError
 from hush_simulations.results.differences import differences, is_repeatable
 from hush_simulations.results.run import Run
+from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, text_of
 
-__all__ = ["app"]
+_ARGUMENT = re.compile(r"\b(engine|dask|broker|missing)=(?:\.\.\.|['\"]([^'\"]*)['\"])")
+_OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDomain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The options as given; None where one was left out. Those that need no other are parsed."""
+
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="[SCENARIO|FILE.toml]", help=f"{', '.join(SCENARIOS)}; or a file. heights if left out."),
+    ] = None
+    clients: Annotated[int | None, typer.Option(metavar="N", parser=parse_count, help="Devices that report.")] = None
+    epsilon: Annotated[str | None, typer.Option(metavar="X", help="Epsilon over all rounds, as a decimal number.")] = (
+        None
+    )
+    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help=f"{_OF_NUMBERS} or auto for numbers.")] = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=parse_rounds, help="Number of rounds: how often every device is asked."),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", parser=parse_seed, help="Seed of the population; the noise stays random.")
+    ] = None
+    connections: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=parse_connections, help="Gateways that share the devices; 20 if not given."),
+    ] = None
+    confidence: Annotated[
+        float, typer.Option(metavar="X", parser=parse_confidence, help="Confidence level of the intervals.")
+    ] = 0.95
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="BROKER", parser=parse_broker, help="embedded, mosquitto or mqtt://host:port."),
+    ] = None
+    engine: Annotated[
+        Engine, typer.Option(metavar="NAME", parser=parse_engine, help="mqtt (real sockets), memory or bulk.")
+    ] = "mqtt"
+    draw: Annotated[
+        Drawing | None,
+        typer.Option(metavar="WHAT", parser=parse_drawing, help="In bulk: tally (at once) or devices (one by one)."),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", parser=parse_workers, help="In bulk: how many draw devices at a time.")
+    ] = None
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="In bulk: a Dask cluster draws devices, tcp://host:8786.")
+    ] = None
+    csv: Csv = None
+    column: Column = None
+    lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value, from public knowledge.")] = None
+    upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value, from public knowledge.")] = None
+    unit: Annotated[str | None, typer.Option(metavar="TEXT", help="Unit of your own data.")] = None
+    labels: Labels = None
+    yes: Yes = None
+    missing: Missing = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    header: Header = None
+    decimal: Decimal = None
+    shares: Annotated[
+        str | None,
+        typer.Option(metavar="S,S,…", help="Shares of devices that take each epsilon on offer; equal if left out."),
+    ] = None
+    deterministic_noise: Annotated[
+        bool, typer.Option("--deterministic-noise", help="Noise from the seed: repeatable and NOT private.")
+    ] = False
+
+
+def options_of(request: Request) -> dict[str, Any]:
+    """The same as arguments of `hush.simulate`.
+
+    Raises:
+        OptionError, TaskError: an option that is missing, superfluous or illegal.
+    """
+    names = {field.name for field in fields(SimulationOptions)} & {field.name for field in fields(Request)}
+    given = {name: getattr(request, name) for name in names - {field.name for field in fields(OwnData)}}
+    if request.epsilon is not None:
+        given["epsilon"] = decimal_text(parse_epsilon(request.epsilon, field="--epsilon"))
+    if request.shares is not None:
+        given["shares"] = parse_shares(request.shares)
+    return {**given, "scenario": _scenario(request)}
+
+
+def _scenario(request: Request) -> Scenario:
+    own = OwnData(**{field.name: getattr(request, field.name) for field in fields(OwnData)})
+    if own.csv is not None:
+        return scenario_of_file(own, own.csv)
+    own.check_unused()
+    return find_scenario(request.scenario or "heights")
+
+
+_FORMAT = 1
+_RUN, _SCENARIO, _RESULT = "run.json", "scenario.toml", "result.json"
+_OPTION = "--rerun"
+_ELSEWHERE = frozenset(("workers", "dask", "broker"))
+"""Options that say who does it, and change no result."""
+
+_Value = str | int | float | bool | None
+
+
+class _Versions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hush: str
+    numpy: str
+    python: str
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    format: int
+    versions: _Versions
+    options: dict[str, _Value]
+    data_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run that was kept.
+
+    Args:
+        request: its options, with its seed.
+        result: its document.
+        remarks: what is not as it was, in words: versions, or a file of somebody's data.
+    """
+
+    request: Request
+    result: object
+    remarks: tuple[str, ...]
+
+
+def record_of(request: Request, experiment: Experiment) -> dict[str, bytes]:
+    """The content of the files that keep a run, by their names.
+
+    Raises:
+        OptionError: the file of the scenario is gone.
+    """
+    options = asdict(replace(request, seed=experiment.seed))
+    options.pop("dask")
+    if request.broker is not None and is_external(request.broker):
+        del options["broker"]
+    if request.csv is not None:
+        options["csv"] = str(request.csv.resolve())
+    elif request.scenario not in {None, *SCENARIOS}:
+        options["scenario"] = str(Path(str(request.scenario)).resolve())
+    kept = {name: value for name, value in options.items() if value is not None}
+    document = _File(format=_FORMAT, versions=_versions(), options=kept, data_sha256=_digest(request.csv))
+    files = {_RUN: (document.model_dump_json(indent=2) + "\n").encode()}
+    if request.csv is None:
+        name = request.scenario or "heights"
+        try:
+            files[_SCENARIO] = text_of(name).encode()
+        except OSError as error:
+            remedy = "leave it there until the run is kept"
+            raise OptionError("SCENARIO", f"{name} cannot be read any more ({error.strerror}); {remedy}") from error
+    return files
+
+
+def read_record(directory: Path, given: Request) -> Record:
+    """What a directory of `--out` keeps, to be repeated.
+
+    Args:
+        directory: that.
+        given: the other options; those that change no result, `--workers` and addresses, are taken over.
+
+    Raises:
+        OptionError: it is no such directory, is damaged, or of another version; or an option is given that changes
+            what is repeated.
+    """
+    _check_alone(given)
+    try:
+        text = (directory / _RUN).read_text(encoding="utf-8")
+        found: object = json.loads((directory / _RESULT).read_text(encoding="utf-8"))
+        document: object = json.loads(text)
+        _check_format(directory, document)
+        kept = _File.model_validate(document)
+        request = _request(directory, kept, given)
+    except OSError as error:
+        remedy = "name a directory that --out made"
+        raise OptionError(_OPTION, f"{error.filename} cannot be read ({error.strerror}); {remedy}") from error
+    except (ValidationError, ValueError, TypeError, RecursionError) as error:
+        raise OptionError(_OPTION, f"{directory / _RUN} or its {_RESULT} is damaged; make the run anew") from error
+    return Record(request, found, tuple(_remarks(kept, request)))
+
+
+def _check_format(directory: Path, document: object) -> None:
+    """Before anything else is read: what another version writes may have fields of any name."""
+    found = document.get("format") if isinstance(document, dict) else None
+    if type(found) is int and found != _FORMAT:
+        remedy = "repeat it with the hush that kept it"
+        raise OptionError(_OPTION, f"{directory} is of format {found}, this hush reads {_FORMAT}; {remedy}")
+
+
+def _request(directory: Path, kept: _File, given: Request) -> Request:
+    options = dict(kept.options)
+    if given.broker is not None:
+        options["broker"] = given.broker
+    if given.workers is not None:
+        options["workers"] = given.workers
+    if given.dask is not None:
+        options["dask"] = given.dask
+        options.pop("workers", None)
+    csv = options.pop("csv", None)
+    request = Request(**options, csv=None if csv is None else Path(str(csv)))  # type: ignore[arg-type]  # checked below
+    unknown = options.keys() - {field.name for field in fields(Request)}
+    if unknown:
+        raise ValueError(unknown)
+    if csv is None and (directory / _SCENARIO).read_text(encoding="utf-8") != _text_now(request.scenario):
+        return replace(request, scenario=str(directory / _SCENARIO))
+    return request
+
+
+def _text_now(scenario: str | None) -> str | None:
+    """The scenario that has this name today; a file may be gone."""
+    try:
+        return text_of(scenario or "heights")
+    except OSError:
+        return None
+
+
+def _check_alone(given: Request) -> None:
+    changed = [
+        field.name
+        for field in fields(Request)
+        if getattr(given, field.name) != field.default and field.name not in _ELSEWHERE
+    ]
+    if changed:
+        name = "SCENARIO" if changed[0] == "scenario" else f"--{changed[0].replace('_', '-')}"
+        raise OptionError(name, f"would change what is repeated; leave it out, or leave out {_OPTION}")
+
+
+def _remarks(kept: _File, request: Request) -> list[str]:
+    now = _versions().model_dump()
+    remarks = [
+        f"{name} is {now[name]}, was {was}" for name, was in kept.versions.model_dump().items() if now[name] != was
+    ]
+    if request.csv is not None and _digest(request.csv) != kept.data_sha256:
+        remarks.append(f"{request.csv} is not the file that it was")
+    if request.scenario is not None and request.scenario.endswith(_SCENARIO) and request.scenario not in SCENARIOS:
+        remarks.append(f"the scenario has been changed; repeated as it was, from {request.scenario}")
+    return remarks
+
+
+def _versions() -> _Versions:
+    return _Versions(hush=version("hush-ldp"), numpy=np.__version__, python=platform.python_version())
+
+
+def _digest(file: Path | None) -> str | None:
+    return None if file is None or not file.is_file() else hashlib.sha256(file.read_bytes()).hexdigest()
+
 
 _MOST_NAMED = 5
 
@@ -78,9 +365,7 @@ def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
         request = record.request
     check_theme(shown.theme, shown.out)
     directory = None if shown.out is None else prepare(shown.out)
-    experiment = experiment_of(request)
-    _warn(experiment)
-    done = _simulate(experiment)
+    done = _simulate(options_of(request))
     if done.stopped and not done.accepted:
         _say("stopped")
         raise typer.Exit(INTERRUPTED)
@@ -90,7 +375,7 @@ def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
         charts = () if shown.plot is None else charts_of(done, signs=shows_signs())
         show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if shown.in_full else ())))
     if directory is not None:
-        written = write_files(directory, done, shown.theme or "light", record_of(request, experiment))
+        written = write_files(directory, done, shown.theme or "light", record_of(request, done.experiment))
         _say("wrote " + ", ".join(map(str, written)))
     _complain_of_losses(done)
     if done.stopped:
@@ -116,30 +401,57 @@ def _compare(record: Record, done: Run) -> None:
     raise typer.Exit(1)
 
 
-def _simulate(experiment: Experiment) -> Run:
-    for name in ("hush", "hush_client"):  # an outage is told once, by us, if it lasts
-        logging.getLogger(name).addHandler(logging.NullHandler())
-    total = experiment.clients * experiment.task.rounds
-    stop = asyncio.Event()
-    with show_progress(total) as (progress, look):
-        if experiment.engine == "bulk":
-            try:
-                return Run.of(experiment, run_to_end(bulk.simulate(experiment, progress, stop), stop))
-            except StoppedError:
-                _say("stopped")
-                raise typer.Exit(INTERRUPTED) from None
-        return Run.of(experiment, run_to_end(simulate(experiment, progress, look, stop), stop))
+def _simulate(options: dict[str, Any]) -> Run:
+    scenario: Scenario = options["scenario"]
+    total, stop = (options["clients"] or scenario.clients) * (options["rounds"] or scenario.rounds), asyncio.Event()
+    with show_progress(total) as (progress, look), in_words_of_the_command(), _warnings_said():
+        count = None if progress is None else lambda counted, _: progress(counted)
+        try:
+            return run_to_end(simulate_async(**options, progress=count, look=look, stop=stop), stop)
+        except StoppedError:
+            _say("stopped")
+            raise typer.Exit(INTERRUPTED) from None
 
 
-def _warn(experiment: Experiment) -> None:
-    task = experiment.task
-    if experiment.noise_seed is not None:
-        _say("WARNING: the noise is NOT private: it follows from the seed, and whoever knows the seed can subtract it")
-    if task.epsilon > WEAK_ABOVE:
-        shown = decimal_text(task.epsilon)
-        _say(f"WARNING: epsilon {shown} protects little; a real device refuses it unless its owner agrees")
-    for hint in sentinels(experiment.scenario.population, task.domain):
-        _say(hint)
+@contextmanager
+def in_words_of_the_command() -> Iterator[None]:
+    """Name options in place of the arguments of `hush.simulate` that an error names."""
+    try:
+        yield
+    except OptionError as error:
+        if error.option not in SimulationOptions.__dataclass_fields__:
+            raise
+        option = f"--{error.option.replace('_', '-')}"
+        raise OptionError(option, _with_options(error.message)) from error.__cause__
+
+
+def _with_options(text: str) -> str:
+    return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2] or ''}".rstrip(), text)
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    """Print what `hush.simulate` warns of as a line; a loss of reports is an error, told at the end."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(  # noqa: PLR0917 - the signature is that of warnings.showwarning
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, SimulationWarning):
+                _say(f"WARNING: {_with_options(str(message))}")
+            elif not issubclass(category, LostReportsWarning):
+                shown(message, category, filename, lineno, file, line)
+
+        warnings.filterwarnings("always", category=SimulationWarning)
+        warnings.filterwarnings("always", category=LostReportsWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _complain_of_losses(done: Run) -> None:

@@ -14,9 +14,14 @@ from hush_aggregator.charts import shows_signs
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
 from hush_common.terminal import Sentence, show
-from hush_simulations.commands.interrupt import INTERRUPTED
-from hush_simulations.commands.options import parse_seed, parse_trials, parse_workers
-from hush_simulations.commands.pictures import PlotOption, ThemeOption
+from hush_simulations.commands.options import (
+    INTERRUPTED,
+    PlotOption,
+    ThemeOption,
+    parse_seed,
+    parse_trials,
+    parse_workers,
+)
 from hush_simulations.display.charts import charts_of_sweep
 from hush_simulations.display.progress import show_sweep_progress
 from hush_simulations.display.style import Theme, write_picture
@@ -27,8 +32,6 @@ from hush_simulations.sweeps.making import resolve_sweep, run_sweep
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.sweep import SWEEPS, Sweep, SweepFile, find_sweep
 from hush_simulations.sweeps.tables import check_parquet, write_csv, write_parquet
-
-__all__ = ["app"]
 
 _TERMINATED = 128 + signal.SIGTERM
 """How it ends by SIGTERM."""

@@ -20,8 +20,7 @@ from hush_common.mechanisms import Mechanism
 from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of
 from hush_simulations.engines.bulk.draws import people_of
 from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.experiment import Experiment
-from hush_simulations.engines.reports import offers_of
+from hush_simulations.engines.experiment import Experiment, offers_of
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Value
 

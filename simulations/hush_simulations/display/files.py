@@ -20,7 +20,7 @@ from hush_common.errors import OptionError
 from hush_common.files import Writer, replace_files
 from hush_simulations.display.run_figure import picture_of
 from hush_simulations.display.style import Theme, picture_files
-from hush_simulations.engines.reports import in_words, offers_of
+from hush_simulations.engines.experiment import in_words, offers_of
 from hush_simulations.results.run import Run
 
 

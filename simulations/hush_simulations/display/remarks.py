@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
-from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, ratio, whole
-from hush_simulations.display.error_words import error_in_words
 from hush_simulations.display.parts import parts_of
-from hush_simulations.results.instead import Instead
+from hush_simulations.results.instead import auto_mechanism
 from hush_simulations.results.rounds import PooledRounds
 from hush_simulations.results.run import Run
 
@@ -31,8 +29,7 @@ def remarks(run: Run, together: PooledRounds | None) -> Iterator[str]:
     yield from _legend(run, together)
     yield from _outside(run)
     yield from _choice_of_epsilon(run)
-    if best := run.instead:
-        yield _best(run, best)
+    yield from _best(run)
 
 
 def _legend(run: Run, together: PooledRounds | None) -> Iterator[str]:
@@ -86,16 +83,18 @@ def _choice_of_epsilon(run: Run) -> Iterator[str]:
         )
 
 
-def _best(run: Run, best: Instead) -> str:
-    epsilon, n = decimal_text(run.task.epsilon_per_round), whole(run.result.n)
-    devices = "the same device" if run.result.n == 1 else f"the same {n} devices"
-    own, other = (error_in_words(best.domain, error) for error in (best.own_error, best.best_error))
-    if best.own == best.best:
-        return f"{best.own} is what auto takes here: ± {own} for the reporters at worst, as hush plan computes."
-    if best.times <= _VISIBLE:
-        return f"--mechanism auto takes {best.best}, whose interval for the reporters would be no shorter here."
-    return (
-        f"--mechanism auto takes {best.best}: with {devices} and epsilon {epsilon} the reporters' interval would be "
-        f"± {other} at worst, where {best.own} has ± {own}. For the same error {best.own} needs {ratio(best.times)} "
-        f"times as many."
-    )
+def _best(run: Run) -> Iterator[str]:
+    """Which mechanism `auto` takes, and what it would have saved."""
+    found = auto_mechanism(run.task) if run.result.n else None
+    if found is None:
+        return
+    own, (name, times) = run.task.mechanism, found
+    if own == name:
+        yield f"{own} is what auto takes here."
+    elif times <= _VISIBLE:
+        yield f"--mechanism auto takes {name}, which needs as many devices here."
+    else:
+        yield (
+            f"--mechanism auto takes {name}. For the same standard error in the worst case {own} needs {ratio(times)} "
+            f"times as many devices, as hush plan --rms computes."
+        )

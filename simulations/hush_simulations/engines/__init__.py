@@ -1,3 +1,1 @@
 """From an experiment to its outcome: devices, a broker and an aggregator, until every report is counted."""
-
-__all__: list[str] = []

@@ -19,7 +19,6 @@ from hush_common.errors import MissingExtraError, OptionError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["TIMEOUT_S", "Cluster"]
 
 TIMEOUT_S = 10
 """How long a scheduler, and each of its workers, may take to answer."""

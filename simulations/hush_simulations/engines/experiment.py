@@ -1,19 +1,105 @@
-"""Experiment and outcome: what a simulation is asked to do, and what it observes."""
+"""Experiment and outcome: what a simulation is asked to do, within which ranges, and what it observes."""
 
 import secrets
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.result import Result
+from hush_aggregator.store import StoreReader
 from hush_aggregator.tally import Tally
+from hush_common.domain import BitDomain, NumberDomain
+from hush_common.errors import OptionError
+from hush_common.formatting import significant
+from hush_common.mechanisms import Mechanism, Offers
+from hush_common.rng import REPORT_ID_BYTES
 from hush_common.task import Task
 from hush_common.wire import Refusal
-from hush_simulations.engines.reports import Received
-from hush_simulations.scenarios.population import Value
+from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES, Value
 from hush_simulations.scenarios.scenario import Scenario
 
-__all__ = ["ABSENT", "Drawing", "Engine", "Experiment", "Outcome", "RoundOutcome", "bulk_experiment", "judged"]
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The reports of one round, in the order of their random ids, which says nothing about the devices.
+
+    Args:
+        joined_ids: report ids, 16 bytes each.
+        bodies: the integers reported, shape (count, integers in a body).
+    """
+
+    joined_ids: bytes
+    bodies: NDArray[np.int64]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Report ids, 32 hexadecimal digits each."""
+        starts = range(0, len(self.joined_ids), REPORT_ID_BYTES)
+        return tuple(self.joined_ids[start : start + REPORT_ID_BYTES].hex() for start in starts)
+
+
+def read_received(store: StoreReader, task: Task, round_: int) -> Received:
+    """The accepted reports of a round. Blocks while they are read."""
+    ids, bodies = bytearray(), array("q")
+    for report in store.reports(task.digest, round_):
+        ids += report.id
+        bodies.extend(report.body)
+    return Received(bytes(ids), np.frombuffer(bodies, dtype=np.int64).reshape(-1, task.randomizer.width))
+
+
+def offers_of(
+    task: Task, bodies: NDArray[np.int64]
+) -> tuple[Sequence[Mechanism], NDArray[np.int64], NDArray[np.int64]]:
+    """The mechanisms of a task, which of them each report followed, and what is left of its body."""
+    mechanism = task.randomizer
+    if isinstance(mechanism, Offers):
+        return mechanism.parts, bodies[:, 0], bodies[:, 1:]
+    return (mechanism,), np.zeros(len(bodies), dtype=np.int64), bodies
+
+
+def decoded(task: Task, bodies: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each report as an unbiased estimate of its device's value: noisy, in the unit of the task, never clipped.
+
+    Args:
+        task: what was asked.
+        bodies: shape (count, integers in a body).
+
+    Raises:
+        TypeError: one report is no estimate of a number.
+    """
+    if not isinstance(task.domain, NumberDomain | BitDomain):
+        raise TypeError(f"no decoding for {task.mechanism}")
+    parts, offers, rest = offers_of(task, bodies)
+    values = np.empty(len(bodies))
+    for offer, part in enumerate(parts):
+        chosen = offers == offer
+        values[chosen] = analysis_of(part).said(part, task.domain, rest[chosen], 0)
+    return values
+
+
+def said(task: Task, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
+    """What the reports that speak of a category or a coordinate say of it, from 0 to 1; in order of their offers."""
+    parts, offers, rest = offers_of(task, bodies)
+    each = (analysis_of(part).said(part, task.domain, rest[offers == offer], place) for offer, part in enumerate(parts))
+    return np.concatenate(list(each))
+
+
+def in_words(task: Task, bodies: NDArray[np.int64]) -> list[str]:
+    """What each report says: the labels that it names, the coordinates that it drew and their values, or a number."""
+    parts, offers, rest = offers_of(task, bodies)
+    words = [""] * len(bodies)
+    for offer, part in enumerate(parts):
+        chosen = np.nonzero(offers == offer)[0]
+        for row, text in zip(chosen, analysis_of(part).in_words(part, task.domain, rest[chosen]), strict=True):
+            words[row] = text
+    return words
+
 
 Engine = Literal["mqtt", "memory", "bulk"]
 Drawing = Literal["auto", "tally", "devices"]
@@ -23,6 +109,10 @@ ABSENT = "absent"
 """Why a device sends nothing that dropped out, or never answers."""
 
 _DEFAULT_CONNECTIONS: dict[Engine, int] = {"mqtt": 20, "memory": 2, "bulk": 1}
+
+
+class StoppedError(Exception):
+    """The simulation was stopped before it had a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,3 +269,96 @@ def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) ->
     A redelivery is refused as a duplicate, but it is no further report: counted in, it would hide one that was lost.
     """
     return accepted + sum(count for reason, count in refused.items() if reason != Refusal.DUPLICATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number.
+
+    Args:
+        smallest: smallest legal value.
+        largest: largest legal value.
+        meaning: what a person should write.
+        example: a legal value.
+    """
+
+    smallest: int
+    largest: int
+    meaning: str
+    example: int
+
+    def check(self, value: int, option: str, remedy: str) -> int:
+        """The value itself.
+
+        Raises:
+            OptionError: it is out of range.
+        """
+        if not self.smallest <= value <= self.largest:
+            raise OptionError(option, f"{str(value)[:40]} is outside {self.smallest} to {self.largest}; {remedy}")
+        return value
+
+
+CLIENTS = Whole(1, MOST_CLIENTS, "how many devices report", 500)
+ROUNDS = Whole(1, 1000, "how often every device is asked", 3)
+CONNECTIONS = Whole(1, 500, "over how many connections the devices are spread", 20)
+WORKERS = Whole(1, 64, "how many workers draw in bulk", 2)
+TRIALS = Whole(1, 1_000_000, "how often each cell of a sweep is tried", 200)
+SEED = Whole(0, (1 << 63) - 1, "a seed of the population", 7)
+
+
+def check_engine(name: str, option: str) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        OptionError: there is none; `option` is what its message calls the choice.
+    """
+    if name == "mqtt":
+        return "mqtt"
+    if name == "memory":
+        return "memory"
+    if name == "bulk":
+        return "bulk"
+    raise OptionError(option, f"{name[:40]!r} is not an engine; write mqtt (real sockets), memory or bulk")
+
+
+def check_drawing(name: str, option: str) -> Drawing:
+    """What the bulk engine draws.
+
+    Raises:
+        OptionError: it draws no such thing; `option` is what its message calls the choice.
+    """
+    if name == "auto":
+        return "auto"
+    if name == "tally":
+        return "tally"
+    if name == "devices":
+        return "devices"
+    raise OptionError(option, f"{name[:40]!r} is not what the bulk engine draws; write auto, tally or devices")
+
+
+def check_size(clients: int, engine: Engine, option: str) -> None:
+    """So many devices take too long one by one.
+
+    Raises:
+        OptionError: more than `MOST_DEVICES`, and not in bulk.
+    """
+    if engine != "bulk" and clients > MOST_DEVICES:
+        raise OptionError(option, f"{clients} devices are more than {MOST_DEVICES}; choose the bulk engine")
+
+
+def check_confidence(value: float, option: str, shown: str) -> float:
+    """The confidence of an error bar, strictly between 0 and 1.
+
+    Args:
+        value: finite.
+        option: what a message calls it.
+        shown: the value as it was typed.
+
+    Raises:
+        OptionError: it is no confidence; a percentage is told as a share.
+    """
+    if not 0 < value < 1:
+        share = significant(Fraction(value) / 100, 12)
+        remedy = f"for {shown} % write {share}" if 1 < value < 100 else "write for example 0.95"  # noqa: PLR2004 - per cent
+        raise OptionError(option, f"{shown[:40]} is not between 0 and 1; {remedy}")
+    return value

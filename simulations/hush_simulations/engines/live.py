@@ -8,9 +8,18 @@ the sockets, and its gateways send the reports of many devices in one message, a
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.result import Result
@@ -19,20 +28,169 @@ from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_client.policy import Policy
 from hush_client.privacy.answer import FRAME_REPORTS
+from hush_client.receipt import Receipt
 from hush_common.errors import BrokerError, HushError, flatten_group
 from hush_common.rng import SystemRng
+from hush_common.task import Task
 from hush_common.topics import report_topic
-from hush_simulations.engines.answering import Answering
-from hush_simulations.engines.attendance import Answers, Attendance
-from hush_simulations.engines.experiment import ABSENT, Experiment, Outcome, RoundOutcome, judged
-from hush_simulations.engines.network import Network, open_network
-from hush_simulations.engines.reports import read_received
+from hush_simulations.engines.experiment import ABSENT, Experiment, Outcome, RoundOutcome, judged, read_received
+from hush_simulations.engines.network import Network, Trouble, open_network, publish_lies
 from hush_simulations.engines.seeded_rng import SeededRng
-from hush_simulations.engines.troubled import Trouble, publish_lies
-from hush_simulations.engines.virtual_clock import VirtualClock
-from hush_simulations.scenarios.troubles import truthful_count
+from hush_simulations.scenarios.behaviour import as_numbers, truthful_count
 
-__all__ = ["Progress", "Watch", "simulate"]
+
+class VirtualClock:
+    """The current time, moved by an offset; call it as the clocks of client and aggregator are called.
+
+    Args:
+        start: what it shows now; None for the real time.
+    """
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self._offset = timedelta(0) if start is None else start - datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self._offset
+
+    def turn_to(self, moment: datetime) -> None:
+        """Show `moment` (aware) now, unless it is past already: this clock never goes back."""
+        self._offset = max(self._offset, moment - datetime.now(UTC))
+
+
+_REFUSING, _SHOCKS, _DROPPING = 2, 3, 4  # streams of a seed; 1 chooses epsilons
+
+
+@dataclass(slots=True)
+class Answers:
+    """Those of a round: who sent a report, how many values were moved into the domain, and why others sent nothing."""
+
+    reporters: "array[int]" = field(default_factory=lambda: array("q"))
+    clamped: int = 0
+    declined: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """Who of those who tell the truth answers, as a panel says. Liars are always there.
+
+    Args:
+        refusing: devices that never answer, shape (devices,).
+        present: how likely each device is there in each round, shape (rounds, devices); None where all are.
+        seed: of the draws of each round.
+    """
+
+    refusing: NDArray[np.bool_]
+    present: NDArray[np.float64] | None
+    seed: int = field(repr=False)
+
+    @classmethod
+    def of(cls, experiment: Experiment, truthful: int) -> Self:
+        """That of the first so many devices."""
+        scenario, domain, seed = experiment.scenario, experiment.task.domain, experiment.seed or 0
+        panel, names = scenario.panel, scenario.groups
+        groups = np.array(experiment.groups[:truthful] if names else [0] * truthful, dtype=np.int64)
+        refusing = np.zeros(truthful, dtype=bool)
+        if panel.nonresponse:
+            numbers = as_numbers(domain, experiment.values[:truthful])
+            chances = panel.refusing(domain, numbers, groups, names)
+            refusing = np.random.default_rng([seed, _REFUSING]).random(truthful) < chances
+        present = None
+        if panel.dropout.share:
+            shocks = np.random.default_rng([seed, _SHOCKS])
+            present = panel.dropout.present(experiment.task.rounds, 1, max(len(names), 1), shocks)[:, 0, groups]
+        return cls(refusing, present, seed)
+
+    def away(self, round_: int) -> frozenset[int]:
+        """The devices that are not there."""
+        missing = self.refusing
+        if self.present is not None:
+            draws = np.random.default_rng([self.seed, _DROPPING, round_]).random(len(missing))
+            missing = missing | (draws >= self.present[round_])
+        return frozenset(np.nonzero(missing)[0].tolist())
+
+
+_CONCURRENT = 2000  # answers under way at once, from the first draw to the commit: bounds queues at every station
+_GROUPS = 2  # of devices, at each gateway: one is drawn while another is on its way
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A round: its number, what its devices do, and whether nobody else is to be asked."""
+
+    round: int
+    answers: Answers
+    stop: asyncio.Event
+
+
+class Answering:
+    """Lets devices answer: some of one gateway together, as its devices do that ask it at the same time.
+
+    Which ones makes no difference to what they draw: a gateway draws for one device after the other, in their order.
+
+    Args:
+        experiment: values, and choices where there are any.
+        task: what is asked.
+        declined: told how many answers more were declined.
+    """
+
+    def __init__(self, experiment: Experiment, task: Task, declined: Callable[[int], None]) -> None:
+        self._experiment, self._task, self._declined = experiment, task, declined
+        self._places = asyncio.Semaphore(_CONCURRENT)
+
+    def release(self, answers: int) -> None:
+        """So many answers need nothing more: make room for others."""
+        for _ in range(answers):
+            self._places.release()
+
+    async def all(
+        self, round_: int, queues: Sequence[tuple[Gateway, Iterator[int]]], answers: Answers, stop: asyncio.Event
+    ) -> None:
+        """Ask the devices of each gateway, all gateways at the same time, until all have answered or `stop` is set."""
+        # Devices that choose among offers are asked one by one: those of one call have one epsilon.
+        largest = 1 if self._experiment.choices else max(1, _CONCURRENT // (_GROUPS * len(queues)))
+        groups = _GROUPS if largest > 1 else -(-_CONCURRENT // len(queues))
+        asked = _Asked(round_, answers, stop)
+        async with asyncio.TaskGroup() as group:
+            for position, (gateway, devices) in enumerate(queues):
+                for worker in range(groups):
+                    asking = self._ask(asked, gateway, devices, largest)
+                    group.create_task(asking, name=f"hush-devices-{position}-{worker}")
+
+    async def _ask(self, asked: "_Asked", gateway: Gateway, devices: Iterator[int], largest: int) -> None:
+        answers = asked.answers
+        while True:
+            places = await self._take_places(largest)
+            group = [] if asked.stop.is_set() else list(islice(devices, places))
+            self.release(places - len(group))
+            if not group:
+                return
+            for device, receipt in zip(group, await self._report(asked.round, gateway, group), strict=True):
+                if receipt.reason is None:
+                    answers.reporters.append(device)
+                    answers.clamped += receipt.value == "moved"
+                else:
+                    answers.declined[receipt.reason] += 1
+                    self._declined(1)
+
+    async def _take_places(self, most: int) -> int:
+        """Wait for one, and take what else is free: whoever held some and waited for more could wait for ever."""
+        await self._places.acquire()
+        taken = 1
+        while taken < most and not self._places.locked():
+            await self._places.acquire()
+            taken += 1
+        return taken
+
+    async def _report(self, round_: int, gateway: Gateway, group: Sequence[int]) -> list[Receipt]:
+        experiment, choices = self._experiment, self._experiment.choices
+        receipts = await gateway.report_many(
+            self._task.id,
+            {f"device-{device}": experiment.value(device, round_) for device in group},
+            timeout=None,
+            epsilon=self._task.offers[choices[group[0]]] if choices else None,
+        )
+        return list(receipts.values())
+
 
 Progress = Callable[[int], None]
 """Called with the number of answers that are counted, refused or declined so far, whenever it changes."""

@@ -4,8 +4,6 @@ import random
 
 from hush_common.rng import REPORT_ID_BYTES, SystemRng
 
-__all__ = ["NOT_PRIVATE", "SYSTEM", "SeededRng"]
-
 SYSTEM = "from the operating system"
 """What a result says about noise that is private."""
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from hush_aggregator.result import Result
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
-from hush_simulations.engines.experiment import Experiment, RoundOutcome
-from hush_simulations.engines.reports import Received
+from hush_simulations.engines.experiment import Experiment, Received, RoundOutcome
 from hush_simulations.results.score import Score, score, score_of_truth, truths
 
 Mean = float | tuple[float, ...] | None

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
 from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, judged
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
-from hush_simulations.results.instead import Instead, instead
+from hush_simulations.results.instead import planned_document
 from hush_simulations.results.rounds import (
     GroupTruth,
     PooledRounds,
@@ -33,6 +34,9 @@ from hush_simulations.results.rounds import (
 )
 from hush_simulations.results.score import Covered, Score, score, score_of_truth
 from hush_simulations.scenarios.population import Observed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,6 +62,17 @@ class Run:
         """Judge what came of an experiment."""
         rounds = tuple(judge(experiment, outcome.task, number, done) for number, done in enumerate(outcome.rounds))
         return cls(experiment, outcome.task, rounds, outcome.stopped, outcome.drawing)
+
+    def figure(self, *, dark: bool = False) -> "Figure":
+        """The picture that `hush simulate --out` keeps: `run.figure().savefig("heights.png")`.
+
+        Args:
+            dark: on a dark ground.
+        """
+        # By name: results import nothing that shows them, and matplotlib is loaded when a picture is asked for.
+        display, style = map(import_module, ("hush_simulations.display.run_figure", "hush_simulations.display.style"))
+        found: Figure = display.figure_of(self, style.DARK if dark else style.LIGHT)
+        return found
 
     def __repr__(self) -> str:
         rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
@@ -109,11 +124,6 @@ class Run:
             values = [self.experiment.value(device, number) for number, device in places]
             found = score(task.domain, made, values, population)
         return PooledRounds(replace(last.result, round=0, estimate=made), found, len(self.rounds))
-
-    @property
-    def instead(self) -> Instead | None:
-        """What the best mechanism would have given, with the reports of the last round."""
-        return instead(self.task, self.result.n, self.result.confidence)
 
     @property
     def groups(self) -> Mapping[str, GroupTruth]:
@@ -237,7 +247,8 @@ class Run:
         if self.experiment.seed is not None:
             document["seed"] = self.experiment.seed
         document |= {"stopped": True} if self.stopped else {}
-        document |= {"best_mechanism": best.to_document()} if (best := self.instead) else {}
+        best = planned_document(self.task, self.result.n, self.result.confidence)
+        document |= {"best_mechanism": best} if best else {}
         if len(self.rounds) > 1:
             document["rounds"] = [round_document(done) for done in self.rounds]
             if together := self.together:

@@ -1,3 +1,1 @@
 """Scenarios: a task and the population that answers it."""
-
-__all__: list[str] = []

@@ -15,8 +15,6 @@ from typing import Protocol
 
 from hush_simulations.scenarios.population import Value
 
-__all__ = ["Answers", "CellError", "Fault", "Labels", "Numbers", "Reader", "Yes", "is_missing"]
-
 _MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "-"))
 _ANSWERS = {"yes": 1, "true": 1, "1": 1, "1.0": 1, "no": 0, "false": 0, "0": 0, "0.0": 0}
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")

@@ -1,21 +1,364 @@
-"""Columns of somebody's CSV file: every row becomes one client.
+"""Columns of somebody's CSV file: its encoding, delimiter, header and columns; every row becomes one client.
 
-A cell's content is part of a message only where a person reads it at a terminal; else its line and what is wrong are.
+What is certain is found: the encoding by a byte order mark or as UTF-8 or ASCII, a delimiter or a header where one
+reading fits. Else the person is asked. No message lists names of columns: in a table without a header they are cells of
+a client. A cell's content is part of a message only where a person reads it at a terminal.
 """
 
+import codecs
+import csv
+import difflib
+import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from hush_common.errors import OptionError
 from hush_simulations.scenarios.cells import Answers, CellError, Fault, Labels, Numbers, Reader, Yes, is_missing
-from hush_simulations.scenarios.csv_encoding import read_text
-from hush_simulations.scenarios.csv_rules import CsvRules
-from hush_simulations.scenarios.csv_table import find_table
-from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Value
+from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Treatment, Value, check_treatment
 
-__all__ = ["kind_of_column", "read_answers", "read_column", "read_columns"]
+MOST_BYTES = 1 << 28
+_MARKS = (  # the longer first: the mark of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+)
+_SAVED = "save it as CSV in UTF-8, or write its --encoding, as in --encoding cp1252"
+
+
+class Decoded(NamedTuple):
+    """The text of a file; where `certain` is false, only its ASCII characters are those that were meant."""
+
+    text: str
+    certain: bool
+
+
+def read_text(path: Path, encoding: str | None) -> Decoded:
+    """The text of a file, without a byte order mark.
+
+    Args:
+        path: of the file.
+        encoding: as a person states it; None to find it.
+
+    Raises:
+        OptionError: it cannot be read, is too large, or is no text in that encoding.
+    """
+    content = _content(path)
+    if encoding is None:
+        return _decoded(path, content)
+    try:
+        return Decoded(content.decode(encoding).removeprefix("\ufeff"), certain=True)
+    except UnicodeError:
+        raise OptionError("--encoding", f"{path} is not text in {encoding[:40]}; {_SAVED}") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise OptionError("--csv", f"{path} cannot be read ({error.strerror}); name a CSV file") from error
+    if len(content) > MOST_BYTES:
+        raise OptionError("--csv", f"{path} has more than {MOST_BYTES >> 20} MiB; keep the column that is asked for")
+    return content
+
+
+def _decoded(path: Path, content: bytes) -> Decoded:
+    marked = next((name for mark, name in _MARKS if content.startswith(mark)), None)
+    try:
+        text = content.decode(marked or "utf-8")
+    except UnicodeError:
+        if marked is not None or b"\0" in content:
+            raise OptionError("--encoding", f"{path} is not UTF-8 text; {_SAVED}") from None
+        return Decoded(content.decode("latin-1"), certain=False)  # each byte a character; ASCII bytes are their own
+    if "\0" in text:
+        raise OptionError("--encoding", f"{path} has null characters; if it is UTF-16, write --encoding utf-16-le")
+    return Decoded(text, certain=True)
+
+
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+"""Those that are looked for, by the name that may be written for them."""
+
+_ESCAPED_TAB = "\\t"  # as a person types it in a shell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvRules:
+    """What a person says about a file; None where it is left open.
+
+    Args:
+        delimiter: one character, or a name in `DELIMITERS`.
+        encoding: a text encoding that Python knows.
+        header: "yes" if the first line names the columns, "no" if it is a client.
+        decimal: "." or ",", the sign before the decimals; the other one may then separate thousands.
+        missing: what becomes of rows without a value.
+
+    Raises:
+        OptionError: one of them cannot be used.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: str | None = None
+    decimal: str | None = None
+    missing: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None:
+            object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
+        _check("--header", self.header, ("yes", "no"))
+        _check("--decimal", self.decimal, (".", ","))
+        check_treatment("--missing", self.missing)
+        if self.encoding is not None:
+            _check_encoding(self.encoding)
+
+    @property
+    def treatment(self) -> Treatment | None:
+        """What becomes of rows without a value."""
+        return check_treatment("--missing", self.missing)
+
+
+def _delimiter(text: str) -> str:
+    found = DELIMITERS.get(text.lower(), "\t" if text == _ESCAPED_TAB else text)
+    if len(found) != 1 or found.isalnum() or found in '".+-\r\n\0\ufeff':
+        raise OptionError(
+            "--delimiter", f"{text[:40]!r} separates no columns; write {', '.join(DELIMITERS)} or one character"
+        )
+    return found
+
+
+def _check(option: str, text: str | None, legal: tuple[str, str]) -> None:
+    if text is not None and text not in legal:
+        raise OptionError(option, f"{text[:40]!r} is not one of its values; write {option} {' or '.join(legal)}")
+
+
+def _check_encoding(name: str) -> None:
+    try:
+        codecs.lookup(name)
+        b"ab".decode(name, "ignore")  # which refuses what is known, but no encoding of text
+    except (LookupError, ValueError):
+        raise OptionError(
+            "--encoding", f"{name[:40]!r} is not a known encoding; write for example utf-8, utf-16 or cp1252"
+        ) from None
+
+
+def choose_column(
+    names: Sequence[str], column: str | None, *, table: str, header: str, option: str = "--column"
+) -> str:
+    """The column that is meant.
+
+    Args:
+        names: of the columns, at least one.
+        column: one of them; may be left out if there is only one.
+        table: what a message calls the table.
+        header: what a message calls the place of the names.
+        option: what a message calls the option.
+
+    Raises:
+        OptionError: none is named, or no such column, or several.
+    """
+    if column is None and len(names) == 1:
+        return names[0]
+    if column is None:
+        raise OptionError(option, f"is missing; the {header} of {table} names {len(names)}, write one of them")
+    if column not in names:
+        near = difflib.get_close_matches(column, names, n=1)
+        hint = f"did you mean {near[0][:40]!r}?" if near else f"write one of the names in its {header}"
+        raise OptionError(option, f"{column[:40]!r} is not a column of {table}; {hint}")
+    if names.count(column) > 1:
+        raise OptionError(option, f"{column[:40]!r} appears {names.count(column)} times in {table}; rename one")
+    return column
+
+
+_NO_DELIMITER = "\x1f"  # none of those that people use: every line is one cell
+_NUMBER_WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_NAMES = {sign: name for name, sign in DELIMITERS.items()}
+_WRITE = f"write --delimiter {', '.join(DELIMITERS)} or another"
+
+
+class _Shape(NamedTuple):
+    """What a delimiter makes of a text: its first row, the line of a row with more cells, and what cannot be read."""
+
+    first: tuple[str, ...]
+    longer: int | None
+    error: str
+
+    @property
+    def is_table(self) -> bool:
+        return self.longer is None and not self.error
+
+
+@dataclass(frozen=True, slots=True)
+class CsvTable:
+    """The clients of a file, and where the columns asked for are.
+
+    Args:
+        names: of the columns asked for; empty texts where nothing names them.
+        places: of the same in a row, from 0.
+        has_header: whether the first row names the columns.
+    """
+
+    text: str
+    delimiter: str
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    has_header: bool
+
+    def rows(self) -> Iterator[tuple[int, tuple[str | None, ...]]]:
+        """For each client the number of its line and the cells asked for, not stripped; None where its row ends before.
+
+        Empty lines at the end of the file are no clients.
+        """
+        rows = _rows(self.text, self.delimiter)
+        if self.has_header:
+            next(rows)
+        for line, cells in rows:
+            row = cells or [""] * (1 + max(self.places))  # an empty line
+            yield line, tuple(row[place] if place < len(row) else None for place in self.places)
+
+
+def find_table(
+    path: Path, decoded: Decoded, rules: CsvRules, columns: Sequence[str], is_cell: Callable[[str], bool]
+) -> CsvTable:
+    """The table, read by what a person says about it, and by what is certain.
+
+    Args:
+        path: for messages.
+        decoded: the text.
+        rules: what the person says.
+        columns: names, or numbers from 1 where there is no header; empty where the only column is meant.
+        is_cell: whether the name of an only column could be a client's cell.
+
+    Raises:
+        OptionError: it is no table, has no such column, or can be read in two ways.
+    """
+    delimiter = rules.delimiter or _delimiter_of(path, decoded, rules, columns)
+    shape = _shape(decoded.text, delimiter)
+    if shape.error:
+        raise OptionError("--csv", f"{path} is not a CSV file ({shape.error}); save it as CSV in UTF-8")
+    if not any(shape.first):
+        raise OptionError("--csv", f"{path} is empty, or its first line is; every line after the header is a client")
+    if shape.longer is not None:
+        message = f"line {shape.longer} of {path} has more cells than the first line ({len(shape.first)})"
+        raise OptionError("--csv", f"{message}; put quotes around cells with a delimiter in them, or {_WRITE}")
+    has_header = _has_header(path, rules, columns, shape.first, is_cell)
+    names, places = _columns(path, shape.first, columns, has_header=has_header)
+    return CsvTable(decoded.text, delimiter, names, places, has_header)
+
+
+def _columns(
+    path: Path, first: Sequence[str], columns: Sequence[str], *, has_header: bool
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    if has_header:
+        names = tuple(choose_column(first, name, table=str(path), header="first line") for name in (columns or (None,)))
+        return names, tuple(map(first.index, names))
+    if not columns and len(first) > 1:
+        raise OptionError("--column", f"is missing; {path} has {len(first)} columns, write its number, as --column 1")
+    places = tuple(_place_of(path, number, len(first)) for number in columns or ("1",))
+    return tuple(f"column {place + 1}" if len(first) > 1 else "" for place in places), places
+
+
+def _place_of(path: Path, number: str, width: int) -> int:
+    if not _is_number(number, width):
+        message = f"{number[:40]!r} is no column of {path}, which has {width} and no header"
+        raise OptionError("--column", f"{message}; write the number of one, from 1, or leave out --header no")
+    return int(number) - 1
+
+
+def _is_number(text: str, width: int) -> bool:
+    """Whether it is the number of a column, from 1."""
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(width)) and 1 <= int(text) <= width
+
+
+def _has_header(
+    path: Path, rules: CsvRules, columns: Sequence[str], first: Sequence[str], is_cell: Callable[[str], bool]
+) -> bool:
+    if rules.header is not None:
+        return rules.header == "yes"
+    numbers = bool(columns) and all(_is_number(name, len(first)) for name in columns)
+    if numbers and all(name in first for name in columns):
+        doubt = f"the first line of {path} could name column {columns[0]}, or be a client"
+    elif numbers:
+        doubt = f"the first line of {path} has no name {columns[0]}, and could be a client"
+    elif not columns and len(first) == 1 and is_cell(first[0]):
+        doubt = f"the first line of {path} could be the name of its column, or a client"
+    else:
+        return True
+    raise OptionError("--header", f"{doubt}; write --header yes or --header no")
+
+
+def _delimiter_of(path: Path, decoded: Decoded, rules: CsvRules, columns: Sequence[str]) -> str:
+    """The only delimiter that fits; where none does, the one whose complaint helps most."""
+    seen = {sign: shape for sign in DELIMITERS.values() if len((shape := _head(decoded.text, sign)).first) > 1}
+    if not decoded.certain and "|" in seen:  # a byte of which may be half a letter of Chinese or Japanese
+        raise OptionError("--encoding", f"{path} is not UTF-8 text; save it in UTF-8, or write its --encoding")
+    fitting = [sign for sign in seen if _fits(_shape(decoded.text, sign), rules, columns)]
+    if _is_one_column(decoded.text, rules, columns, splits=bool(seen)):
+        fitting.append(_NO_DELIMITER)
+    if len(fitting) == 1 or (not fitting and len(seen) == 1):
+        return (fitting or list(seen))[0]
+    if not seen:
+        return _NO_DELIMITER
+    several = " or ".join(_NAMES.get(sign, "nothing, as in a column of decimal commas") for sign in fitting or seen)
+    raise OptionError("--delimiter", f"the columns of {path} could be separated by {several}; {_WRITE}")
+
+
+def _fits(shape: _Shape, rules: CsvRules, columns: Sequence[str]) -> bool:
+    if not shape.is_table:
+        return False
+    named = rules.header != "no" and all(name in shape.first for name in columns)
+    return named or (rules.header != "yes" and all(_is_number(name, len(shape.first)) for name in columns))
+
+
+def _is_one_column(text: str, rules: CsvRules, columns: Sequence[str], *, splits: bool) -> bool:
+    """Whether each line may be one cell with a delimiter in it: the first is the name asked for, or all are numbers."""
+    if not splits or len(columns) > 1:
+        return False
+    lines = [line.strip() for line in io.StringIO(text, newline=None)]
+    if columns and rules.header != "no" and lines[0] == columns[0]:
+        return True
+    numbers = all(_NUMBER_WITH_COMMA.fullmatch(line) for line in lines if line)
+    return rules.header != "yes" and list(columns) in ([], ["1"]) and numbers
+
+
+def _head(text: str, delimiter: str) -> _Shape:
+    try:
+        first = next(_rows(text, delimiter), (1, []))[1]
+    except csv.Error as error:
+        return _Shape((), None, str(error))
+    return _Shape(tuple(cell.strip() for cell in first), None, "")
+
+
+def _shape(text: str, delimiter: str) -> _Shape:
+    head = _head(text, delimiter)
+    if head.error:
+        return head
+    width = max(1, len(head.first))
+    try:
+        longer = next((line for line, cells in _rows(text, delimiter) if len(cells) > width), None)
+    except csv.Error as error:
+        return head._replace(error=str(error))
+    return head._replace(longer=longer)
+
+
+def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows, each with the number of the line on which it starts; without empty lines at the end."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    line, empty = 1, list[int]()
+    for cells in reader:
+        if cells:
+            yield from ((blank, []) for blank in empty)
+            empty.clear()
+            yield line, cells
+        else:
+            empty.append(line)
+        line = reader.line_num + 1
+
 
 _SHOWN_LINES = 3  # of each fault
 _SHOWN_LETTERS = 20

@@ -6,26 +6,107 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_common.errors import OptionError
-from hush_simulations.scenarios.shapes import Lognormal, Points
 
-__all__ = [
-    "MOST_CLIENTS",
-    "MOST_DEVICES",
-    "Bernoulli",
-    "Frequencies",
-    "Independent",
-    "Mixture",
-    "Normal",
-    "Numbers",
-    "Observed",
-    "Population",
-    "Treatment",
-    "Value",
-    "check_treatment",
-    "is_complete",
-]
+MOST_POINTS = 1_000_000
+"""Numbers that a population of points has at most."""
+
+_MOST_SIGMA = 5.0
+_MOST_EXPONENT = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lognormal:
+    """Numbers whose logarithm is normal: incomes, durations, sizes of files.
+
+    Args:
+        median: half of the people are below, in the unit of the task; above 0.
+        sigma: the standard deviation of the natural logarithm, above 0 and at most 5.
+    """
+
+    median: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.median) and self.median > 0):
+            raise OptionError("population.median", f"{self.median} is not above 0; write the middle one of the values")
+        if not 0 < self.sigma <= _MOST_SIGMA:
+            raise OptionError(
+                "population.sigma", f"{self.sigma} is not above 0 and at most {_MOST_SIGMA:g}; write that of logarithms"
+            )
+        if not math.isfinite(self.mean):
+            raise OptionError("population.median", f"{self.median} makes a mean beyond all floats; use a larger unit")
+
+    @property
+    def mean(self) -> float:
+        return self.median * math.exp(self.sigma**2 / 2)
+
+    def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """`count` values, shape (count,)."""
+        return self.median * np.exp(self.sigma * rng.standard_normal(count))
+
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
+        values: list[float] = self.numbers(count, rng).tolist()
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Numbers of which there are a few, such as how many children people have.
+
+    Args:
+        values: ascending, in the unit of the task.
+        weights: of each; shares, whatever they add up to.
+    """
+
+    values: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The weights, scaled to add up to one."""
+        weights = np.array(self.weights)
+        shares: NDArray[np.float64] = weights / math.fsum(self.weights)
+        return shares
+
+    @property
+    def mean(self) -> float:
+        total = math.fsum(self.weights)
+        return math.fsum(w * x for w, x in zip(self.weights, self.values, strict=True)) / total
+
+    def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """`count` values, shape (count,)."""
+        return rng.choice(np.array(self.values), size=count, p=self.shares)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
+        values: list[float] = self.numbers(count, rng).tolist()
+        return values
+
+
+def zipf_numbers(exponent: float, largest: int) -> Points:
+    """The numbers 1 to `largest`, k with a weight of k^-exponent.
+
+    Raises:
+        OptionError: an exponent that is negative or above 20, or numbers that are none or too many.
+    """
+    if not 1 <= largest <= MOST_POINTS:
+        raise OptionError("population.largest", f"{largest} is outside 1 to {MOST_POINTS}; write the largest number")
+    return Points(tuple(map(float, range(1, largest + 1))), zipf_weights(exponent, largest))
+
+
+def zipf_weights(exponent: float, count: int) -> tuple[float, ...]:
+    """1, 2^-s, 3^-s and so on: the law of Zipf, for `count` things from the most frequent on.
+
+    Raises:
+        OptionError: the exponent s is negative or above 20.
+    """
+    if not 0 <= exponent <= _MOST_EXPONENT:
+        raise OptionError("population.exponent", f"{exponent} is not from 0 to {_MOST_EXPONENT:g}; write 1.0 or so")
+    weights: list[float] = (np.arange(1, count + 1) ** -float(exponent)).tolist()
+    return tuple(weights)
+
 
 Value = float | int | str | tuple[float | None, ...] | None
 """A true value: a float in the unit of the task, 0 or 1, a label, or one float for each coordinate. None where there is
@@ -225,3 +306,85 @@ class Observed:
         """What became of the rows, as a result tells it."""
         treated = {} if self.treatment is None else {"treatment": self.treatment}
         return {"rows": self.rows, "missing": self.missing, **treated, "resampled": self.resampled}
+
+
+_MOST_GROUPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """People of one kind.
+
+    Args:
+        name: of the kind, for the truth of each group.
+        share: of all people, whatever the shares add up to.
+        people: where their values come from.
+    """
+
+    name: str
+    share: float
+    people: Population
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.share) and self.share >= 0):
+            raise OptionError(
+                "population.groups.share", f"{self.share} is negative or not finite; write a number from 0 up"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A population of groups; to which of them a person belongs is drawn by their shares."""
+
+    groups: tuple[Group, ...]
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if not self.groups or sum(group.share for group in self.groups) <= 0:
+            raise OptionError("population.groups", "no group has a positive share; write at least one")
+        if len(names) > _MOST_GROUPS:
+            raise OptionError("population.groups", f"{len(names)} are more than {_MOST_GROUPS}; join some of them")
+        if len(set(names)) < len(names):
+            raise OptionError("population.groups.name", "two groups have one name; rename one")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the groups, in their order."""
+        return tuple(group.name for group in self.groups)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Scaled to add up to one."""
+        total = math.fsum(group.share for group in self.groups)
+        return tuple(group.share / total for group in self.groups)
+
+    @property
+    def mean(self) -> float | tuple[float, ...] | None:
+        means = [group.people.mean for group in self.groups]
+        columns = list(zip(*(mean if isinstance(mean, tuple) else (mean,) for mean in means), strict=True))
+        if any(None in column for column in columns):
+            return None
+        whole = tuple(math.fsum(w * m for w, m in zip(self.shares, column, strict=True)) for column in columns)
+        return whole if isinstance(means[0], tuple) else whole[0]
+
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[Value]:
+        return self.members(count, rng)[0]
+
+    def members(self, count: int, rng: np.random.Generator) -> tuple[Sequence[Value], NDArray[np.int64]]:
+        """`count` values, and the number of the group that each is from."""
+        groups = rng.choice(len(self.groups), size=count, p=self.shares)
+        values: list[Value] = [None] * count
+        for number, group in enumerate(self.groups):
+            places = np.nonzero(groups == number)[0].tolist()
+            for place, value in zip(places, group.people.draw(len(places), rng) if places else (), strict=True):
+                values[place] = value
+        return values, groups
+
+
+def draw_members(
+    population: Population, count: int, rng: np.random.Generator
+) -> tuple[Sequence[Value], NDArray[np.int64] | None]:
+    """Values of any population, and the group of each, if it has groups."""
+    if isinstance(population, Grouped):
+        return population.members(count, rng)
+    return population.draw(count, rng), None

@@ -4,8 +4,11 @@ No value is ever part of a message: rows are named by their number, and what is 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, time, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +16,121 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import NarwhalsError
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, VectorDomain, is_real, is_table, plain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain, is_real, is_table, plain
 from hush_common.errors import OptionError
-from hush_simulations.scenarios.columns import choose_column
-from hush_simulations.scenarios.data_file import observed_by_program
-from hush_simulations.scenarios.parquet_file import PARQUET, parquet_table
+from hush_common.formatting import whole
+from hush_simulations.scenarios.csv_file import CsvRules, choose_column, read_answers, read_column, read_columns
 from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Treatment, Value, is_complete
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
-__all__ = ["observed"]
+
+PARQUET = (".parquet", ".pq")
+"""How the name of a Parquet file ends."""
+
+_REMEDY = "pass the path of a CSV or Parquet file, or a data frame"
+
+
+def parquet_table(data: str | Path) -> object:
+    """The table of a Parquet file, for `python_data`.
+
+    Raises:
+        OptionError: it is no Parquet file, cannot be read, or pyarrow is not there.
+    """
+    path = Path(data)
+    if path.suffix.lower() not in PARQUET:
+        raise OptionError("data", f"is text or a path, and names no .csv or .parquet file; {_REMEDY}")
+    try:
+        with path.open("rb") as file:
+            return _read(path, file)
+    except OSError as error:
+        raise OptionError("data", f"{path} cannot be read ({error.strerror}); {_REMEDY}") from None
+
+
+def _read(path: Path, file: object) -> object:
+    try:
+        reader = import_module("pyarrow.parquet")
+    except ImportError:
+        raise OptionError("data", f"{path} needs pyarrow; run pip install pyarrow, or pass a data frame") from None
+    try:
+        return reader.read_table(file)
+    except (ValueError, OSError):  # pyarrow.ArrowInvalid is a ValueError; its message may show bytes of the file
+        raise OptionError("data", f"{path} is no Parquet file; {_REMEDY}") from None
+
+
+CSV_FIELDS = ("delimiter", "encoding", "header", "decimal", "yes")
+"""What a program may say of a CSV file."""
+
+_FIELD = "|".join(CSV_FIELDS)
+_WITH_VALUE = re.compile(rf"--({_FIELD}) (,|[^\s,;)]+)")
+_ARGUMENT = re.compile(r"--(missing|column) ([^\s,;)]+)")
+_ALONE = re.compile(rf"--({_FIELD})\b")
+_OPTIONS = {"--csv": "data", "--column": "column", "--missing": "missing"}
+
+
+def observed_in_csv(
+    path: Path, domain: Domain, column: str | None, *, rules: CsvRules, yes: str | None = None
+) -> Observed:
+    """The values of a file, each legal for the domain or beyond its bounds.
+
+    Args:
+        path: of the file.
+        domain: what is asked; a vector takes the columns that are named as its coordinates.
+        column: of any other domain; may be left out if the file has only one.
+        rules: how the file is to be read, as far as that is known.
+        yes: of a yes/no question the text that means yes; None for the usual ones (yes, no, true, false, 1, 0).
+
+    Raises:
+        OptionError: in the words of the command line.
+    """
+    if yes is not None and not isinstance(domain, BitDomain):
+        raise OptionError("--yes", "is for a yes/no question; leave it out, or ask one")
+    match domain:
+        case VectorDomain(coordinates=coordinates):
+            if column is not None:
+                raise OptionError("--column", "a vector takes the columns named as its coordinates; leave it out")
+            return read_columns(path, [coordinate.name for coordinate in coordinates], rules=rules)
+        case CategoryDomain(labels=labels, other=other):
+            return read_column(path, column, labels=labels, other=other, rules=rules)
+        case BitDomain() if yes is not None:
+            return read_answers(path, column, yes, rules=rules)
+        case _:
+            return read_column(path, column, bits=isinstance(domain, BitDomain), rules=rules)
+
+
+def observed_by_program(
+    path: Path, domain: Domain, column: str | None, missing: str | None, csv: Mapping[str, str]
+) -> Observed:
+    """The values of a file, as `hush.simulate` takes them.
+
+    Args:
+        path: of the file.
+        domain: what is asked.
+        column: of the file; may be left out if there is only one.
+        missing: "drop", "replace" or None.
+        csv: what is known about the file, by `CSV_FIELDS`.
+
+    Raises:
+        OptionError: in the words of the arguments.
+    """
+    for name in csv:
+        if name not in CSV_FIELDS:
+            raise OptionError("csv", f"{str(name)[:40]!r} is none of its fields; write {', '.join(CSV_FIELDS)}")
+    try:
+        given = {name: text for name, text in csv.items() if name != "yes"}
+        rules = CsvRules(**given, missing=missing)
+        return observed_in_csv(path, domain, column, rules=rules, yes=csv.get("yes"))
+    except OptionError as error:
+        raise _in_words_of_python(error) from None
+
+
+def _in_words_of_python(error: OptionError) -> OptionError:
+    """The same with the arguments of `hush.simulate` in place of options."""
+    option = _OPTIONS.get(error.option, f'csv["{error.option.removeprefix("--")}"]')
+    text = _ARGUMENT.sub(r'\1="\2"', _WITH_VALUE.sub(r'csv={"\1": "\2"}', error.message))
+    return OptionError(option, _ALONE.sub(r'csv["\1"]', text).replace("--labels", "a domain of labels"))
+
 
 _CSV = (".csv", ".tsv", ".txt")
 _CONVERT = "convert the values, or state another domain"
@@ -265,3 +372,92 @@ def _kind(value: object) -> str:
     if isinstance(value, _TIMES):
         return "a date or a time"
     return "a number" if is_real(value) else f"of type {type(value).__name__[:40]}"
+
+
+_CODES = frozenset(
+    sign * code
+    for sign in (1, -1)
+    for code in (
+        *(0, 1, 7, 8, 9, 66, 77, 88, 97, 98, 99, 99.9, 666, 777, 888, 997, 998, 999, 999.9),
+        *(7777, 8888, 9997, 9998, 9999, 9999.9, 77777, 88888, 99999, 888888, 999999),
+    )
+) - {1}
+_LEAST_ROWS = 3
+_LEAST_SHARE, _LEAST_SHARE_UNNAMED = 0.001, 0.01
+_FAR = 0.1  # of the width of the bounds
+_FAR_AT_LEAST = 2.5  # 8 is not far from 6 on a scale from 1 to 10
+_SHORT = 10  # a code of one digit is a value wherever the bounds admit it
+_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentinel:
+    """A value that may be a code.
+
+    Args:
+        code: the value, where it is one of the usual codes; else None.
+        rows: how many have it.
+        is_beyond: whether it is beyond the bounds.
+    """
+
+    code: float | None
+    rows: int
+    is_beyond: bool
+
+
+def hints(people: Observed, domain: Domain) -> Iterator[str]:
+    """Sentences about numbers that may be codes, without the remedy; at most three for a column.
+
+    Args:
+        people: the rows.
+        domain: what is asked; only numbers have codes that can be taken for values.
+    """
+    if isinstance(domain, NumberDomain):
+        columns = [(people.name, domain.lower, domain.upper, people.values)]
+    elif isinstance(domain, VectorDomain):
+        rows = [row if isinstance(row, tuple) else (None,) * len(domain.coordinates) for row in people.values]
+        parts = zip(domain.coordinates, zip(*rows, strict=True), strict=True)
+        columns = [(part.name, part.lower, part.upper, column) for part, column in parts]
+    else:
+        return
+    for name, lower, upper, values in columns:
+        numbers = [value for value in values if isinstance(value, int | float)]
+        for found in _found(numbers, lower, upper)[:_MOST]:
+            yield _sentence(found, f"{name}: " if name else "", people.rows)
+
+
+def _sentence(found: _Sentinel, column: str, rows: int) -> str:
+    what = "one and the same number" if found.code is None else f"{found.code:g}"
+    where = "beyond the bounds" if found.is_beyond else "far from all others"
+    return f"{column}{whole(found.rows)} of {whole(rows)} rows have {what}, {where}"
+
+
+def _found(numbers: Sequence[float], lower: float, upper: float) -> list[_Sentinel]:
+    """What may be a code, the most frequent first."""
+    unique, counts = np.unique(np.asarray(numbers, dtype=float), return_counts=True)
+    usual = np.isin(unique, list(_CODES))
+    ordinary = unique[~usual]
+    far = max(_FAR * (upper - lower), _FAR_AT_LEAST)
+    found: list[_Sentinel] = []
+    for place in np.flatnonzero(counts >= max(_LEAST_ROWS, _LEAST_SHARE * len(numbers))).tolist():
+        value, rows, is_code = float(unique[place]), int(counts[place]), bool(usual[place])
+        is_beyond = not lower <= value <= upper
+        gaps = _gaps(value, ordinary if is_code else unique)
+        if not gaps:
+            continue  # nothing to compare it with
+        is_far, is_extreme = min(gaps) > far, len(gaps) == 1
+        if is_code and is_beyond:
+            suspect = is_far or value < 0 <= min(lower, float(ordinary[0]))
+        elif is_code:
+            suspect = is_far and is_extreme and abs(value) >= _SHORT
+        else:
+            suspect = is_beyond and is_far and is_extreme and rows >= _LEAST_SHARE_UNNAMED * len(numbers)
+        if suspect:
+            found.append(_Sentinel(value if is_code else None, rows, is_beyond))
+    return sorted(found, key=lambda one: -one.rows)
+
+
+def _gaps(value: float, ordinary: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> list[float]:
+    """How far the next ordinary value is on either side, where there is one; `ordinary` ascends."""
+    below, above = np.searchsorted(ordinary, value, "left"), np.searchsorted(ordinary, value, "right")
+    return [float(abs(one - value)) for one in (*ordinary[:below][-1:], *ordinary[above:][:1])]

@@ -1,32 +1,267 @@
-"""A scenario from a TOML file: the edge where pydantic checks what a person wrote."""
+"""Scenarios in TOML: what a file may say, the people that it describes, and the scenarios that come with hush."""
 
+import difflib
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from hush_common.domain import Domain, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, make_task
 from hush_common.untrusted import SCENARIO, read_file, read_toml
-from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
-from hush_simulations.scenarios.population import MOST_CLIENTS, Observed, Population
-from hush_simulations.scenarios.population_file import (
-    AS_NUMBER,
-    BY_NAME,
-    KINDS,
-    TAGS,
-    FileModel,
-    PeopleModel,
-    by_name,
-    population_of,
-    same_names,
+from hush_simulations.scenarios.behaviour import Dropout, Faults, Liars, Nonresponse, Panel, told_by
+from hush_simulations.scenarios.population import (
+    MOST_CLIENTS,
+    Bernoulli,
+    Frequencies,
+    Group,
+    Grouped,
+    Independent,
+    Lognormal,
+    Mixture,
+    Normal,
+    Numbers,
+    Observed,
+    Population,
+    zipf_numbers,
+    zipf_weights,
 )
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.troubles import Faults, Liars, told_by
 
-__all__ = ["check_shares", "parse_scenario", "read_scenario", "scenario_of_document"]
+
+class FileModel(BaseModel):
+    """A table of a scenario file: nothing in it is unknown, and no text is taken for a number."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Part(FileModel):
+    weight: float = 1.0
+    mean: float
+    sd: float
+
+
+class _Mixture(FileModel):
+    kind: Literal["mixture"]
+    parts: list[_Part]
+
+
+class _Lognormal(FileModel):
+    kind: Literal["lognormal"]
+    median: float
+    sigma: float
+
+
+class _Zipf(FileModel):
+    kind: Literal["zipf"]
+    exponent: float
+    largest: int | None = None
+
+
+class _Bernoulli(FileModel):
+    kind: Literal["bernoulli"]
+    proportion: float
+
+
+class _Frequencies(FileModel):
+    kind: Literal["frequencies"]
+    frequencies: dict[str, float]
+
+
+BY_NAME, AS_NUMBER = "by name", "as number"
+_AS_PARTS = "as parts"
+
+
+def by_name(value: object) -> str:
+    """Of a field that is a number or a table of numbers, which it is."""
+    return BY_NAME if isinstance(value, dict) else AS_NUMBER
+
+
+def _kind_of(value: object) -> str | None:
+    """Of a coordinate: the parts of a mixture, or the kind of the table."""
+    if isinstance(value, list):
+        return _AS_PARTS
+    return str(value.get("kind")) if isinstance(value, dict) else None
+
+
+_Coordinate = Annotated[
+    Annotated[list[_Part], Tag(_AS_PARTS)]
+    | Annotated[_Mixture, Tag("mixture")]
+    | Annotated[_Lognormal, Tag("lognormal")]
+    | Annotated[_Zipf, Tag("zipf")],
+    Discriminator(_kind_of),
+]
+
+
+class _Independent(FileModel):
+    kind: Literal["independent"]
+    coordinates: dict[str, _Coordinate]
+
+
+class _Csv(FileModel):
+    kind: Literal["csv"]
+    file: str
+    column: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: Literal["yes", "no"] | None = None
+    decimal: Literal[".", ","] | None = None
+    missing: Literal["drop", "replace"] | None = None
+
+
+class _Parquet(FileModel):
+    kind: Literal["parquet"]
+    file: str
+    column: str | None = None
+    missing: Literal["drop", "replace"] | None = None
+
+
+_Plain = _Mixture | _Lognormal | _Zipf | _Bernoulli | _Frequencies | _Independent | _Csv | _Parquet
+
+
+class _Group(FileModel):
+    name: str = Field(min_length=1, max_length=100)
+    share: float
+    people: Annotated[_Plain, Field(discriminator="kind")]
+
+
+class _Groups(FileModel):
+    kind: Literal["groups"]
+    groups: list[_Group]
+
+
+PeopleModel = Annotated[_Plain | _Groups, Field(discriminator="kind")]
+"""A `[population]`."""
+
+_Model = _Plain | _Groups
+_FILES = ("csv", "parquet")
+KINDS = ("mixture", "lognormal", "zipf", "bernoulli", "frequencies", "independent", *_FILES, "groups")
+"""Of populations."""
+
+TAGS = frozenset((*KINDS, BY_NAME, AS_NUMBER, _AS_PARTS))
+"""What stands in the place of an error, and in no file."""
+
+_FITTING: dict[type[Domain], tuple[str, ...]] = {
+    NumberDomain: ("mixture", "lognormal", "zipf"),
+    BitDomain: ("bernoulli",),
+    CategoryDomain: ("frequencies", "zipf"),
+    VectorDomain: ("independent",),
+}
+_OPTION = re.compile(r"--(column|delimiter|encoding|header|decimal|missing) ([^\s;]+)")
+_ARGUMENT = re.compile(r'pass (missing)="(\w+)" or missing="(\w+)"')
+
+
+def population_of(domain: Domain, model: _Model, folder: Path) -> Population:
+    """People who have the values that a task asks for.
+
+    Args:
+        domain: of the task.
+        model: what stands in the file.
+        folder: of the file: where it names another, that is seen from there.
+
+    Raises:
+        TaskError, OptionError: it is none, or does not fit; in the words of a file.
+    """
+    if isinstance(model, _Groups):
+        return Grouped(tuple(_group(domain, one, folder) for one in model.groups))
+    if model.kind not in {*_FITTING[type(domain)], *_FILES}:
+        wanted = " or ".join(f'"{kind}"' for kind in _FITTING[type(domain)])
+        raise TaskError("population.kind", f'"{model.kind}" draws no values of this domain; write {wanted}')
+    match model:
+        case _Csv() | _Parquet():
+            return _observed(domain, model, folder)
+        case _Bernoulli():
+            return Bernoulli(model.proportion)
+    match domain:
+        case CategoryDomain(labels=labels):
+            return _frequencies(labels, model)
+        case VectorDomain(coordinates=coordinates):
+            return _independent([coordinate.name for coordinate in coordinates], model)
+    return _numbers(model)
+
+
+def _frequencies(labels: tuple[str, ...], model: _Model) -> Frequencies:
+    if isinstance(model, _Zipf):
+        if model.largest is not None:
+            raise OptionError("population.largest", "is for numbers; labels have the order of the task, drop it")
+        return Frequencies(labels, zipf_weights(model.exponent, len(labels)))
+    shares = model.frequencies if isinstance(model, _Frequencies) else {}
+    same_names("population.frequencies", set(shares) - set(labels), "the task has no such label")
+    return Frequencies(labels, tuple(shares.get(label, 0.0) for label in labels))
+
+
+def _independent(names: list[str], model: _Model) -> Independent:
+    coordinates = model.coordinates if isinstance(model, _Independent) else {}
+    same_names("population.coordinates", set(coordinates) ^ set(names), "name each coordinate of the task once")
+    return Independent(tuple(_numbers(coordinates[name]) for name in names))
+
+
+def same_names(field: str, wrong: set[str], remedy: str) -> None:
+    """Refuse names that do not fit.
+
+    Raises:
+        TaskError: there are such names.
+    """
+    if wrong:
+        raise TaskError(field, f"{min(wrong)[:40]!r} does not fit: {remedy}")
+
+
+def _group(domain: Domain, model: _Group, folder: Path) -> Group:
+    people = population_of(domain, model.people, folder)
+    if isinstance(people, Observed):  # as many as fall into the group are drawn from the rows
+        people = replace(people, resampled=True)
+    return Group(model.name, model.share, people)
+
+
+def _numbers(model: list[_Part] | _Model) -> Numbers:
+    match model:
+        case _Lognormal():
+            return Lognormal(model.median, model.sigma)
+        case _Zipf(largest=None):
+            raise OptionError("population.largest", "is missing; write the largest number, as in 100")
+        case _Zipf(largest=int(largest)):
+            return zipf_numbers(model.exponent, largest)
+        case _Mixture(parts=parts):
+            return _mixture(parts)
+        case list():
+            return _mixture(model)
+    raise TypeError(model.kind)
+
+
+def _mixture(parts: list[_Part]) -> Mixture:
+    return Mixture(tuple(Normal(part.weight, part.mean, part.sd) for part in parts))
+
+
+def _observed(domain: Domain, model: _Csv | _Parquet, folder: Path) -> Observed:
+    from hush_simulations.scenarios.csv_file import CsvRules  # noqa: PLC0415 - few scenarios have a file of data
+    from hush_simulations.scenarios.python_data import PARQUET, observed, observed_in_csv  # noqa: PLC0415
+
+    if isinstance(domain, VectorDomain) and model.column is not None:
+        raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
+    path = folder / model.file
+    if isinstance(model, _Parquet) and path.suffix.lower() not in PARQUET:
+        raise OptionError("population.file", f"{path} does not end in {' or '.join(PARQUET)}; name a Parquet file")
+    try:
+        if isinstance(model, _Parquet):
+            return observed(path, domain, model.column, model.missing)
+        rules = CsvRules(**model.model_dump(exclude={"kind", "file", "column"}))
+        return observed_in_csv(path, domain, model.column, rules=rules)
+    except OptionError as error:
+        raise _in_words_of_a_file(error) from error
+
+
+def _in_words_of_a_file(error: OptionError) -> OptionError:
+    """The same with the fields of a scenario file in place of options, or of arguments."""
+    names = {"--csv": "population.file", "data": "population.file", "column": "population.column"}
+    field = names.get(error.option, error.option.replace("--", "population.", 1))
+    text = _ARGUMENT.sub(r'write \1 = "\2" or \1 = "\3"', error.message)
+    return OptionError(field, _OPTION.sub(r'\1 = "\2"', text))
 
 
 class _Network(FileModel):
@@ -202,3 +437,72 @@ def _fields(places: tuple[int | str, ...]) -> Iterator[str]:
         kind = place in TAGS and not kind
         if not kind:
             yield str(place)
+
+
+_FOLDER = files(__package__) / "shipped"
+_DATA = (".csv", ".tsv")
+_SUFFIX = ".toml"
+
+
+class _Shipped(Mapping[str, Scenario]):
+    """The scenarios by name, in the order of the alphabet; each file is read when its scenario is first used."""
+
+    def __getitem__(self, name: str) -> Scenario:
+        if name not in _names():
+            raise KeyError(name)
+        return _read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_names())
+
+    def __len__(self) -> int:
+        return len(_names())
+
+
+SCENARIOS: Mapping[str, Scenario] = _Shipped()
+"""The scenarios that come with hush, by name."""
+
+
+def find_scenario(name: str, option: str = "SCENARIO") -> Scenario:
+    """The scenario of that name, or in the TOML file of that name.
+
+    Args:
+        name: of a scenario that comes with hush, or the path of a file.
+        option: what a message calls the option.
+
+    Raises:
+        OptionError: neither a scenario nor a file; the message lists the scenarios.
+        TaskError: the file is not a legal scenario.
+    """
+    if name in SCENARIOS:
+        return SCENARIOS[name]
+    if name.lower().endswith(_DATA):
+        own = "--csv FILE" if option.isupper() else "data=PATH"
+        raise OptionError(option, f"{name[-60:]!r} has values, and is no scenario; write {own} for values of your own")
+    if name.endswith(_SUFFIX) or "/" in name:
+        return read_scenario(Path(name))
+    near = difflib.get_close_matches(name, SCENARIOS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "or name a TOML file"
+    raise OptionError(option, f"{name[:60]!r} is not a scenario; there are {', '.join(SCENARIOS)}; {hint}")
+
+
+def text_of(name: str) -> str:
+    """The text of a scenario that `find_scenario` finds.
+
+    Raises:
+        OSError: its file is there no more.
+    """
+    file = _FOLDER / f"{name}{_SUFFIX}" if name in SCENARIOS else Path(name)
+    return file.read_text(encoding="utf-8")
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    shipped = (entry.name for entry in _FOLDER.iterdir())
+    return tuple(sorted(name.removesuffix(_SUFFIX) for name in shipped if name.endswith(_SUFFIX)))
+
+
+@cache
+def _read(name: str) -> Scenario:
+    file = _FOLDER / f"{name}{_SUFFIX}"
+    return parse_scenario(file.read_text(encoding="utf-8"), Path(file.name))

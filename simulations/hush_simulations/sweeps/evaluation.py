@@ -26,11 +26,10 @@ from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomai
 from hush_common.mechanisms import Mechanism
 from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import MISSING, Cells
-from hush_simulations.engines.bulk.draws import StoppedError
 from hush_simulations.engines.bulk.engine import is_plain, shares_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import parts_of_offers
-from hush_simulations.engines.experiment import Experiment
+from hush_simulations.engines.experiment import Experiment, StoppedError
 from hush_simulations.results.rounds import mean_of_rounds
 from hush_simulations.results.score import Score, score_of_truth
 from hush_simulations.scenarios.scenario import Scenario

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from hush_common.errors import HushError
 from hush_simulations.engines.cluster import Cluster
-from hush_simulations.engines.limits import SEED, TRIALS, check_confidence, check_drawing
+from hush_simulations.engines.experiment import SEED, TRIALS, check_confidence, check_drawing
 from hush_simulations.sweeps.directory import FinishedCell, SweepDirectory, versions_here
 from hush_simulations.sweeps.evaluation import evaluate_cell
 from hush_simulations.sweeps.result import SweepResult

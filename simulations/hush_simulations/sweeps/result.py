@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hush_common.errors import OptionError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Parameter = str | int | float | bool
 """The value of a cell on one axis of the grid. Lists and tables are their JSON text."""
@@ -127,6 +134,30 @@ class SweepResult:
     confidence: float
     directory: Path
     remarks: tuple[str, ...] = ()
+
+    def figure(self, what: Literal["error", "coverage", "bias"] = "error", *, dark: bool = False) -> "Figure":
+        """A figure that `hush sweep` writes: `result.figure("coverage").savefig("coverage.svg")`.
+
+        Epsilon is along the axis where it was varied, else the share of liars, else another axis of the grid. Numbers
+        of devices are lines, what else was varied is panels, which share their axes.
+
+        Args:
+            what: the root mean square error beside theory, how often intervals hold the truth beside what they promise,
+                or the bias in its standard errors beside chance.
+            dark: on a dark ground.
+
+        Raises:
+            OptionError: there is no such figure.
+        """
+        # By name: results import nothing that shows them, and matplotlib is loaded when a figure is asked for.
+        modules = ("hush_simulations.display.sweep_figures", "hush_simulations.display.style")
+        display, style = map(import_module, modules)
+        pictures = display.pictures_of_sweep(self)
+        if f"sweep-{what}" not in pictures:
+            names = ", ".join(name.removeprefix("sweep-") for name in pictures)
+            raise OptionError("what", f"{str(what)[:40]!r} is not one of the figures; pass one of {names}")
+        found: Figure = pictures[f"sweep-{what}"].draw(style.DARK if dark else style.LIGHT)
+        return found
 
     def __repr__(self) -> str:
         return f"<SweepResult of {self.cells} cells, {self.trials} trials each>"

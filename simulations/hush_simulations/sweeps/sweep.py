@@ -22,13 +22,11 @@ from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError, TaskError
 from hush_common.untrusted import SCENARIO as SCENARIO_LIMITS
 from hush_common.untrusted import read_file, read_toml
+from hush_simulations.engines.experiment import CLIENTS as CLIENTS_LIMITS
 from hush_simulations.engines.experiment import Drawing
-from hush_simulations.engines.limits import CLIENTS as CLIENTS_LIMITS
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.library import SCENARIOS, find_scenario, text_of
-from hush_simulations.scenarios.population import Observed
+from hush_simulations.scenarios.population import Grouped, Observed
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.scenario_file import scenario_of_document
+from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, scenario_of_document, text_of
 from hush_simulations.sweeps.result import Parameter
 
 SCENARIO = "scenario"

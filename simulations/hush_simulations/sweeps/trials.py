@@ -26,9 +26,8 @@ from hush_simulations.engines.bulk.engine import (
 )
 from hush_simulations.engines.bulk.tallies import draw_population
 from hush_simulations.engines.experiment import Experiment, bulk_experiment
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.panel import STEADY, Panel
-from hush_simulations.scenarios.population import Independent, Population
+from hush_simulations.scenarios.behaviour import STEADY, Panel
+from hush_simulations.scenarios.population import Grouped, Independent, Population
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.sweeps.sweep import CellWork
 

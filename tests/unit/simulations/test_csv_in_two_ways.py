@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from hush_common.errors import OptionError
 from hush_simulations.scenarios import cells
-from hush_simulations.scenarios.csv_file import kind_of_column, read_answers, read_column
-from hush_simulations.scenarios.csv_rules import CsvRules
+from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.population import Observed
 
 Read = Callable[[Path, CsvRules], Observed]

@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 
 from hush_common.errors import HushError
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.panel import Dropout, Nonresponse, Panel
-from hush_simulations.scenarios.population import Frequencies, Independent, Observed
+from hush_simulations.scenarios.behaviour import Dropout, Nonresponse, Panel
+from hush_simulations.scenarios.population import Frequencies, Grouped, Independent, Lognormal, Observed, zipf_numbers
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import parse_scenario
-from hush_simulations.scenarios.shapes import Lognormal, zipf_numbers
 
 TASK = '[task]\nid = "t"\ntitle = "T"\nepsilon = "1"\n'
 NUMBER = TASK + '[task.domain]\nkind = "number"\nlower = 0.0\nupper = 60.0\n'

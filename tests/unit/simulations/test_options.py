@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asked import experiment_of
 
 from hush_common.errors import BrokerError, HushError, OptionError, TaskError
 from hush_simulations.brokers import choice
@@ -17,13 +18,12 @@ from hush_simulations.commands.options import (
     parse_rounds,
     parse_seed,
 )
-from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.commands.simulate import Request
 from hush_simulations.display.files import prepare
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.network import open_network
-from hush_simulations.scenarios.library import SCENARIOS, find_scenario
 from hush_simulations.scenarios.population import Observed
-from hush_simulations.scenarios.scenario_file import read_scenario
+from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, read_scenario
 
 SCENARIO = """
 clients = 30

@@ -4,8 +4,7 @@ import pytest
 
 from hush_common.errors import OptionError
 from hush_simulations.scenarios import csv_file
-from hush_simulations.scenarios.csv_file import kind_of_column, read_answers, read_column, read_columns
-from hush_simulations.scenarios.csv_rules import CsvRules
+from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column, read_columns
 
 
 def write(directory: Path, text: str | bytes) -> Path:

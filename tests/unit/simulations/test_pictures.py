@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from asked import experiment_of
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.estimate.tallies import fold
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.errors import OptionError
-from hush_simulations.commands.simulate_options import Request, experiment_of
+from hush_simulations.commands.simulate import Request
 from hush_simulations.display.distributions import reported_numbers, reported_part, true_numbers
 from hush_simulations.display.run_figure import figure_of, picture_of
 from hush_simulations.display.style import (
@@ -32,7 +33,7 @@ from hush_simulations.display.style import (
 )
 from hush_simulations.engines.bulk import engine as bulk
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.library import SCENARIOS
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 # Machado, Oliveira and Fernandes 2009, severity 1: what a colour, in linear RGB, looks like to the colour-blind.
 SEEN = {

@@ -17,12 +17,11 @@ from hush_common.wire import Refusal
 from hush_simulations.display.files import to_json, write_files
 from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.table import run_blocks
-from hush_simulations.engines.experiment import Experiment, Outcome, RoundOutcome
-from hush_simulations.engines.reports import Received
+from hush_simulations.engines.experiment import Experiment, Outcome, Received, RoundOutcome
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.population import Value
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 
 def made_up(

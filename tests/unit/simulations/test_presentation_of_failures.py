@@ -20,7 +20,7 @@ from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
 from hush_simulations.results.score import score
-from hush_simulations.scenarios.library import SCENARIOS
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 EVERYTHING = "everything"
 

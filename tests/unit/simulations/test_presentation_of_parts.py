@@ -17,9 +17,9 @@ from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.library import SCENARIOS
 from hush_simulations.scenarios.population import Frequencies, Value
 from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 
 def with_labels(count: int) -> Scenario:

@@ -11,7 +11,7 @@ from hush_aggregator.estimate.finite_channel import finite
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse
 from hush_common.task import make_task
-from hush_simulations.engines.reports import decoded, in_words, offers_of, said
+from hush_simulations.engines.experiment import decoded, in_words, offers_of, said
 
 NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0}
 BIT = {"kind": "bit"}

@@ -13,8 +13,8 @@ from hush_common.task import make_task
 from hush_simulations.api.simulate import simulate
 from hush_simulations.display.remarks import remarks
 from hush_simulations.planning.plan import PlanQuestion, solve
-from hush_simulations.results.instead import instead
-from hush_simulations.scenarios.library import SCENARIOS
+from hush_simulations.results.instead import auto_mechanism, planned_document
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 HEIGHTS = SCENARIOS["heights"].task()
 
@@ -36,21 +36,42 @@ def test_the_default_simulation_says_what_the_best_mechanism_would_have_given() 
         "half_width": {name: errors[name] for name in ("laplace", "table")},
         "people_ratio": pytest.approx(1.989, abs=0.001),
     }
-    assert (
-        "--mechanism auto takes table: with the same 500 devices and epsilon 1 the reporters' interval would be "
-        "± 8.79 cm (8.79 %) at worst, where laplace has ± 12.4 cm (12.4 %)." in words("simulate")
+    text = "--mechanism auto takes table. For the same standard error in the worst case laplace needs 2 times as many"
+    assert text in words("simulate")
+
+
+def test_the_mechanism_that_auto_takes_is_named() -> None:
+    assert "table is what auto takes here." in words("simulate-best")
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "3", "5", "8"])
+@pytest.mark.parametrize("mechanism", ["laplace", "multilevel", "table"])
+def test_the_look_up_says_what_the_planner_computes(mechanism: str, epsilon: str) -> None:
+    domain = NumberDomain(120.0, 220.0, "cm")
+    question = PlanQuestion(domain=domain, people=500, epsilon=Fraction(epsilon), error=None, confidence=None)
+    plan = solve(question)
+    line = next((one for one in plan.mechanisms if one.mechanism == mechanism), None)
+    if line is None:  # no table is shipped for this epsilon
+        assert (mechanism, epsilon) == ("table", "0.1")
+        return
+    task = make_task(
+        {
+            "id": "t",
+            "epsilon": epsilon,
+            "mechanism": mechanism,
+            "domain": {"kind": "number", "lower": 120, "upper": 220},
+        }
     )
-
-
-def test_the_mechanism_that_auto_takes_is_named_and_a_draw_is_told() -> None:
-    assert "table is what auto takes here: ± " in words("simulate-best")
-    draw = "--mechanism auto takes table, whose interval for the reporters would be no shorter here."
-    assert draw in words("simulate-one")
+    found = auto_mechanism(task)
+    assert found is not None
+    assert found[0] == plan.auto["reporters"]
+    assert found[1] == pytest.approx(line.relative["reporters"], rel=1e-9)
 
 
 def test_there_is_no_best_mechanism_of_several_epsilons_nor_of_no_report() -> None:
-    assert instead(SCENARIOS["sleep"].task(), 300, 0.95) is None
-    assert instead(HEIGHTS, 0, 0.95) is None
+    assert auto_mechanism(SCENARIOS["sleep"].task()) is None
+    assert planned_document(SCENARIOS["sleep"].task(), 300, 0.95) is None
+    assert planned_document(HEIGHTS, 0, 0.95) is None
     assert "best_mechanism" not in document("simulate-sleep")
 
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asked import experiment_of
 
 from hush_common.errors import HushError
 from hush_simulations import scenarios
-from hush_simulations.commands.simulate_options import Request, experiment_of
-from hush_simulations.scenarios.library import SCENARIOS, find_scenario
+from hush_simulations.commands.simulate import Request
 from hush_simulations.scenarios.population import Frequencies, Independent, Observed
-from hush_simulations.scenarios.scenario_file import read_scenario
+from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, read_scenario
 
 FILES = Path(scenarios.__file__).parent / "shipped"
 COMMUTE, OFFICES, SLEEP = (

@@ -10,7 +10,7 @@ import pytest
 import hush
 from hush_common.domain import BitDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_simulations.scenarios.population import Observed, Value
-from hush_simulations.scenarios.sentinels import hints
+from hush_simulations.scenarios.python_data import hints
 
 AGES = NumberDomain(0, 110, "years")
 SCALE = NumberDomain(1, 5)
@@ -99,15 +99,19 @@ def file(tmp_path: Path) -> Path:
 def test_the_commands_hint_on_standard_error_and_change_nothing(file: Path, command: tuple[str, ...]) -> None:
     asked = [sys.executable, "-m", "hush", *command, "--csv", str(file), "--lower", "0", "--upper", "110", "--json"]
     done = subprocess.run([*asked, "--header", "yes"], capture_output=True, text=True, check=False, timeout=60)
-    remedy = "if that is a code for a missing value, empty those cells and write --missing drop"
+    remedies = {
+        "simulate": "if that is a code for a missing value, empty those cells (None) and set --missing drop",
+        "plan": "if that is a code for a missing value, empty those cells and write --missing drop",
+    }
+    warning, remedy = "WARNING: " * (command[0] == "simulate"), remedies[command[0]]
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        f"hush: age: 40 of 283 rows have {code}, beyond the bounds; {remedy}" for code in (-99, 999)
+        f"hush: {warning}age: 40 of 283 rows have {code}, beyond the bounds; {remedy}" for code in (-99, 999)
     ]
     assert '"rows": 283' in done.stdout
 
 
 def test_a_program_is_warned() -> None:
-    with pytest.warns(UserWarning, match=r"^40 of 243 rows have 999, beyond the bounds; .* pass None in its place"):
+    with pytest.warns(UserWarning, match=r"^40 of 243 rows have 999, beyond the bounds; .* empty those cells"):
         run = hush.simulate(data=people(999), domain=AGES, engine="bulk")
     assert run.result.n == 243

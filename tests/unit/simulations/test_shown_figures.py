@@ -26,7 +26,7 @@ from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.planning.plan import PlanQuestion, solve
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.library import SCENARIOS
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 FIGURE = re.compile(r"[+-]?\d{1,3}(?: \d{3})+(?:\.\d+)?(?!\d)|[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?")
 WIDTHS = (60, 80, 120)

@@ -10,11 +10,10 @@ from matplotlib.container import ErrorbarContainer
 from typer.testing import CliRunner
 
 from hush_common.errors import OptionError
-from hush_simulations.api.sweep_result import SweepResult
 from hush_simulations.commands.sweep import app
 from hush_simulations.display.style import DARK
 from hush_simulations.display.sweep_figures import bias_figure, coverage_figure, error_figure, layout_of
-from hush_simulations.sweeps.result import Parameter
+from hush_simulations.sweeps.result import Parameter, SweepResult
 
 
 def points(axes: Axes) -> list[tuple[float, float, float, float]]:

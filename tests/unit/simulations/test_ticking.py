@@ -11,7 +11,7 @@ from hush_simulations.display.progress import EVERY_S, progress_lines, show_prog
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.library import SCENARIOS
+from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 
 class Clock:

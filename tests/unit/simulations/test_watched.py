@@ -6,8 +6,8 @@ import pytest
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.brokers.single_task import SingleTaskBus
-from hush_simulations.engines.virtual_clock import VirtualClock
+from hush_simulations.engines.live import VirtualClock
+from hush_simulations.engines.network import SingleTaskBus
 
 
 async def test_a_watched_bus_sees_one_task_and_no_other() -> None:

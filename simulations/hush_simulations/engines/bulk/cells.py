@@ -22,20 +22,21 @@ from numpy.typing import NDArray
 
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_simulations.engines.bulk.draws import Counts, scatter
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.panel import STEADY, Panel
+from hush_simulations.scenarios.behaviour import STEADY, Panel
 from hush_simulations.scenarios.population import (
     Bernoulli,
     Frequencies,
+    Grouped,
     Independent,
+    Lognormal,
     Mixture,
     Normal,
     Numbers,
     Observed,
+    Points,
     Population,
     Value,
 )
-from hush_simulations.scenarios.shapes import Lognormal, Points
 
 Floats = NDArray[np.float64]
 

@@ -20,13 +20,22 @@ from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomai
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, on_grid
-from hush_simulations.engines.bulk.draws import SimulatedRounds, StoppedError, Truth, merged, noise_of, people_of
+from hush_simulations.engines.bulk.draws import SimulatedRounds, Truth, merged, noise_of, people_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.cluster import Cluster
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.panel import STEADY, Panel
-from hush_simulations.scenarios.population import Bernoulli, Frequencies, Independent, Mixture, Numbers, Population
-from hush_simulations.scenarios.shapes import Lognormal, Points
+from hush_simulations.engines.experiment import StoppedError
+from hush_simulations.scenarios.behaviour import STEADY, Panel
+from hush_simulations.scenarios.population import (
+    Bernoulli,
+    Frequencies,
+    Grouped,
+    Independent,
+    Lognormal,
+    Mixture,
+    Numbers,
+    Points,
+    Population,
+)
 
 CHUNK = 1 << 20
 """Devices with a common seed: part of what a seed means, not of how the work is shared."""

@@ -32,10 +32,6 @@ def _stream(entropy: int, *key: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=key)))
 
 
-class StoppedError(Exception):
-    """The simulation was stopped before it had a result."""
-
-
 @dataclass(frozen=True, slots=True)
 class Truth:
     """The true values of the people who answer in one round.

@@ -28,17 +28,22 @@ from hush_common.task import Task
 from hush_common.wire import Refusal
 from hush_simulations.engines.bulk.cells import Cells
 from hush_simulations.engines.bulk.devices import draw_devices
-from hush_simulations.engines.bulk.draws import SimulatedRounds, StoppedError, merged, noise_of, people_of
+from hush_simulations.engines.bulk.draws import SimulatedRounds, merged, noise_of, people_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import draw_population, parts_of_offers
 from hush_simulations.engines.cluster import Cluster
-from hush_simulations.engines.experiment import ABSENT, Drawing, Experiment, Outcome, RoundOutcome
-from hush_simulations.engines.reports import Received
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.panel import STEADY, Panel
-from hush_simulations.scenarios.population import Independent, Observed, Population
+from hush_simulations.engines.experiment import (
+    ABSENT,
+    Drawing,
+    Experiment,
+    Outcome,
+    Received,
+    RoundOutcome,
+    StoppedError,
+)
+from hush_simulations.scenarios.behaviour import STEADY, Liars, Panel, told_by, truthful_count
+from hush_simulations.scenarios.population import Grouped, Independent, Observed, Population
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.troubles import Liars, told_by, truthful_count
 
 MOST_DEVICES_DRAWN = 100_000_000
 """Answers up to which devices are drawn one by one, if the law of the tally does not give everything."""

@@ -17,9 +17,8 @@ from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of, coordinates_of
 from hush_simulations.engines.bulk.draws import Counts, Truth, scatter
 from hush_simulations.engines.bulk.laws import CoordinateTruth, law_of
-from hush_simulations.scenarios.grouped import Grouped
-from hush_simulations.scenarios.panel import STEADY, Panel
-from hush_simulations.scenarios.population import Independent, Population
+from hush_simulations.scenarios.behaviour import STEADY, Panel
+from hush_simulations.scenarios.population import Grouped, Independent, Population
 
 Floats = NDArray[np.float64]
 
