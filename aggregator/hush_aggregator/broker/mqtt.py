@@ -10,9 +10,9 @@ from secrets import token_hex
 
 from hush_aggregator.broker.session import BATCH_LIMIT, Session
 from hush_aggregator.logs import fields
-from hush_common.broker_url import BrokerUrl, tls_context
+from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, SubscriptionRefusedError
-from hush_common.mqtt.connection import MqttConnection, Options, connect
+from hush_common.mqtt.connection import MqttConnection, Options, connect, tls_context
 from hush_common.rng import REPORT_ID_BYTES
 from hush_common.topics import (
     ALL_ESTIMATES,
