@@ -22,9 +22,9 @@ from http_world import BEARER, make_store, serving, writable
 from hush_aggregator.http import connection, security
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.client_address import parse_network
-from hush_aggregator.http.connection import LONGEST, Phase
+from hush_aggregator.http.connection import TIMEOUTS_S, Phase
 from hush_aggregator.http.security import BODY_LIMIT, STREAMS
-from hush_aggregator.http.service import Kind
+from hush_aggregator.http.service import ProblemType
 
 PATIENCE_S = 30
 HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -113,7 +113,7 @@ def status(one: socket.socket) -> bytes:
 
 
 async def test_a_head_that_never_ends_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LONGEST, Phase.HEAD, 0.5)
+    monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 0.5)
 
     def drip(port: int) -> int:
         with connected(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n") as one:
@@ -134,7 +134,7 @@ async def test_a_head_that_never_ends_is_cut_off(app: FastAPI, monkeypatch: pyte
 async def test_connections_that_say_nothing_keep_nobody_out_for_long(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(LONGEST, Phase.HEAD, 0.5)
+    monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 0.5)
     monkeypatch.setattr(connection, "_most", lambda: 8)
     async with serving(app) as port:
         with ExitStack() as stack:
@@ -198,7 +198,7 @@ async def test_a_client_that_leaves_within_its_body_is_not_an_error(
 
 
 async def test_a_reader_that_does_not_read_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LONGEST, Phase.READER, 0.5)
+    monkeypatch.setitem(TIMEOUTS_S, Phase.READER, 0.5)
     app.add_api_route("/large", lambda: Response(bytes(64_000_000)))
 
     def wait(port: int) -> int:
@@ -254,7 +254,7 @@ async def test_streams_that_stay_open_take_no_place_of_a_request(app: FastAPI, m
             await entered.acquire()
         found = await one.get("/v1/tasks")
         assert (found.status_code, found.headers["retry-after"]) == (429, "5")
-        assert found.json()["type"] == Kind.OVER_SHARE.type
+        assert found.json()["type"] == ProblemType.OVER_SHARE.type
         assert await asyncio.to_thread(ask, port, address="127.0.0.2") == b"200"
         assert (await one.get("/healthz")).status_code == 200
         for task in asked:

@@ -56,7 +56,7 @@ async def test_head_of_what_has_no_end_ends_and_leaves_its_places(tmp_path: Path
             assert (answer.status_code, answer.content) == (200, b"")
             assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
         for _ in range(1000):
-            if not (app.state.feed.followers or app.state.reading.exports._taken):
+            if not (app.state.feed.followers or app.state.reading.exports._used):
                 break
             await asyncio.sleep(0.01)
-        assert (app.state.feed.followers, app.state.reading.exports._taken.total()) == (0, 0)
+        assert (app.state.feed.followers, app.state.reading.exports._used.total()) == (0, 0)

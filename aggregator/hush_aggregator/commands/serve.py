@@ -34,7 +34,7 @@ from hush_common.task import Task, read_task
 from hush_common.topics import is_sender, status_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.http.listen import Access
+    from hush_aggregator.http.listen import ListenerConfig
     from hush_aggregator.metrics import Figures, IntakeFigures
 
 
@@ -175,7 +175,7 @@ class HttpBeside:
         self._store = store
         self._confidence = confidence
         self._counting: IntakeFigures | None = None
-        self._access: Access | None = None
+        self._access: ListenerConfig | None = None
         self._inside = ExitStack()
         if not address:
             _need_none(
@@ -187,7 +187,7 @@ class HttpBeside:
             from hush_aggregator.http import app, listen  # noqa: PLC0415 - only where it is wanted
         self._create_app, self._serve_http = app.create_app, app.serve_http
         options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, trusted_proxies)
-        self._access = listen.Access.open(options)
+        self._access = listen.ListenerConfig.open(options)
 
     def __enter__(self) -> Self:
         if self._access is not None:

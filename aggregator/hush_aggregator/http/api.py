@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from hush_aggregator.exporting import FORMATS, need_arrow, reports_of
-from hush_aggregator.http.feed import Feed
+from hush_aggregator.http.feed import ChangeFeed
 from hush_aggregator.http.schemas import (
     CONFLICT,
     Change,
@@ -24,10 +24,20 @@ from hush_aggregator.http.schemas import (
     TaskDocument,
     TaskFacts,
     TaskList,
-    form,
+    schema_ref,
 )
 from hush_aggregator.http.security import may_export, may_write
-from hush_aggregator.http.service import JSON, PROBLEMS_PATH, Kind, Live, Opened, ProblemError, Reading, Served, answer
+from hush_aggregator.http.service import (
+    JSON,
+    PROBLEMS_PATH,
+    Live,
+    ProblemError,
+    ProblemType,
+    ServiceDep,
+    StoreDep,
+    StoreService,
+    answer,
+)
 from hush_aggregator.metrics import CONTENT_TYPE, Exposition, StoreFigures
 from hush_aggregator.store import Origin, SqliteEditor, SqliteReader
 from hush_aggregator.store.base import UNKNOWN, StoreReader, TaskRow
@@ -44,8 +54,8 @@ task_routes: APIRouter = APIRouter(prefix="/v1", tags=["tasks"])
 
 
 @task_routes.get("/tasks", responses={200: {"model": TaskList}})
-async def list_tasks(store: Opened) -> Response:
-    """List the tasks: who gave them, what is to become of them, and who publishes them."""
+async def list_tasks(store: StoreDep) -> Response:
+    """List the tasks: who gave them, their state, and who publishes them."""
 
     def read(opened: StoreReader) -> list[dict[str, str | int]]:
         return [facts_of(opened, row) for row in opened.task_rows()]
@@ -54,7 +64,7 @@ async def list_tasks(store: Opened) -> Response:
 
 
 @task_routes.get("/tasks/{task_id}", responses={200: {"model": TaskFacts}})
-async def get_task(task_id: Id, store: Opened) -> Response:
+async def get_task(task_id: Id, store: StoreDep) -> Response:
     """One task of the list."""
 
     def read(opened: StoreReader) -> dict[str, str | int]:
@@ -64,15 +74,15 @@ async def get_task(task_id: Id, store: Opened) -> Response:
 
 
 @task_routes.get("/tasks/{task_id}/document", responses={200: {"model": TaskDocument}})
-async def get_document(task_id: Id, store: Opened) -> Response:
-    """The task as it is published, byte for byte: its digest is that of these bytes."""
+async def get_document(task_id: Id, store: StoreDep) -> Response:
+    """The task as it is published, byte for byte; the digest is the hash of these bytes."""
     row = await store.run(partial(row_of, task_id=task_id))
     return Response(row.payload, media_type=JSON)
 
 
 @task_routes.get("/tasks/{task_id}/refusals", responses={200: {"model": RefusalsOfTask}})
-async def get_refusals(task_id: Id, store: Opened) -> Response:
-    """Reports refused under the name of a task, in all rounds, by reason."""
+async def get_refusals(task_id: Id, store: StoreDep) -> Response:
+    """Refused reports of a task, in all rounds, by reason."""
 
     def read(opened: StoreReader) -> dict[Refusal, int]:
         row_of(opened, task_id, forgotten=True)
@@ -82,8 +92,8 @@ async def get_refusals(task_id: Id, store: Opened) -> Response:
 
 
 @task_routes.get("/refusals", responses={200: {"model": Refusals}})
-async def list_refusals(store: Opened) -> Response:
-    """All refusals, by task and reason, those of tasks that nobody published together; and what each reason means."""
+async def list_refusals(store: StoreDep) -> Response:
+    """All refused reports, by task and reason, those of unknown tasks together; and what each reason means."""
 
     def read(opened: StoreReader) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
         tasks = {row.id: _named(opened.refusals(row.id)) for row in opened.task_rows()}
@@ -106,19 +116,19 @@ result_routes: APIRouter = APIRouter(prefix="/v1/tasks/{task_id}/rounds", tags=[
 
 
 @result_routes.get("/latest", responses={200: {"model": ResultDocument}})
-async def get_latest(task_id: Id, store: Opened) -> Response:
-    """The result of the latest round that has a report, of the first if none has."""
+async def get_latest(task_id: Id, store: StoreDep) -> Response:
+    """The result of the latest round that has a report, or of the first round."""
     return answer((await store.result(await _task(task_id, store))).to_document())
 
 
 @result_routes.get("/all", responses={200: {"model": ResultDocuments}})
 async def get_all(
     task_id: Id,
-    store: Opened,
+    store: StoreDep,
     start: Annotated[int, Query(description="The first round wanted.", ge=0, lt=ROUND_LIMIT)] = 0,
     limit: Annotated[int, Query(description="How many rounds at most.", ge=1, le=_MOST)] = _MOST,
 ) -> Response:
-    """The results of all rounds up to the latest that has a report; `next` is where to start where there are more."""
+    """The results of all rounds up to the latest that has a report; `next` is the start of the next page."""
     task = await _task(task_id, store)
     latest = await store.run(lambda opened: opened.latest_round(task.digest))
     end = min(latest + 1, start + limit)
@@ -127,14 +137,14 @@ async def get_all(
 
 
 @result_routes.get("/{number}", responses={200: {"model": ResultDocument}})
-async def get_round(task_id: Id, number: Round, store: Opened) -> Response:
+async def get_round(task_id: Id, number: Round, store: StoreDep) -> Response:
     """The result of one round."""
     task = await _task(task_id, store)
     check_round(task, number)
     return answer((await store.result(task, number)).to_document())
 
 
-async def _task(task_id: str, store: Reading) -> Task:
+async def _task(task_id: str, store: StoreService) -> Task:
     row = await store.run(partial(row_of, task_id=task_id))
     return store.task(row.digest, row.payload)
 
@@ -149,7 +159,7 @@ _DRAFT = {
     "requestBody": {
         "required": True,
         "description": "The task, as in a file of `hush task publish`: JSON, or TOML.",
-        "content": {JSON: {"schema": form("TaskDocument")}, _TOML: {"schema": {"type": "string"}}},
+        "content": {JSON: {"schema": schema_ref("TaskDocument")}, _TOML: {"schema": {"type": "string"}}},
     }
 }
 
@@ -164,14 +174,16 @@ _DRAFT = {
         409: CONFLICT,
     },
 )
-async def give_task(request: Request, store: Opened) -> Response:
-    """Give a task to the store: its aggregator publishes it within two seconds, or once it is connected.
+async def give_task(request: Request, store: StoreDep) -> Response:
+    """Add a task to the store: its aggregator publishes it within two seconds, or when it connects.
 
-    The same draft again changes nothing; another one under the same id is a conflict, which names both digests.
+    The same draft again changes nothing; another draft with the same id is a conflict, which names both digests.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (JSON, _TOML):
-        raise ProblemError(Kind.WRONG_MEDIA_TYPE, f"a task is sent as {JSON} or {_TOML}; say so in Content-Type")
+        raise ProblemError(
+            ProblemType.WRONG_MEDIA_TYPE, f"the Content-Type of a task must be {JSON} or {_TOML}; set it"
+        )
     body = await request.body()
 
     def give() -> tuple[changes.Given, list[str]]:
@@ -179,7 +191,7 @@ async def give_task(request: Request, store: Opened) -> Response:
         with SqliteEditor(store.path) as opened:
             return changes.give(opened, task, _NAME, Origin.HTTP), [*warnings(task, datetime.now(UTC))]
 
-    (done, task), told = await store.aside(give)
+    (done, task), told = await store.run_slow(give)
     document = {"v": 1, "status": done.replace(" ", "_"), "task": task.id, "digest": task.digest.hex()}
     document |= {"mechanism": task.mechanism} | ({"warnings": told} if told else {})
     place = f"/v1/tasks/{task.id}"
@@ -187,22 +199,22 @@ async def give_task(request: Request, store: Opened) -> Response:
 
 
 @change_routes.post("/{task_id}/withdraw", responses={200: {"model": Change}})
-async def withdraw_task(task_id: Id, store: Opened) -> Response:
-    """Ask nobody any more: the retained task is cleared. Reports that are under way still count."""
+async def withdraw_task(task_id: Id, store: StoreDep) -> Response:
+    """Clear the retained task, so that devices stop answering. Reports on their way still count."""
     row = await _changed(store, lambda opened: changes.withdraw(opened, task_id))
     return _said("withdrawn", row)
 
 
 @change_routes.post("/{task_id}/close", responses={200: {"model": Change}})
-async def close_task(task_id: Id, store: Opened) -> Response:
-    """Close a task for good: nothing more is counted, and its estimate is final."""
+async def close_task(task_id: Id, store: StoreDep) -> Response:
+    """Close a task permanently: nothing more is counted, and its estimate is final."""
     row = await _changed(store, lambda opened: changes.close(opened, task_id))
     return _said("closed", row)
 
 
 @change_routes.post("/{task_id}/rounds/{number}/close", responses={200: {"model": Change}})
-async def close_round(task_id: Id, number: Round, store: Opened) -> Response:
-    """Close one round of a task for good."""
+async def close_round(task_id: Id, number: Round, store: StoreDep) -> Response:
+    """Close one round of a task permanently."""
     row = await _changed(store, lambda opened: changes.close(opened, task_id, number))
     return _said("closed", row, {"round": number})
 
@@ -217,12 +229,12 @@ def _read(body: bytes, kind: str) -> Task:
     return read_draft(text, _NAME)
 
 
-async def _changed(store: Reading, change: Callable[[SqliteEditor], T]) -> T:
+async def _changed(store: StoreService, change: Callable[[SqliteEditor], T]) -> T:
     def run() -> T:
         with SqliteEditor(store.path) as opened:
             return change(opened)
 
-    return await store.aside(run)
+    return await store.run_slow(run)
 
 
 def _said(status: str, row: TaskRow, facts: dict[str, int] | None = None) -> Response:
@@ -239,7 +251,7 @@ RoundFilter = Annotated[
 
 
 @export_routes.get("/reports.csv", response_class=StreamingResponse, responses={200: {"content": {"text/csv": {}}}})
-async def get_csv(task_id: Id, store: Opened, number: RoundFilter = None) -> Response:
+async def get_csv(task_id: Id, store: StoreDep, number: RoundFilter = None) -> Response:
     """The counted reports as CSV: round, random id, the integers of the body. There is neither sender nor time."""
     return await _export(task_id, store, number, ".csv")
 
@@ -249,34 +261,34 @@ async def get_csv(task_id: Id, store: Opened, number: RoundFilter = None) -> Res
     response_class=StreamingResponse,
     responses={200: {"content": {_TYPES[".parquet"]: {}}}},
 )
-async def get_parquet(task_id: Id, store: Opened, number: RoundFilter = None) -> Response:
-    """The same as Parquet, where pyarrow is installed."""
+async def get_parquet(task_id: Id, store: StoreDep, number: RoundFilter = None) -> Response:
+    """The same as Parquet, if pyarrow is installed."""
     try:
         need_arrow("reports.parquet")
     except OptionError as error:
-        raise ProblemError(Kind.NO_PARQUET, str(error)) from error
+        raise ProblemError(ProblemType.NO_PARQUET, str(error)) from error
     return await _export(task_id, store, number, ".parquet")
 
 
-async def _export(task_id: str, store: Reading, number: int | None, suffix: str) -> Response:
-    store.exports.take()
+async def _export(task_id: str, store: StoreService, number: int | None, suffix: str) -> Response:
+    store.exports.acquire()
     try:
-        export = await store.aside(_Export, store, task_id, number, suffix)
+        export = await store.run_slow(_Export, store, task_id, number, suffix)
     except BaseException:
-        store.exports.leave()
+        store.exports.release()
         raise
     return _Stream(export, suffix, f"{task_id}{suffix}")
 
 
 class _Export:
-    """Reports on their way out, from a connection to the store of their own. What blocks is called in a thread.
+    """An export of reports by its own connection to the store. Blocking calls run in a thread.
 
     Raises:
         StoreError: the store cannot be read.
         TaskError: no such task or round.
     """
 
-    def __init__(self, store: Reading, task_id: str, number: int | None, suffix: str) -> None:
+    def __init__(self, store: StoreService, task_id: str, number: int | None, suffix: str) -> None:
         self._store = store
         self._opened = SqliteReader(store.path)
         try:
@@ -286,17 +298,17 @@ class _Export:
             raise
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while (portion := await self._store.aside(next, self._portions, None)) is not None:
+        while (portion := await self._store.run_slow(next, self._portions, None)) is not None:
             yield portion
 
     async def close(self) -> None:
-        """Give back what it has taken."""
-        self._store.exports.leave()
-        await self._store.aside(self._opened.close)
+        """Close the connection and release the limit."""
+        self._store.exports.release()
+        await self._store.run_slow(self._opened.close)
 
 
 class _Stream(StreamingResponse):
-    """The answer, which closes the export however it ends. One that breaks off is not complete, and says so."""
+    """A response that closes its export. An interrupted response is visibly incomplete (chunked)."""
 
     def __init__(self, export: _Export, suffix: str, name: str) -> None:
         super().__init__(
@@ -321,18 +333,20 @@ async def healthz() -> Response:
 
 
 @health_routes.get("/readyz", responses={200: {"model": Health}})
-async def readyz(service: Served, store: Opened) -> Response:
+async def readyz(service: ServiceDep, store: StoreDep) -> Response:
     """The store can be read, and an aggregator in the same process is connected to its broker.
 
-    `warnings` has what is wrong all the same: nothing that another instance of the service would do better.
+    `warnings` has problems that another instance of the service would have, too.
     """
     try:
         await store.run(lambda opened: opened.changes())
     except StoreError as error:
-        raise ProblemError(Kind.STORE_UNAVAILABLE, str(error)) from error
+        raise ProblemError(ProblemType.STORE_UNAVAILABLE, str(error)) from error
     intake = None if service.live is None else service.live.intake
     if intake is not None and not intake.connected:
-        raise ProblemError(Kind.BROKER_UNAVAILABLE, "the aggregator is not connected to its broker; its log says why")
+        raise ProblemError(
+            ProblemType.BROKER_UNAVAILABLE, "the aggregator is not connected to its broker; its log says why"
+        )
     ready: dict[str, object] = {"status": "ok"}
     if intake is not None and intake.backlog is not None:
         counted, rate = intake.backlog.counted, round(intake.backlog.rate)
@@ -346,14 +360,14 @@ metrics_routes: APIRouter = APIRouter(tags=["metrics"])
 
 
 class Metrics:
-    """The metrics of an intake in the same process, or of a store alone.
+    """The metrics of an aggregator in the same process, or of a store alone.
 
     Args:
         feed: knows the store.
         live: the aggregator beside it; None where there is none.
     """
 
-    def __init__(self, feed: Feed, live: Live | None) -> None:
+    def __init__(self, feed: ChangeFeed, live: Live | None) -> None:
         self._feed = feed
         self._alone = live is None
         self._stored = StoreFigures()
@@ -361,7 +375,7 @@ class Metrics:
         self._exposition = Exposition(figures, version("hush-ldp"))
 
     async def text(self) -> bytes:
-        """The metrics of now, of at most a second ago.
+        """Return the metrics, at most a second old.
 
         Raises:
             StoreError: the store cannot be read.
@@ -374,7 +388,7 @@ class Metrics:
 
 @metrics_routes.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
-    """Counts by task and by reason, and how the intake does, in the text format of Prometheus."""
+    """Counts by task and by reason, and the state of the intake, in the text format of Prometheus."""
     metrics = cast("Metrics", request.app.state.metrics)
     return Response(await metrics.text(), media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
@@ -384,5 +398,7 @@ problem_routes: APIRouter = APIRouter(tags=["problems"])
 
 @problem_routes.get(PROBLEMS_PATH, responses={200: {"model": ProblemKinds}})
 async def list_problems() -> Response:
-    """List the kinds of problems. The part of a `type` behind `#` is the name of its kind here."""
-    return answer({"v": 1, "problems": {kind.slug: {"status": kind.status, "title": kind.title} for kind in Kind}})
+    """List the types of problems. The part of a `type` after `#` is its name here."""
+    return answer(
+        {"v": 1, "problems": {kind.slug: {"status": kind.status, "title": kind.title} for kind in ProblemType}}
+    )

@@ -1,6 +1,6 @@
-"""Client addresses: whose share a connection or a request counts for, with trusted proxies in between.
+"""Which client address a connection or a request counts for, with trusted proxies in between.
 
-A share belongs to an IPv4 address, or to a /64 network of IPv6 addresses: one host can use all of those.
+A share belongs to an IPv4 address, or to a /64 network of IPv6 addresses, all of which one host can use.
 """
 
 import re
@@ -26,7 +26,7 @@ def parse_network(text: str) -> Network:
     """Parse the address of a proxy, or of a network of proxies (CIDR).
 
     Raises:
-        ValueError: it is neither, or the network is all there is. The message says what to write.
+        ValueError: it is neither, or it contains every address. The message says what to write.
     """
     try:
         network = ip_network(text)
@@ -35,11 +35,13 @@ def parse_network(text: str) -> Network:
             network = ip_network(text, strict=False)
         except ValueError:
             raise ValueError(
-                f"{text[:80]!r} is not an IP address or network; write one, as 127.0.0.1 or 10.0.0.0/8"
+                f"{text[:80]!r} is not an IP address or network; write for example 127.0.0.1 or 10.0.0.0/8"
             ) from None
         raise ValueError(f"{text[:80]!r} is an address within a network; write the network as {network}") from None
     if not network.prefixlen:
-        raise ValueError(f"{text[:80]!r} is every address, so that clients could name any; write that of your proxy")
+        raise ValueError(
+            f"{text[:80]!r} contains every address, so that clients could claim any; write the address of your proxy"
+        )
     return network
 
 
@@ -52,7 +54,7 @@ def share_of(peer: str | None) -> str:
 
 
 def is_loopback(peer: str | None) -> bool:
-    """Whether an address is of this machine alone."""
+    """Whether an address is a loopback address."""
     address = _peer(peer)
     return address is not None and address.is_loopback
 
@@ -123,7 +125,7 @@ def _peer(text: str | None) -> _Address | None:
 
 
 def _parse(text: str) -> _Address | None:
-    """An address, perhaps with a port; one of IPv4 in the clothes of IPv6 is one of IPv4."""
+    """Parse an address, perhaps with a port. An IPv4-mapped IPv6 address becomes an IPv4 address."""
     found = _IPV4.fullmatch(text) or _IPV6.fullmatch(text)
     if found is None:
         return None

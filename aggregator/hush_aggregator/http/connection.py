@@ -1,10 +1,10 @@
-"""Connections: how many there are at the same time, and for how long one may wait.
+"""Limits of connections, which uvicorn does not have: their number, and how long one may wait.
 
-uvicorn bounds neither. When all connections are taken, in all or by one address, the oldest without a complete request
-is closed, and the new one stays: whoever sends a request at once is answered, however many others send nothing.
+At the limit, of all connections or of one address, a new connection replaces the oldest without a complete request. So
+a client that sends its request at once is answered, however many others send nothing.
 
-Each connection is checked once a second, and closed if it has been in the same phase for too long. A stream of events
-without news is in none of these phases.
+Each connection is checked once a second, and closed if it is in one phase for too long. An idle stream of events is in
+none of these phases.
 """
 
 import socket
@@ -22,36 +22,36 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from hush_aggregator.http.client_address import Network, is_loopback, is_trusted, share_of
 from hush_aggregator.http.security import REQUESTS, STREAMS
-from hush_aggregator.http.service import Kind, ProblemError
+from hush_aggregator.http.service import ProblemError, ProblemType
 
-__all__ = ["ACCEPTED_AT_ONCE", "LONGEST", "Connection", "Connections", "Phase"]
+__all__ = ["ACCEPTED_AT_ONCE", "TIMEOUTS_S", "Connection", "Connections", "Phase"]
 
 ACCEPTED_AT_ONCE = 16
 """Connections that are accepted in one turn of the event loop.
 
-A request that came with its connection is read two turns later, so fewer than 64 connections come in between: that is
-the least that there may be.
+A request that arrives with its connection is read two turns later, so fewer than 64 connections arrive in between: the
+limit of connections is never less.
 """
 
 _SPARE = 64
-_AT_ONCE = struct.pack("ii", 1, 0)
+_LINGER_NONE = struct.pack("ii", 1, 0)
 _MOST = STREAMS + 2 * REQUESTS + _SPARE
 _LOOPBACK_SHARE = STREAMS // 2 + REQUESTS // 2 + _SPARE // 2
 _FILES_FOR_OTHERS = 128
-_LEFT_LIMIT = 4 * 1024 * 1024  # of a body that nobody wants any more
+_REFUSED_LIMIT = 4 * 1024 * 1024  # bytes of a refused body
 
 
 class Phase(Enum):
     """What a connection waits for."""
 
     HEAD = "the head of a request"
-    LEFT = "the rest of a body that nobody wants"
-    READER = "somebody who reads"
-    CLOSED = "its last bytes to be taken"
+    LEFT = "the rest of a refused body"
+    READER = "the client to read"
+    CLOSED = "its last bytes to be read"
 
 
-LONGEST: dict[Phase, float] = {Phase.HEAD: 10.0, Phase.LEFT: 2.0, Phase.READER: 30.0, Phase.CLOSED: 10.0}
-"""For how many seconds."""
+TIMEOUTS_S: dict[Phase, float] = {Phase.HEAD: 10.0, Phase.LEFT: 2.0, Phase.READER: 30.0, Phase.CLOSED: 10.0}
+"""The maximum seconds in each phase."""
 
 
 class Connections:
@@ -69,7 +69,7 @@ class Connections:
         self._waiting_of: defaultdict[str, OrderedDict[Connection, None]] = defaultdict(OrderedDict)
 
     def add(self, connection: "Connection", peer: str | None) -> None:
-        """Add a connection that was accepted; close the oldest without a complete request if there are too many."""
+        """Add a connection. If there are too many, close the oldest without a complete request."""
         who = share_of(peer)
         self._all[connection] = who
         self._of[who] += 1
@@ -77,12 +77,12 @@ class Connections:
         most = _most()
         share = max(most // 2, min(most, _LOOPBACK_SHARE)) if is_loopback(peer) else most // 2
         if self._of[who] > share and not is_trusted(peer, self._trusted):
-            next(iter(self._waiting_of[who])).cut()
+            next(iter(self._waiting_of[who])).abort()
         elif len(self._all) > most:
-            next(iter(self._waiting)).cut()
+            next(iter(self._waiting)).abort()
 
     def note(self, connection: "Connection", *, is_waiting: bool) -> None:
-        """Remember whether a connection waits for a complete request, and since when."""
+        """Record whether a connection waits for a complete request, and since when."""
         who = self._all.get(connection)
         if who is None or is_waiting == (connection in self._waiting):
             return
@@ -92,7 +92,7 @@ class Connections:
             del self._waiting[connection], self._waiting_of[who][connection]
 
     def discard(self, connection: "Connection") -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
         self.note(connection, is_waiting=False)
         who = self._all.pop(connection, None)
         if who is not None:
@@ -102,12 +102,7 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """One connection, as uvicorn has it, with bounds.
-
-    Args:
-        connections: all of the same server.
-        rest: what uvicorn gives.
-    """
+    """A connection of uvicorn with limits."""
 
     def __init__(self, *, connections: Connections, **rest: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(**rest)
@@ -116,7 +111,7 @@ class Connection(H11Protocol):
     _seen: object = None
     _since = 0.0
     _resumed = 0
-    _unwanted = -1  # bytes that came after an answer to a body that was not read; -1 while there is no such answer
+    _unwanted = -1  # bytes of a body after the response that refused it; -1 without such a response
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -132,8 +127,8 @@ class Connection(H11Protocol):
             self._note()
             return
         self._unwanted += len(data)
-        if self._unwanted > _LEFT_LIMIT:
-            self.cut()
+        if self._unwanted > _REFUSED_LIMIT:
+            self.abort()
 
     def resume_writing(self) -> None:
         self._resumed += 1
@@ -142,16 +137,16 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
-            # Closed at once, the rest of the body would make the system throw the answer away before it is read.
+            # If it were closed now, the rest of the body would make the system discard the response before it is read.
             self._unwanted = 0
             self.transport.write_eof()
         self._note()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets a problem, too, unless an answer is under way."""
+        """Answer invalid HTTP with a problem, unless a response has begun."""
         del msg
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            answer = ProblemError(Kind.NOT_HTTP, "this is not a request of HTTP/1.1").answer
+            answer = ProblemError(ProblemType.NOT_HTTP, "this is not an HTTP/1.1 request").answer
             headers = [*answer.raw_headers, (b"connection", b"close"), (b"cache-control", b"no-store")]
             for event in (
                 h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
@@ -160,26 +155,22 @@ class Connection(H11Protocol):
                 self.transport.write(self.conn.send(event))
         self.transport.close()
 
-    def look(self, now: float) -> None:
-        """Cut it off if it has waited too long.
-
-        Args:
-            now: the time of the event loop, in seconds.
-        """
+    def check(self, now: float) -> None:
+        """Abort the connection if it has waited too long. `now` is the time of the event loop."""
         phase = self._phase
         seen = phase, self.cycle, self._resumed
         if seen != self._seen:
             self._seen, self._since = seen, now
-        elif phase is not None and now - self._since > LONGEST[phase]:
-            self.cut()
+        elif phase is not None and now - self._since > TIMEOUTS_S[phase]:
+            self.abort()
 
-    def cut(self) -> None:
-        """Close it at once; what the system still holds of an answer goes, too."""
+    def abort(self) -> None:
+        """Close it at once, without sending what is still buffered."""
         self._others.discard(self)
         found = self.transport.get_extra_info("socket")
         if found is not None:
             with suppress(OSError):
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
         self.transport.abort()
 
     def _note(self) -> None:
@@ -194,14 +185,14 @@ class Connection(H11Protocol):
             return Phase.LEFT
         if self.flow.write_paused:
             return Phase.READER
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # there is none before the first request
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         if (cycle is None or cycle.response_complete) and self.conn.their_state is h11.IDLE:
             return Phase.HEAD
         return None
 
 
 def _most() -> int:
-    """How many connections there may be: as many as the service has use for, if the system gives it the files."""
+    """Return the limit of connections, which the limit of open files may lower."""
     if sys.platform == "win32":
         return _MOST
     import resource  # noqa: PLC0415 - not on Windows

@@ -21,34 +21,31 @@ _LONGEST = len(str(_PORTS))
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen.
-
-    Args:
-        host: a name or an address, without brackets.
-        port: 0 for one that the system chooses.
-    """
+    """Where to listen: a host without brackets, and a port, 0 for any free one."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, option: str, text: str) -> "Address":
-        """`HOST:PORT`, with an address of IPv6 in brackets.
+        """Parse `HOST:PORT`, with an IPv6 address in brackets.
 
         Raises:
-            OptionError: it is none.
+            OptionError: it is invalid.
         """
         host, _, port = text.rpartition(":")
         bracketed = host.startswith("[") and host.endswith("]")
         bare = host[1:-1] if bracketed else host
         number = int(port) if port.isascii() and port.isdecimal() and len(port) <= _LONGEST else _PORTS
         if not bare or number >= _PORTS or bracketed != (":" in bare):
-            raise OptionError(option, f"{text[:80]!r} is no address; write HOST:PORT, as in 127.0.0.1:8080")
+            raise OptionError(
+                option, f"{text[:80]!r} is not a valid address; write HOST:PORT, for example 127.0.0.1:8080"
+            )
         return cls(bare, number)
 
     @property
     def name(self) -> str:
-        """The host as a request names it."""
+        """The host as requests name it."""
         return f"[{self.host}]" if ":" in self.host else self.host.lower()
 
     def __str__(self) -> str:
@@ -56,27 +53,28 @@ class Address:
 
 
 def bind(option: str, address: Address) -> socket.socket:
-    """A socket that listens there.
+    """Return a socket that listens on an address.
 
     Raises:
-        OptionError: the name is not known here, or the port is taken or not allowed.
+        OptionError: the address is not of this machine, or the port is in use or not allowed.
     """
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, where = found[0]
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no name"
-        raise OptionError(option, f"{address} is not known here ({reason}); name an address of this machine") from error
+        reason = getattr(error, "strerror", None) or "invalid name"
+        raise OptionError(option, f"{address} is not an address of this machine ({reason}); use one that is") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
-        listener.listen(BACKLOG)  # at once: two programs may bind the same port, and only one listens
+        listener.listen(BACKLOG)  # now: two programs may bind the same port, but only one may listen
         listener.setblocking(False)
     except OSError as error:
         listener.close()
         raise OptionError(
-            option, f"cannot listen on {address} ({error.strerror}); name another port, or end what listens there"
+            option,
+            f"cannot listen on {address} ({error.strerror}); use another port, or stop the program that listens there",
         ) from error
     return listener
 
@@ -86,17 +84,17 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]+\]")
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """What a command was told about HTTP.
+    """The options of a command about HTTP.
 
     Args:
-        option: that names the address; the others are named by it too, or by their own names (`prefix`).
+        option: the option with the address, for messages.
         address: `HOST:PORT`.
         prefix: of the other options: `--http-` or `--`.
-        token_file: whose first line is the token.
-        write: whether tasks may be given, withdrawn and closed.
-        open: whether everybody who reaches the address may read.
-        hosts: further names under which it is asked.
-        trusted_proxies: addresses or networks of proxies, of whose requests the forwarded address counts.
+        token_file: its first line is the token.
+        write: whether clients may add, withdraw and close tasks.
+        open: whether everybody who can reach the address may read.
+        hosts: further allowed names of the service.
+        trusted_proxies: addresses or networks of proxies; their requests count for the forwarded address.
     """
 
     option: str
@@ -110,18 +108,8 @@ class HttpOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """A socket that listens, and who may ask for what on it.
-
-    Args:
-        listener: bound; nobody is answered yet.
-        hosts: names that a request may ask for.
-        any_address: whether it may ask for any address.
-        token: what writing and single reports need.
-        write: whether tasks may be written.
-        guarded: whether reading needs the token.
-        trusted_proxies: addresses of proxies, of whose requests the forwarded address counts.
-    """
+class ListenerConfig:
+    """A socket that listens, and the rules for requests on it: see `Service`."""
 
     listener: socket.socket
     hosts: frozenset[str]
@@ -133,10 +121,10 @@ class Access:
 
     @classmethod
     def open(cls, options: HttpOptions) -> Self:
-        """Listen.
+        """Listen on the address.
 
         Raises:
-            OptionError: the address cannot be listened on, the token cannot be read, or others could read or write.
+            OptionError: the address cannot be used, the token cannot be read, or strangers could read or write.
         """
         address = Address.parse(options.option, options.address)
         token_option = f"{options.prefix}token-file"
@@ -153,8 +141,8 @@ class Access:
             listener.close()
             raise OptionError(
                 options.option,
-                f"{address} can be reached from other machines; give a token with {token_option}, or let everybody "
-                f"read with {options.prefix}open",
+                f"other machines can reach {address}; set a token with {token_option}, or let everybody read with "
+                f"{options.prefix}open",
             )
         hosts = {_shown(bound), address.name} | named
         if bound.is_loopback or bound.is_unspecified:
@@ -164,21 +152,21 @@ class Access:
 
     @property
     def url(self) -> str:
-        """Where it is reached, by a number."""
+        """Its address as a number."""
         host, port = self.listener.getsockname()[:2]
         return f"http://{_shown(ip_address(str(host).partition('%')[0]))}:{port}/"
 
     @property
     def meaning(self) -> str:
         """Who may do what, for the log."""
-        reading = "reading needs the token" if self.guarded else "whoever reaches it may read"
+        reading = "reading needs the token" if self.guarded else "anyone who can reach it may read"
         writing = "writing needs the token" if self.write else "nobody may write"
         return f"{reading}, {writing}"
 
     def service(
         self, store: Path, confidence: float, *, estimator: Estimator | None = None, live: Live | None = None
     ) -> Service:
-        """What is served on it: see `Service`."""
+        """Return the service with these rules."""
         return Service(
             store,
             hosts=self.hosts,
@@ -202,7 +190,7 @@ def _network(option: str, text: str) -> Network:
 
 def _name(option: str, text: str) -> str:
     if not _NAME.fullmatch(text.lower()):
-        raise OptionError(option, f"{text[:80]!r} is no name of a host; write it without scheme and port")
+        raise OptionError(option, f"{text[:80]!r} is not a valid host name; omit scheme and port")
     return text.lower()
 
 

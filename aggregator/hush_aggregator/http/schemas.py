@@ -1,6 +1,6 @@
-"""The document of a task as types, for the description of HTTP: what `hush_common.task` reads.
+"""The documents of HTTP as types, and the OpenAPI description that is made from them.
 
-They make nothing and judge nothing themselves. A field that says nothing is left out, and there is no null.
+Nothing is parsed by these types; tests check each kind of document against them. Absent values are left out, not null.
 """
 
 from typing import Annotated, Any, Literal, NotRequired
@@ -14,7 +14,7 @@ from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDo
 from hush_common.wire import Refusal
 
 EXACT = ConfigDict(extra="forbid")
-"""Of a document without further fields."""
+"""The configuration of a document without further fields."""
 
 TaskId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -117,7 +117,7 @@ Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 @with_config(EXACT)
 class TaskFacts(TypedDict):
-    """What is told of a task: who gave it, what is to become of it, who publishes it. `n` is of its latest round."""
+    """The facts of a task: who gave it, its state, and who publishes it. `n` is of its latest round."""
 
     v: NotRequired[Literal[1]]
     task: TaskId
@@ -161,7 +161,7 @@ class RefusalsOfTask(TypedDict):
 
 @with_config(EXACT)
 class Refusals(TypedDict):
-    """All refusals: by task, of tasks that nobody published together, and what each reason means."""
+    """All refused reports: by task, those of unknown tasks together, and what each reason means."""
 
     v: Literal[1]
     tasks: dict[str, dict[Refusal, Count]]
@@ -174,7 +174,7 @@ class BacklogDocument(TypedDict):
     """Reports that wait on the broker and are being counted.
 
     `counted` since the backlog was noticed, `reports_per_second` over the last ten seconds; `waiting` is about how many
-    messages the broker holds, null if it does not tell.
+    messages the broker holds, null if it does not report it.
     """
 
     counted: int
@@ -184,10 +184,7 @@ class BacklogDocument(TypedDict):
 
 @with_config(EXACT)
 class Health(TypedDict):
-    """Everything works. `backlog` is there while reports are counted that have waited on the broker.
-
-    `warnings` say what to look at all the same.
-    """
+    """The service works. `backlog` is present while waiting reports are counted. `warnings` are for operators."""
 
     status: Literal["ok"]
     backlog: NotRequired[BacklogDocument]
@@ -296,7 +293,7 @@ class ResultDocuments(TypedDict):
 
 
 class Problem(TypedDict):
-    """What was wrong, and what to do (RFC 9457). `type` names its kind: see GET /v1/problems."""
+    """What was wrong, and what to do (RFC 9457). For `type` see GET /v1/problems."""
 
     type: Annotated[str, Field(pattern=r"^(/v1/problems#[a-z-]+|about:blank)$", examples=["/v1/problems#unknown-task"])]
     title: str
@@ -305,14 +302,14 @@ class Problem(TypedDict):
 
 
 class ProblemKind(TypedDict):
-    """A kind of problems."""
+    """A type of problems."""
 
     status: int
     title: str
 
 
 class ProblemKinds(TypedDict):
-    """All kinds of problems, by name."""
+    """All types of problems, by name."""
 
     v: Literal[1]
     problems: dict[str, ProblemKind]
@@ -329,24 +326,24 @@ _PLACE = "#/components/schemas/{model}"
 _FORMS = (Problem, Conflict, TaskDocument)  # those that no endpoint names as what it answers
 
 
-def form(name: str) -> dict[str, str]:
+def schema_ref(name: str) -> dict[str, str]:
     """A reference to the form of a document."""
     return {"$ref": _PLACE.format(model=name)}
 
 
 CONFLICT: dict[str, object] = {
     "description": "Another task has its id.",
-    "content": {PROBLEM: {"schema": form("Conflict")}},
+    "content": {PROBLEM: {"schema": schema_ref("Conflict")}},
 }
 """Of an endpoint where two tasks may meet."""
 
 _FAILURES: dict[str, object] = {
-    "4XX": {"description": "What was wrong with the request.", "content": {PROBLEM: {"schema": form("Problem")}}},
-    "5XX": {"description": "What is wrong with the service.", "content": {PROBLEM: {"schema": form("Problem")}}},
+    "4XX": {"description": "What was wrong with the request.", "content": {PROBLEM: {"schema": schema_ref("Problem")}}},
+    "5XX": {"description": "What is wrong with the service.", "content": {PROBLEM: {"schema": schema_ref("Problem")}}},
 }
 
 
-class Described(FastAPI):
+class DescribedApp(FastAPI):
     """An application whose description has all answers."""
 
     def openapi(self) -> dict[str, Any]:

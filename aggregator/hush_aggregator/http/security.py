@@ -25,7 +25,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hush_aggregator.http.client_address import client_of
 from hush_aggregator.http.feed import EVENTS_PATH
-from hush_aggregator.http.service import PROBLEMS_PATH, Kind, Places, ProblemError, Served, Service, Token
+from hush_aggregator.http.service import (
+    PROBLEMS_PATH,
+    ConcurrencyLimit,
+    ProblemError,
+    ProblemType,
+    Service,
+    ServiceDep,
+    Token,
+)
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
 _BEARER = {"WWW-Authenticate": 'Bearer realm="hush"'}
@@ -33,58 +41,60 @@ _LOGIN = {"WWW-Authenticate": 'Bearer realm="hush", Basic realm="hush", charset=
 
 
 def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, list[str]]:
-    """The headers of a request by their names in small letters."""
+    """Return the headers of a request by their names in lower case."""
     found: dict[str, list[str]] = {}
     for name, value in raw:
         found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip())
     return found
 
 
-def check_place(service: Service, headers: Mapping[str, list[str]]) -> None:
-    """Let nobody in who means another place, or comes from one.
+def check_origin(service: Service, headers: Mapping[str, list[str]]) -> None:
+    """Refuse a request for another host, or from a page of another origin.
 
     Raises:
-        ProblemError: it is so.
+        ProblemError: the request is refused.
     """
     host = headers.get("host", [])
     found = _HOST.fullmatch(host[0].lower()) if len(host) == 1 else None
-    if found is None or not _is_here(service, found["name"]):
+    if found is None or not _is_own_host(service, found["name"]):
         raise ProblemError(
-            Kind.UNKNOWN_HOST,
-            "the name in Host is none of this service; ask by its address, or name it with --http-host (--host)",
+            ProblemType.UNKNOWN_HOST,
+            "Host does not name this service; use its address, or allow the name with --http-host (hush http: --host)",
         )
     here = {f"{scheme}://{host[0].lower()}" for scheme in ("http", "https")}
     if any(origin.lower() not in here for origin in headers.get("origin", [])):
-        raise ProblemError(Kind.OTHER_ORIGIN, "pages of other places may not ask this service")
-    if {"cross-site", "same-site"} & set(headers.get("sec-fetch-site", [])) and not _is_followed(headers):
-        raise ProblemError(Kind.OTHER_ORIGIN, "pages of other places may not ask this service")
+        raise ProblemError(ProblemType.OTHER_ORIGIN, "pages of other sites may not use this service")
+    if {"cross-site", "same-site"} & set(headers.get("sec-fetch-site", [])) and not _is_navigation(headers):
+        raise ProblemError(ProblemType.OTHER_ORIGIN, "pages of other sites may not use this service")
 
 
 def check_token(token: Token | None, headers: Mapping[str, list[str]], *, login: bool = False) -> None:
-    """Let nobody pass who does not have the token.
+    """Refuse a request without the token.
 
     Args:
-        token: the token; None where there is none, and nobody passes.
+        token: None refuses every request.
         headers: of the request.
-        login: whether it may also be the password of any user, for browsers.
+        login: whether the token may also be the password of any user, for browsers.
 
     Raises:
-        ProblemError: it is not there, or another one. What was sent is not repeated.
+        ProblemError: the token is missing or wrong. The message does not contain what was sent.
     """
     if token is None:
-        raise ProblemError(Kind.NO_TOKEN_SET, "this service was started without a token, and gives this to nobody")
+        raise ProblemError(ProblemType.NO_TOKEN_SET, "disabled: the service was started without a token")
     given = headers.get("authorization", [])
-    remedy = "send the header Authorization: Bearer, and the token"
+    remedy = "send the header Authorization: Bearer TOKEN"
     challenge = _LOGIN if login else _BEARER
     if not given:
-        raise ProblemError(Kind.TOKEN_MISSING, f"this needs the token of the service; {remedy}", headers=challenge)
-    found = _sent(given[0], login=login) if len(given) == 1 else None
+        raise ProblemError(
+            ProblemType.TOKEN_MISSING, f"this needs the token of the service; {remedy}", headers=challenge
+        )
+    found = _token_in(given[0], login=login) if len(given) == 1 else None
     if found is None or not token.fits(found):
-        raise ProblemError(Kind.TOKEN_WRONG, f"this is not the token of the service; {remedy}", headers=challenge)
+        raise ProblemError(ProblemType.TOKEN_WRONG, f"wrong token; {remedy}", headers=challenge)
 
 
-def _sent(given: str, *, login: bool) -> str | None:
-    """The token in a header."""
+def _token_in(given: str, *, login: bool) -> str | None:
+    """Return the token in a header, or None."""
     scheme, _, text = given.partition(" ")
     if scheme.lower() == "bearer":
         return text.strip()
@@ -96,20 +106,20 @@ def _sent(given: str, *, login: bool) -> str | None:
     return None
 
 
-def _is_here(service: Service, name: str) -> bool:
+def _is_own_host(service: Service, name: str) -> bool:
     if name in service.hosts:
         return True
     if not service.any_address:
         return False
-    try:  # a name can be made to point anywhere; an address means itself
+    try:  # anyone can point a name anywhere, but an address is itself
         ip_address(name.strip("[]"))
     except ValueError:
         return False
     return True
 
 
-def _is_followed(headers: Mapping[str, list[str]]) -> bool:
-    """Whether somebody follows a link: the browser shows what comes, and hands it to no other page."""
+def _is_navigation(headers: Mapping[str, list[str]]) -> bool:
+    """Whether the user followed a link: the browser shows the response, and gives it to no other page."""
     return headers.get("sec-fetch-mode") == ["navigate"] and headers.get("sec-fetch-dest") == ["document"]
 
 
@@ -117,49 +127,50 @@ _bearer = HTTPBearer(auto_error=False, scheme_name="token", description="The tok
 _Described = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 
 
-async def may_export(request: Request, service: Served, _: _Described) -> None:
-    """Let nobody have single reports who does not have the token.
+async def may_export(request: Request, service: ServiceDep, _: _Described) -> None:
+    """Refuse single reports without the token.
 
     Raises:
-        ProblemError: it is so.
+        ProblemError: the request is refused.
     """
     check_token(service.token, headers_of(request.scope["headers"]))
 
 
-async def may_write(request: Request, service: Served, _: _Described) -> None:
-    """Let nobody write who does not have the token, and nobody at all where writing was not asked for.
+async def may_write(request: Request, service: ServiceDep, _: _Described) -> None:
+    """Refuse writing without the token, or to a service that only reads.
 
     Raises:
-        ProblemError: it is so.
+        ProblemError: the request is refused.
     """
     if not service.write:
         raise ProblemError(
-            Kind.READ_ONLY, "this service only reads; who runs it starts it with --http-write (hush http: --write)"
+            ProblemType.READ_ONLY,
+            "this service is read-only; its operator can enable writing with --http-write (hush http: --write)",
         )
     check_token(service.token, headers_of(request.scope["headers"]))
 
 
 BODY_LIMIT = 128 * 1024
-"""Most bytes of a request's body: twice what a published task may have."""
+"""The maximum bytes of a body: twice those of a published task."""
 
 HEADER_LIMIT = 64
-"""Most headers of a request."""
+"""The maximum number of headers."""
 
 HEAD_LIMIT = 16 * 1024
-"""Most bytes of its first line and headers."""
+"""The maximum bytes of the first line and the headers."""
 
 REQUEST_S = 30.0
 """Seconds until an answer begins."""
 
 REQUESTS = 64
-"""Most requests that are answered at the same time, streams of events aside. One address has half of them."""
+"""The maximum number of concurrent requests without streams. One address may have half of them."""
 
 STREAMS = 600
-"""Most streams at the same time: a process can often open 1024 files. One address has half of them."""
+"""The maximum number of streams: a process can often open 1024 files. One address may have half of them."""
 
 _LOG = logging.getLogger("hush.aggregator")
-_ALIVE = frozenset({"/healthz"})
-_OPEN = frozenset({"/healthz", "/readyz", PROBLEMS_PATH})  # these say nothing about anybody
+_NEVER_LIMITED = frozenset({"/healthz"})
+_NEVER_GUARDED = frozenset({"/healthz", "/readyz", PROBLEMS_PATH})  # contain nothing about tasks
 _POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -176,24 +187,28 @@ _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
 }
-"""Of every answer that does not have its own."""
+"""Headers of each response that does not set its own."""
 
 
 class Guard:
-    """Around an application.
+    """Middleware that checks and limits requests, and adds headers to responses.
 
-    Args:
-        app: what answers.
-        service: who may ask.
+    A request is limited until its response begins; `connection` ends a response that nobody reads. Streams have a limit
+    of their own, so that other requests are answered however many streams are open. HEAD is answered as GET, up to the
+    end of the headers.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        busy = "too many requests at once; ask again"
-        self._requests = Places(REQUESTS, Kind.TOO_MANY_REQUESTS, busy, share=REQUESTS // 2, what="requests")
-        full = f"{STREAMS} streams are open, and no more are served; come back later"
-        self._streams = Places(STREAMS, Kind.TOO_MANY_STREAMS, full, share=STREAMS // 2, what="streams")
+        busy = "too many concurrent requests; try again"
+        self._requests = ConcurrencyLimit(
+            REQUESTS, ProblemType.TOO_MANY_REQUESTS, busy, share=REQUESTS // 2, what="requests"
+        )
+        full = f"{STREAMS} streams are open, the maximum; try again later"
+        self._streams = ConcurrencyLimit(
+            STREAMS, ProblemType.TOO_MANY_STREAMS, full, share=STREAMS // 2, what="streams"
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -201,46 +216,52 @@ class Guard:
             return
         answer, receiving = _Answer(send), _Body(receive).receive
         if scope["method"] == "HEAD":
-            answer = alone = _HeadersAlone(send)
+            answer = alone = _HeadAnswer(send)
             receiving = alone.receive
-            # By this version of ASGI a stream ends once `receive` tells it that its client is gone.
+            # In this version of ASGI a stream ends when `receive` reports that the client is gone.
             scope = {**scope, "method": "GET", "asgi": {**scope["asgi"], "spec_version": "2.3"}}
         try:
             headers = headers_of(scope["headers"])
             self._check(scope, headers)
-            if scope["path"] not in _ALIVE:
+            if scope["path"] not in _NEVER_LIMITED:
                 peer = scope["client"][0] if scope.get("client") else None
-                places = self._streams if _is_stream(scope) else self._requests
-                answer.take(places, client_of(peer, headers, self._service.trusted_proxies))
+                limit = self._streams if _is_stream(scope) else self._requests
+                answer.acquire(limit, client_of(peer, headers, self._service.trusted_proxies))
             async with asyncio.timeout(REQUEST_S) as answer.clock:
                 await self._app(scope, receiving, answer.send)
         except ClientDisconnect:
-            pass  # nobody is left to answer
+            pass  # the client is gone
         except ProblemError as problem:
             await answer.instead(problem, scope)
         except TimeoutError:
-            await answer.instead(ProblemError(Kind.TOO_SLOW, "this took too long; ask again, or for less"), scope)
-        except Exception as error:  # noqa: BLE001 - whoever asks learns nothing of it
-            await answer.instead(_unforeseen(error), scope)
+            await answer.instead(
+                ProblemError(ProblemType.TOO_SLOW, "this took too long; try again, or request less"), scope
+            )
+        except Exception as error:  # noqa: BLE001 - the client must not see it
+            await answer.instead(_log_unexpected(error), scope)
         finally:
-            answer.leave()
+            answer.release()
 
     def _check(self, scope: Scope, headers: dict[str, list[str]]) -> None:
         if len(scope["headers"]) > HEADER_LIMIT:
-            raise ProblemError(Kind.HEAD_TOO_LARGE, f"more than {HEADER_LIMIT} headers; send fewer")
+            raise ProblemError(
+                ProblemType.HEAD_TOO_LARGE, f"the request has more than {HEADER_LIMIT} headers; send fewer"
+            )
         size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(map(len, chain(*scope["headers"])))
-        if size > HEAD_LIMIT:  # what comes at once is parsed before its size is looked at
-            raise ProblemError(Kind.HEAD_TOO_LARGE, f"a head of more than {HEAD_LIMIT} bytes; send less")
-        check_place(self._service, headers)
-        if self._service.guarded and scope["path"] not in _OPEN:
+        if size > HEAD_LIMIT:  # the parser checks the size only between reads
+            raise ProblemError(
+                ProblemType.HEAD_TOO_LARGE, f"the head of the request is longer than {HEAD_LIMIT} bytes; shorten it"
+            )
+        check_origin(self._service, headers)
+        if self._service.guarded and scope["path"] not in _NEVER_GUARDED:
             check_token(self._service.token, headers, login=scope["method"] == "GET")
         length = headers.get("content-length", ["0"])[0]
         if length.isdecimal() and int(length[:20]) > BODY_LIMIT:
-            raise _too_long()
+            raise _body_too_long()
 
 
 class _Body:
-    """The body of a request, up to its limit."""
+    """The body of a request, up to the limit."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -250,33 +271,33 @@ class _Body:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise _too_long()
+            raise _body_too_long()
         return message
 
 
 class _Answer:
-    """The answer to a request: with all headers, in its place, and begun once."""
+    """The response to a request, with all headers; it begins at most once."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._place: tuple[Places, str] | None = None
+        self._limit: tuple[ConcurrencyLimit, str] | None = None
         self._has_begun = False
         self.clock: asyncio.Timeout | None = None
 
-    def take(self, places: Places, who: str) -> None:
-        """Take a place among these, of the share of `who`."""
-        places.take(who)
-        self._place = places, who
+    def acquire(self, limit: ConcurrencyLimit, address: str) -> None:
+        """Count the request in a limit, for an address."""
+        limit.acquire(address)
+        self._limit = limit, address
 
-    def leave(self) -> None:
-        """Give the place back."""
-        if self._place is not None:
-            places, who = self._place
-            places.leave(who)
-            self._place = None
+    def release(self) -> None:
+        """Count it no more."""
+        if self._limit is not None:
+            limit, address = self._limit
+            limit.release(address)
+            self._limit = None
 
     async def send(self, message: Message) -> None:
-        """Send a part of it; from its beginning on it may take any time."""
+        """Send a part of it. Once it has begun, there is no time limit."""
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", []))
             there = {name.lower() for name, _ in headers}
@@ -287,14 +308,14 @@ class _Answer:
         await self._send(message)
 
     async def instead(self, problem: ProblemError, scope: Scope) -> None:
-        """Answer with a problem, if no answer has begun; else uvicorn closes the connection, for it is not complete."""
+        """Send a problem, unless a response has begun: then uvicorn closes the incomplete connection."""
         self.clock = None
         if not self._has_begun:
             await problem.answer(scope, _nothing, self.send)
 
 
-class _HeadersAlone(_Answer):
-    """The answer to HEAD: the headers of an answer to GET, and then its end, for the application too."""
+class _HeadAnswer(_Answer):
+    """The response to HEAD: the headers of a response to GET, then the end, also for the application."""
 
     def __init__(self, send: Send) -> None:
         super().__init__(send)
@@ -302,7 +323,7 @@ class _HeadersAlone(_Answer):
         self._has_ended = asyncio.Event()
 
     async def receive(self) -> Message:
-        """Give the application a request without a body, and the end of the connection once the headers are sent."""
+        """Give the application an empty body, and the end of the connection after the headers are sent."""
         if not self._has_read:
             self._has_read = True
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -324,12 +345,14 @@ async def _nothing() -> Message:
     return {"type": "http.disconnect"}
 
 
-def _too_long() -> ProblemError:
-    return ProblemError(Kind.BODY_TOO_LONG, f"a body of more than {BODY_LIMIT} bytes; a task has less")
+def _body_too_long() -> ProblemError:
+    return ProblemError(
+        ProblemType.BODY_TOO_LONG, f"the body is longer than {BODY_LIMIT} bytes, the maximum; a task is shorter"
+    )
 
 
-def _unforeseen(error: Exception) -> ProblemError:
-    """Tell the log of which kind it is, and where; its message may hold what was sent."""
+def _log_unexpected(error: Exception) -> ProblemError:
+    """Log its type and place, without its message, which may contain what was sent."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     _LOG.error("HTTP: %s in %s, line %d", type(error).__name__, Path(last.filename).name, last.lineno or 0)
-    return ProblemError(Kind.INTERNAL, "an error of hush; its log says where")
+    return ProblemError(ProblemType.INTERNAL, "an error in hush; its log says where")

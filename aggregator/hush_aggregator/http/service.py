@@ -1,4 +1,4 @@
-"""Service: what is served over HTTP, and to whom. Routers reach it as a dependency."""
+"""What is served over HTTP and to whom: problem documents, tokens, limits, and the store."""
 
 import asyncio
 import hmac
@@ -39,7 +39,7 @@ PROBLEMS_PATH = "/v1/problems"
 """Where a service lists the kinds of problems. The `type` of a problem is this path and the name of its kind."""
 
 
-class Kind(Enum):
+class ProblemType(Enum):
     """The kinds of problems: a name, which never changes, a status, and a title.
 
     A program tells problems apart by `type`. Several kinds can have one status.
@@ -95,7 +95,12 @@ class ProblemError(Exception):
     """
 
     def __init__(
-        self, kind: Kind, detail: str, *, headers: dict[str, str] | None = None, members: dict[str, str] | None = None
+        self,
+        kind: ProblemType,
+        detail: str,
+        *,
+        headers: dict[str, str] | None = None,
+        members: dict[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.kind = kind
@@ -105,25 +110,25 @@ class ProblemError(Exception):
 
     @property
     def answer(self) -> Response:
-        """The answer with the problem document."""
+        """The response with the problem document."""
         return problem(self.kind, self.detail, headers=self.headers, members=self.members)
 
 
 def problem(
-    kind: Kind | HTTPStatus,
+    kind: ProblemType | HTTPStatus,
     detail: str,
     *,
     headers: dict[str, str] | None = None,
     members: dict[str, str] | None = None,
 ) -> Response:
-    """Return the answer with a problem document: see `ProblemError`. A mere status has the type `about:blank`."""
-    if isinstance(kind, Kind):
+    """Return the response with a problem document: see `ProblemError`. A plain status has the type `about:blank`."""
+    if isinstance(kind, ProblemType):
         about: dict[str, object] = {"type": kind.type, "title": kind.title, "status": kind.status}
     else:
         about = {"type": "about:blank", "title": kind.phrase, "status": int(kind)}
     document = {**about, "detail": printable(detail), **(members or {})}
     body = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    status = kind.status if isinstance(kind, Kind) else int(kind)
+    status = kind.status if isinstance(kind, ProblemType) else int(kind)
     return Response(body, status, headers, PROBLEM)
 
 
@@ -132,26 +137,26 @@ JSON = "application/json"
 
 
 def answer(document: Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """The bytes of a document: keys sorted, no spaces, as what is retained at a broker."""
+    """Return a response with a JSON document: keys sorted, no spaces, as in retained messages."""
     return Response(encode(document), status, headers, JSON)
 
 
 TOKEN_VARIABLE = "HUSH_HTTP_TOKEN"  # noqa: S105 - the name of a variable
 _SHORTEST = 32
 _LONGEST = 512
-_FEWEST = 6  # signs that differ: 32 random decimal digits have fewer once in 10^7 times
-_SIGNS = re.compile(r"[A-Za-z0-9._~+/=-]+")  # those of a bearer token (RFC 6750)
+_FEWEST = 6  # different characters: 32 random decimal digits have fewer once in 10^7 times
+_CHARACTERS = re.compile(r"[A-Za-z0-9._~+/=-]+")  # those of a bearer token (RFC 6750)
 _MAKE = "make one with: openssl rand -hex 32"
 
 
 class Token:
-    """A token, of which the hash is kept. No text of it shows anything.
+    """A bearer token. Only its hash is stored, so that no log or traceback can show it.
 
     Args:
         text: at least 32 letters, digits and `. _ ~ + / = -`.
 
     Raises:
-        ValueError: it is too short, too long, has other signs, or repeats itself. The message does not repeat it.
+        ValueError: it is too short, too long, has other characters, or repeats itself. The message does not contain it.
     """
 
     __slots__ = ("_hash",)
@@ -159,14 +164,14 @@ class Token:
     def __init__(self, text: str) -> None:
         if len(text) < _SHORTEST:
             raise ValueError(f"is shorter than {_SHORTEST} letters; {_MAKE}")
-        if len(text) > _LONGEST or not _SIGNS.fullmatch(text):
+        if len(text) > _LONGEST or not _CHARACTERS.fullmatch(text):
             raise ValueError(f"is not made of at most {_LONGEST} letters, digits and . _ ~ + / = -; {_MAKE}")
         if len(set(text)) < _FEWEST or _repeats(text):
             raise ValueError(f"repeats itself, so that it can be guessed; {_MAKE}")
         self._hash = sha256(text.encode()).digest()
 
     def fits(self, text: str) -> bool:
-        """Whether `text` is the token, in a time that says nothing about it."""
+        """Whether `text` is the token, compared in constant time."""
         return hmac.compare_digest(self._hash, sha256(text.encode("utf-8", "surrogatepass")).digest())
 
     def __repr__(self) -> str:
@@ -174,20 +179,20 @@ class Token:
 
 
 def _repeats(text: str) -> bool:
-    """Whether a part of it, of at most half its length, comes again and again until its end."""
+    """Whether the text is a repetition of a part of at most half its length."""
     return any(text.startswith(text[period:]) for period in range(1, len(text) // 2 + 1))
 
 
 def find_token(option: str, file: Path | None, environment: Mapping[str, str]) -> Token | None:
-    """The token in the first line of a file or, without one, in the environment; None if it is in neither.
+    """Return the token in the first line of a file or, without a file, in the environment; None if neither has one.
 
     Args:
-        option: of the command line that names the file, for messages.
-        file: the file.
-        environment: where the variable `HUSH_HTTP_TOKEN` is looked for.
+        option: the command line option that names the file, for messages.
+        file: with the token.
+        environment: with the variable `HUSH_HTTP_TOKEN`.
 
     Raises:
-        OptionError: the file cannot be read, others can read it too, or what is there is no token.
+        OptionError: the file cannot be read, other users can read it, or its token is invalid.
     """
     if file is None:
         text, name = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
@@ -221,64 +226,67 @@ def _is_open_to_others(found: os.stat_result) -> bool:
 _RETRY = {"Retry-After": "5"}
 
 
-class Places:
-    """A bounded number of things at the same time.
+class ConcurrencyLimit:
+    """A limit on concurrent uses, and on the share of them that one address may have.
 
     Args:
-        most: how many.
-        kind: of the problem when all places are taken.
+        most: the limit.
+        kind: of the problem when the limit is reached.
         detail: of the same problem.
-        share: how many of them one address can take; None for all.
-        what: they are, for the message about a share.
+        share: the limit for one address; None for no such limit.
+        what: is limited, for the message about a share.
     """
 
-    def __init__(self, most: int, kind: Kind, detail: str, *, share: int | None = None, what: str = "") -> None:
+    def __init__(self, most: int, kind: ProblemType, detail: str, *, share: int | None = None, what: str = "") -> None:
         self._most = most
         self._kind = kind
         self._detail = detail
         self._share = share
         self._what = what
-        self._taken: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
 
-    def take(self, who: str = "") -> None:
-        """Take one.
+    def acquire(self, address: str = "") -> None:
+        """Count one more use.
 
         Raises:
-            ProblemError: none is free, or `who` has its share.
+            ProblemError: the limit or the share of the address is reached.
         """
-        if self._share is not None and self._taken[who] >= self._share:
-            detail = f"{self._share} {self._what} of this address are under way, which is its share; ask again later"
-            raise ProblemError(Kind.OVER_SHARE, detail, headers=_RETRY)
-        if self._taken.total() >= self._most:
+        if self._share is not None and self._used[address] >= self._share:
+            detail = f"{self._share} {self._what} of this address are under way, which is its share; try again later"
+            raise ProblemError(ProblemType.OVER_SHARE, detail, headers=_RETRY)
+        if self._used.total() >= self._most:
             raise ProblemError(self._kind, self._detail, headers=_RETRY)
-        self._taken[who] += 1
+        self._used[address] += 1
 
-    def leave(self, who: str = "") -> None:
-        """Give one back."""
-        self._taken[who] -= 1
-        if not self._taken[who]:
-            del self._taken[who]
+    def release(self, address: str = "") -> None:
+        """Count one use less."""
+        self._used[address] -= 1
+        if not self._used[address]:
+            del self._used[address]
 
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_AT_ONCE = 2  # estimates that are made at the same time, whoever asks
-_ASIDE = 2  # threads for what takes long: exports, and writing
-_KEPT = 2048  # results that are remembered: those of a thousand tasks, and of some of their rounds
+_CONCURRENT = 2  # estimates that are calculated at the same time
+_SLOW_THREADS = 2  # for exports and writing
+_CACHED = 2048  # results: of a thousand tasks, and of some of their rounds
 
 
-class Reading:
-    """The store of a service. Its reads run one after the other, in a thread of their own.
+class StoreService:
+    """The store of a service. One thread reads it.
+
+    The file is opened at the first use, and again when another file is in its place: a store may be created after the
+    service starts, and be restored from a backup while it runs. A result is calculated once for what is counted.
 
     Args:
         store: the file.
         confidence: nominal coverage of the intervals, inside (0, 1).
-        estimator: makes the estimates; None for threads.
+        estimator: calculates the estimates; None for threads.
 
     Attributes:
         path: the file.
-        exports: places of those that are under way at the same time.
+        exports: the limit on concurrent exports.
     """
 
     def __init__(self, store: Path, confidence: float = 0.95, estimator: Estimator | None = None) -> None:
@@ -286,35 +294,37 @@ class Reading:
         self.confidence: float = confidence
         self._estimator = estimator or InThread()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-http-store")
-        self._aside = ThreadPoolExecutor(_ASIDE, thread_name_prefix="hush-http-aside")
-        self.exports: Places = Places(_ASIDE, Kind.TOO_MANY_EXPORTS, "other exports are under way; ask again later")
+        self._slow = ThreadPoolExecutor(_SLOW_THREADS, thread_name_prefix="hush-http-slow")
+        self.exports: ConcurrencyLimit = ConcurrencyLimit(
+            _SLOW_THREADS, ProblemType.TOO_MANY_EXPORTS, "other exports are under way; try again later"
+        )
         self._opened: SqliteReader | None = None
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes
         self._results: OrderedDict[tuple[bytes, int], tuple[Counted, Result]] = OrderedDict()
         self.on_result: Callable[[Result], object] = lambda _: None
-        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._turn = asyncio.Semaphore(_CONCURRENT)
         self._making: dict[tuple[bytes, int], asyncio.Lock] = {}
 
     async def run(self, function: Callable[[StoreReader], T]) -> T:
-        """What `function` returns of the store, called in its thread: keep it short, others wait for it.
+        """Call a function with the store in its thread. Keep it short: other reads wait for it.
 
         Raises:
-            StoreError: the store is not there or cannot be read.
+            StoreError: the store is missing or cannot be read.
         """
         return await asyncio.get_running_loop().run_in_executor(self._worker, self._with_store, function)
 
-    async def aside(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
-        """Call what blocks for longer in another thread: not that of the reads, nor one that estimates need."""
-        return await asyncio.get_running_loop().run_in_executor(self._aside, function, *args)
+    async def run_slow(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+        """Call a slow function in a thread that neither reads nor estimates use."""
+        return await asyncio.get_running_loop().run_in_executor(self._slow, function, *args)
 
     async def result(self, task: Task, round_: int | None = None) -> Result:
-        """The result of a round, by default of the latest that has a report, from what is committed now.
+        """Return the result of a round, by default the latest that has a report, from what is committed now.
 
-        It is made once for what is counted, however often it is asked for. If it fails, `failures` says so.
+        Concurrent calls share one calculation. If it fails, `failures` has the reason.
 
         Raises:
-            StoreError: the store is not there or cannot be read.
+            StoreError: the store is missing or cannot be read.
         """
         counted = await self.run(lambda store: read_round(store, task, round_, utc_now()))
         key = task.digest, counted.round
@@ -330,7 +340,7 @@ class Reading:
                 result = result_of(counted, made, self.confidence, utc_now())
                 self._results[key] = counted, result
                 self.on_result(result)
-                while len(self._results) > _KEPT:
+                while len(self._results) > _CACHED:
                     self._results.popitem(last=False)
                 return result
         finally:
@@ -338,7 +348,7 @@ class Reading:
                 del self._making[key]
 
     def task(self, digest: bytes, payload: bytes) -> Task:
-        """The task that is stored as `payload`; in any thread.
+        """Return the task that is stored as `payload`. Thread-safe.
 
         Raises:
             StoreError: this version cannot read it.
@@ -346,7 +356,7 @@ class Reading:
         known = self._tasks.get(digest)
         if known is None:
             known = self._tasks[digest] = stored_task(payload)
-            while len(self._tasks) > _KEPT:
+            while len(self._tasks) > _CACHED:
                 with suppress(KeyError):  # another thread was faster
                     self._tasks.popitem(last=False)
         return known
@@ -355,7 +365,7 @@ class Reading:
         """Close the file."""
         await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
         self._worker.shutdown()
-        self._aside.shutdown(wait=False, cancel_futures=True)
+        self._slow.shutdown(wait=False, cancel_futures=True)
 
     def _with_store(self, function: Callable[[StoreReader], T]) -> T:
         return function(self._there())
@@ -380,24 +390,24 @@ class Reading:
 
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Names under which a program of the same machine is asked."""
+"""The names of a service for programs on the same machine."""
 
 
 class Live(Protocol):
     """The aggregator that runs in the same process."""
 
     def figures(self) -> Figures:
-        """What its metrics say now; to be asked in the event loop."""
+        """Return its metrics. Call this in the event loop."""
         ...
 
     @property
     def intake(self) -> IntakeStatus:
-        """The state of its intake; to be read in the event loop."""
+        """The state of its intake. Read this in the event loop."""
         ...
 
     @property
     def task_limit(self) -> str:
-        """Why published tasks are not counted for lack of room; empty if none is."""
+        """Why published tasks are not counted for lack of room; empty if all are counted."""
         ...
 
 
@@ -406,16 +416,16 @@ class Service:
     """What is served, and to whom.
 
     Args:
-        store: the file of the store; it may be missing, and come later.
-        hosts: names that a request may ask for (its `Host`), in small letters, without a port.
-        any_address: whether it may also ask for any address, as where all interfaces are listened on.
-        token: what writing and single reports need; None where nobody may do either.
-        write: whether tasks may be given, withdrawn and closed.
+        store: the file of the store; it may be created later.
+        hosts: allowed names in `Host`, in lower case, without a port.
+        any_address: whether `Host` may be any address, as when the service listens on all interfaces.
+        token: needed for writing and for single reports; None if nobody may do either.
+        write: whether clients may add, withdraw and close tasks.
         guarded: whether reading needs the token too.
         confidence: nominal coverage of the intervals, inside (0, 1).
-        estimator: makes the estimates; None for threads.
-        live: the aggregator beside it; None where there is none.
-        trusted_proxies: addresses of proxies, of whose requests the forwarded address counts.
+        estimator: calculates the estimates; None for threads.
+        live: the aggregator in the same process, or None.
+        trusted_proxies: addresses of proxies; their requests count for the forwarded address.
     """
 
     store: Path
@@ -430,18 +440,18 @@ class Service:
     trusted_proxies: tuple[Network, ...] = ()
 
 
-# Without `async`, FastAPI would call these in a thread for each request, which keeps its place meanwhile: requests
-# that are refused without a token would then use up the share of their address.
+# Without `async`, FastAPI would call these in a thread for each request, which counts as concurrent meanwhile: requests
+# without a token would then use up the share of their address before they are refused.
 async def _service(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
 
-async def _reading(request: Request) -> Reading:
-    return cast("Reading", request.app.state.reading)
+async def _reading(request: Request) -> StoreService:
+    return cast("StoreService", request.app.state.reading)
 
 
-Served = Annotated[Service, Depends(_service)]
-"""In the parameters of an endpoint: the service."""
+ServiceDep = Annotated[Service, Depends(_service)]
+"""The service, as a parameter of an endpoint."""
 
-Opened = Annotated[Reading, Depends(_reading)]
-"""In the parameters of an endpoint: its store."""
+StoreDep = Annotated[StoreService, Depends(_reading)]
+"""The store, as a parameter of an endpoint."""

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from servers import free_port
 
 from hush_aggregator.http.app import create_app, serve_http
-from hush_aggregator.http.feed import Feed
+from hush_aggregator.http.feed import ChangeFeed
 from hush_aggregator.http.listen import Address, bind
 from hush_aggregator.http.service import Service
 from hush_aggregator.store import SqliteStore
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def serving(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, "asyncio.Task[None]", Feed]]:
+async def serving(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, "asyncio.Task[None]", ChangeFeed]]:
     port = free_port()
     app = create_app(Service(path))
     listener = bind("--http", Address.parse("--http", f"127.0.0.1:{port}"))

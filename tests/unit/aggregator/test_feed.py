@@ -12,8 +12,8 @@ import pytest
 
 from hush_aggregator.http import feed as module
 from hush_aggregator.http import service
-from hush_aggregator.http.feed import Change, Feed
-from hush_aggregator.http.service import Reading
+from hush_aggregator.http.feed import ChangeFeed, FeedEvent
+from hush_aggregator.http.service import StoreService
 from hush_aggregator.store import Accepted, SqliteEditor, SqliteStore
 from hush_common.task import Task, make_task
 
@@ -24,8 +24,8 @@ A, B = (make_task({"id": name, **BIT, "closes": CLOSES.isoformat()}) for name in
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(module, "_TELL_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "_READ_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "_NOTIFY_EVERY_S", 0.01)
 
 
 @pytest.fixture
@@ -52,21 +52,21 @@ class Clock:
 class Follower:
     """Takes changes one by one."""
 
-    def __init__(self, feed: Feed, place: str | None = None) -> None:
+    def __init__(self, feed: ChangeFeed, place: str | None = None) -> None:
         self._inside = feed.followed()
         self._inside.__enter__()
         self._changes = feed.follow(place)
 
-    async def next(self) -> Change:
+    async def next(self) -> FeedEvent:
         async with asyncio.timeout(30):
             while (change := await anext(self._changes)) is None:
                 pass
             return change
 
-    async def until_place(self) -> list[Change]:
+    async def until_place(self) -> list[FeedEvent]:
         """All that belong together."""
         found = [await self.next()]
-        while not found[-1].place:
+        while not found[-1].cursor:
             found.append(await self.next())
         return found
 
@@ -77,7 +77,7 @@ class Follower:
             change = await self.next()
             if change.task and change.document:
                 known[change.task] = json.loads(change.document)["n"]
-            place = change.place
+            place = change.cursor
         return place
 
     async def leave(self) -> None:
@@ -86,9 +86,9 @@ class Follower:
 
 
 @asynccontextmanager
-async def running(path: Path, clock: Clock | None = None) -> AsyncIterator[Feed]:
-    store = Reading(path)
-    feed = Feed(store, clock=clock or Clock())
+async def running(path: Path, clock: Clock | None = None) -> AsyncIterator[ChangeFeed]:
+    store = StoreService(path)
+    feed = ChangeFeed(store, clock=clock or Clock())
     work = asyncio.create_task(feed.run())
     try:
         yield feed
@@ -109,19 +109,19 @@ async def test_everything_comes_first_then_what_changes(path: Path, store: Sqlit
     async with running(path) as feed:
         follower = Follower(feed)
         begin, *rest = await follower.until_place()
-        assert begin == Change("", "", "")
+        assert begin == FeedEvent("", "", "")
         assert {change.task: json.loads(change.document)["n"] for change in rest} == {"a": 2, "b": 0}
         count(store, B, 1)
         (change,) = await follower.until_place()
         assert (change.task, json.loads(change.document)["n"]) == ("b", 1)
-        assert change.place != rest[-1].place
+        assert change.cursor != rest[-1].cursor
         await follower.leave()
 
 
 async def test_who_comes_back_gets_what_was_missed_and_no_more(path: Path, store: SqliteStore) -> None:
     async with running(path) as feed:
         first = Follower(feed)
-        place = (await first.until_place())[-1].place
+        place = (await first.until_place())[-1].cursor
         count(store, B, 1)
         await first.until(b=1)
         count(store, B, 2)
@@ -148,7 +148,7 @@ async def test_places_outlive_the_process_and_rise(path: Path, store: SqliteStor
     for number in range(2):
         async with running(path) as feed:
             follower = Follower(feed)
-            places.append((await follower.until_place())[-1].place)
+            places.append((await follower.until_place())[-1].cursor)
             await follower.leave()
         if not number:
             async with running(path) as feed:  # another process, the same store
@@ -180,14 +180,14 @@ async def test_a_slow_follower_gets_the_newest_of_each_task_once(path: Path, sto
 async def test_followers_share_one_look_at_the_store(path: Path, store: SqliteStore) -> None:
     looks = 0
     async with running(path) as feed:
-        inner = feed._looked
+        inner = feed._read_store
 
         async def looked() -> module.Overview:
             nonlocal looks
             looks += 1
             return await inner()
 
-        feed._looked = looked  # type: ignore[method-assign]
+        feed._read_store = looked  # type: ignore[method-assign]
         followers = [Follower(feed) for _ in range(50)]
         for follower in followers:
             await follower.until_place()
@@ -222,13 +222,13 @@ async def test_a_task_that_closes_by_the_clock_alone_is_told(path: Path, monkeyp
     monkeypatch.setattr(service, "utc_now", clock)
     async with running(path, clock) as feed:
         follower = Follower(feed)
-        before = (await follower.until_place())[-1].place
+        before = (await follower.until_place())[-1].cursor
         clock.now = CLOSES
         changes = await follower.until_place()
         assert {change.task for change in changes} <= {"a", "b"}
         assert all(json.loads(change.document)["closed"] for change in changes)
-        assert changes[-1].place.partition("-")[0] == before.partition("-")[0]  # the store is the same
-        assert changes[-1].place != before
+        assert changes[-1].cursor.partition("-")[0] == before.partition("-")[0]  # the store is the same
+        assert changes[-1].cursor != before
         await follower.leave()
 
 

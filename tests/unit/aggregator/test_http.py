@@ -177,11 +177,11 @@ async def test_reports_are_exported_as_the_command_writes_them(path: Path) -> No
 async def test_two_exports_run_at_once_and_a_third_is_put_off(path: Path) -> None:
     async with asked(writable(path)) as client:
         app = client._transport.app  # type: ignore[attr-defined]  # of httpx
-        app.state.reading.exports.take()
-        app.state.reading.exports.take()
+        app.state.reading.exports.acquire()
+        app.state.reading.exports.acquire()
         answer = await client.get("/v1/tasks/way/reports.csv", headers=BEARER)
         assert is_problem(answer, 503, "later")
-        app.state.reading.exports.leave()
+        app.state.reading.exports.release()
         for _ in range(3):  # each gives its place back
             assert (await client.get("/v1/tasks/way/reports.csv", headers=BEARER)).status_code == 200
 

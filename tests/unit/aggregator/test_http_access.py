@@ -11,7 +11,7 @@ from http_world import TOKEN
 from servers import free_port
 
 from hush_aggregator.commands.serve import HttpBeside
-from hush_aggregator.http.listen import Access, Address, HttpOptions
+from hush_aggregator.http.listen import Address, HttpOptions, ListenerConfig
 from hush_aggregator.http.service import TOKEN_VARIABLE, Token, find_token
 from hush_common.errors import OptionError
 
@@ -30,8 +30,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def opened(host: str = "127.0.0.1", **options: object) -> Iterator[Access]:
-    found = Access.open(HttpOptions("--bind", f"{host}:{free_port()}", "--", **options))  # type: ignore[arg-type]
+def opened(host: str = "127.0.0.1", **options: object) -> Iterator[ListenerConfig]:
+    found = ListenerConfig.open(HttpOptions("--bind", f"{host}:{free_port()}", "--", **options))  # type: ignore[arg-type]
     with closing(found.listener):
         yield found
 
@@ -56,12 +56,12 @@ def test_on_the_loopback_everybody_reads_and_nobody_writes() -> None:
     with opened() as access:
         assert (access.guarded, access.write, access.any_address) == (False, False, False)
         assert access.hosts == {"localhost", "127.0.0.1", "[::1]"}
-        assert access.meaning == "whoever reaches it may read, nobody may write"
+        assert access.meaning == "anyone who can reach it may read, nobody may write"
 
 
 def test_elsewhere_only_with_a_token_or_an_explicit_word(file: Path) -> None:
-    with pytest.raises(OptionError, match="give a token with --token-file, or let everybody read with --open"):
-        Access.open(HttpOptions("--bind", f"0.0.0.0:{free_port()}", "--"))
+    with pytest.raises(OptionError, match="set a token with --token-file, or let everybody read with --open"):
+        ListenerConfig.open(HttpOptions("--bind", f"0.0.0.0:{free_port()}", "--"))
     with opened("0.0.0.0", token_file=file) as access:  # noqa: S104 - what is tested
         assert (access.guarded, access.any_address) == (True, True)
     with opened("0.0.0.0", open=True) as access:  # noqa: S104
@@ -72,7 +72,7 @@ def test_elsewhere_only_with_a_token_or_an_explicit_word(file: Path) -> None:
 
 def test_writing_needs_a_token(file: Path) -> None:
     with pytest.raises(OptionError, match="needs a token"):
-        Access.open(HttpOptions("--bind", "127.0.0.1:0", "--", write=True))
+        ListenerConfig.open(HttpOptions("--bind", "127.0.0.1:0", "--", write=True))
     with opened(write=True, token_file=file) as access:
         assert access.meaning.endswith("writing needs the token")
 
@@ -81,19 +81,19 @@ def test_further_names_are_hosts_and_nothing_else_is() -> None:
     with opened(hosts=("Hush.Example", "hush_1")) as access:
         assert {"hush.example", "hush_1"} <= access.hosts
     for name in ("http://hush.example", "hush.example:80", "*", "", "a/b", "a b"):
-        with pytest.raises(OptionError, match="no name of a host"):
-            Access.open(HttpOptions("--bind", "127.0.0.1:0", "--", hosts=(name,)))
+        with pytest.raises(OptionError, match="not a valid host name"):
+            ListenerConfig.open(HttpOptions("--bind", "127.0.0.1:0", "--", hosts=(name,)))
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", free_port()))
         other.listen()
-        with pytest.raises(OptionError, match=r"cannot listen on 127\.0\.0\.1:.*name another port"):
-            Access.open(HttpOptions("--http", f"127.0.0.1:{other.getsockname()[1]}", "--http-"))
+        with pytest.raises(OptionError, match=r"cannot listen on 127\.0\.0\.1:.*use another port"):
+            ListenerConfig.open(HttpOptions("--http", f"127.0.0.1:{other.getsockname()[1]}", "--http-"))
     for host in ("no.such.name.invalid", "192.0.2.1"):
-        with pytest.raises(OptionError, match=r"name (an address of this machine|another port)"):
-            Access.open(HttpOptions("--http", f"{host}:0", "--http-", open=True))
+        with pytest.raises(OptionError, match=r"not an address of this machine|use another port"):
+            ListenerConfig.open(HttpOptions("--http", f"{host}:0", "--http-", open=True))
 
 
 def test_options_about_http_need_an_address(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_loopback_and_proxies_are_known() -> None:
 
 @pytest.mark.parametrize("text", ["", "proxy.example", "10.0.0.0/33", "10.0.0", "10.0.0.1:80", "http://10.0.0.1"])
 def test_what_is_no_address_is_no_proxy(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not an IP address or network; write one, as 127\.0\.0\.1"):
+    with pytest.raises(ValueError, match=r"not an IP address or network; write for example 127\.0\.0\.1"):
         parse_network(text)
 
 
@@ -102,5 +102,5 @@ def test_a_network_is_written_as_one_and_is_not_everything() -> None:
     with pytest.raises(ValueError, match=r"write the network as 10\.0\.0\.0/8"):
         parse_network("10.0.0.1/8")
     for text in ("0.0.0.0/0", "::/0"):
-        with pytest.raises(ValueError, match="clients could name any"):
+        with pytest.raises(ValueError, match="clients could claim any"):
             parse_network(text)

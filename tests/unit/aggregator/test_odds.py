@@ -9,7 +9,7 @@ import mpmath
 import pytest
 
 from hush_aggregator.http.page.pages import render_index
-from hush_aggregator.http.page.view import View
+from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.store.base import Origin, State
 from hush_aggregator.tasks.explain import EVEN, dearest, factor, from_to, losses, sure
 from hush_common.epsilon import parse_epsilon
@@ -54,7 +54,7 @@ def test_a_certainty_is_what_bayes_gives_rounded_up_and_never_a_hundred_per_cent
     task = make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER})
     check(dearest(task).sentence, epsilon)
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    view = View(task, State.OPEN, Origin.FILE, ended=False, now=now)
+    view = TaskView(task, State.OPEN, Origin.FILE, ended=False, now=now)
     page = render_index([view], "/", now, total=1, page=1, pages=1)
     check(page.partition('class="promise')[2].partition("</li>")[0], epsilon)
 

@@ -16,8 +16,8 @@ from page_server import served
 
 from hush_aggregator.estimation import Estimator, Failure, InThread
 from hush_aggregator.http.page.pages import assets
-from hush_aggregator.http.page.view import PER_PAGE, TaskStatus, Views
-from hush_aggregator.http.service import Reading
+from hush_aggregator.http.page.view import PER_PAGE, TaskStatus, TaskViews
+from hush_aggregator.http.service import StoreService
 from hush_aggregator.store import SqliteReader, SqliteStore
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
@@ -31,10 +31,10 @@ def bits(number: int) -> list[Task]:
 
 
 @asynccontextmanager
-async def views(path: Path, estimator: Estimator | None = None) -> AsyncIterator[Views]:
-    reading = Reading(path, estimator=estimator)
+async def views(path: Path, estimator: Estimator | None = None) -> AsyncIterator[TaskViews]:
+    reading = StoreService(path, estimator=estimator)
     try:
-        yield Views(reading)
+        yield TaskViews(reading)
     finally:
         await reading.close()
 

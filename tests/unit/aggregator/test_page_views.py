@@ -12,7 +12,7 @@ from made_results import changed, result_of, single
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import PartEstimate
 from hush_aggregator.http.page.pages import render_index, render_task
-from hush_aggregator.http.page.view import TaskStatus, View
+from hush_aggregator.http.page.view import TaskStatus, TaskView
 from hush_aggregator.store.base import Origin, State
 from hush_common.task import make_task
 from hush_common.wire import Refusal
@@ -26,7 +26,13 @@ METHODS = {"anytime": "reporters-laplace-mixture"}
 GOOD = dataclasses.replace(single(200, 3.0, intervals=INTERVALS, methods=METHODS), monitor="ok")
 
 
-def shown(estimate: Estimate | None = GOOD, *, final: bool = False, draft: dict[str, Any] = DRAFT, **view: Any) -> View:  # noqa: ANN401
+def shown(
+    estimate: Estimate | None = GOOD,
+    *,
+    final: bool = False,
+    draft: dict[str, Any] = DRAFT,
+    **view: Any,  # noqa: ANN401
+) -> TaskView:
     task = make_task(dict(draft))
     result = None if estimate is None else dataclasses.replace(result_of(task, estimate), final=final)
     settings: dict[str, Any] = {
@@ -36,18 +42,18 @@ def shown(estimate: Estimate | None = GOOD, *, final: bool = False, draft: dict[
         "now": NOW,
         "result": result,
     } | view
-    return View(task, **settings)
+    return TaskView(task, **settings)
 
 
-def detail(view: View) -> str:
+def detail(view: TaskView) -> str:
     return render_task(view, "/", NOW)
 
 
-def index(views: list[View], *, total: int = 1, dropped: int = 0) -> str:
+def index(views: list[TaskView], *, total: int = 1, dropped: int = 0) -> str:
     return render_index(views, "/", NOW, total=total, page=1, pages=1, dropped=dropped)
 
 
-def text_of(view: View) -> str:
+def text_of(view: TaskView) -> str:
     """What a person reads."""
     return plain(detail(view).partition("<main")[2])
 
@@ -69,7 +75,7 @@ def plain(page: str) -> str:
         (shown(draft=DRAFT | {"opens": "2026-06-01T00:01:00Z"}), TaskStatus.NOT_OPEN),
     ],
 )
-def test_a_task_says_what_becomes_of_it(view: View, status: TaskStatus) -> None:
+def test_a_task_says_what_becomes_of_it(view: TaskView, status: TaskStatus) -> None:
     assert view.status is status
     assert f"{status.word} " in text_of(view)
     assert status.sentence in text_of(view)
@@ -214,7 +220,7 @@ def test_a_long_list_is_folded_and_complete() -> None:
     task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
 
     categories = tuple(PartEstimate(name=label, n=9, mean=1 / 300) for label in labels)
-    page = detail(View(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, parts=categories))))
+    page = detail(TaskView(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, parts=categories))))
     assert all(f">{label}<" in page for label in labels)
     assert "276 more" in page
 

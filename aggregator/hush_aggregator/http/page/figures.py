@@ -16,7 +16,7 @@ from hush_aggregator.estimate.estimates import (
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
 from hush_aggregator.http.page.charts import Axis, Chart
-from hush_aggregator.http.page.view import Point, TaskStatus, View
+from hush_aggregator.http.page.view import Point, TaskStatus, TaskView
 from hush_aggregator.report_problems import MONITOR, Verdict, report_problems
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, fixed, significant, whole
@@ -128,7 +128,7 @@ class IntervalRow:
 class Figures:
     """All that the page shows of the estimate of a round."""
 
-    view: View
+    view: TaskView
     result: Result
     problems: Sequence[Verdict] = field(init=False)
     parts: Sequence[PartRow] = field(init=False)
@@ -139,7 +139,7 @@ class Figures:
         object.__setattr__(self, "parts", list(_rows(self.view.task, result)))
 
     @classmethod
-    def of(cls, view: View) -> "Figures | None":
+    def of(cls, view: TaskView) -> "Figures | None":
         return None if view.result is None else cls(view, view.result)
 
     @property
@@ -305,7 +305,7 @@ class Course:
     rows: Sequence[tuple[str, str, str]]
 
     @classmethod
-    def of(cls, view: View) -> "Course | None":
+    def of(cls, view: TaskView) -> "Course | None":
         """Return the course; None if fewer than three estimates are known."""
         points = view.history
         axis = Axis.around([point.band for point in points], [point.value for point in points], _limits(view.task))
@@ -343,7 +343,7 @@ class Rounds:
     chart: Chart | None
 
     @classmethod
-    def of(cls, view: View) -> "Rounds":
+    def of(cls, view: TaskView) -> "Rounds":
         rows = []
         for one in view.rounds:
             target = primary(one.intervals, one.estimate.methods, final=one.final)
@@ -355,7 +355,7 @@ class Rounds:
         return cls(caption, rows[::-1], _chart_of(view, rows))
 
 
-def _chart_of(view: View, rows: Sequence[RoundRow]) -> Chart | None:
+def _chart_of(view: TaskView, rows: Sequence[RoundRow]) -> Chart | None:
     known = [(row, row.result.mean) for row in rows if row.result.n and row.result.mean is not None]
     intervals = [row.interval for row, _ in known if row.interval is not None]
     axis = Axis.around(intervals, [mean for _, mean in known], _limits(view.task))

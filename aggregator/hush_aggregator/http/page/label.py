@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hush_aggregator.http.page.view import View
+from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.store.base import Origin
 from hush_aggregator.tasks.explain import EVEN, Loss, factor, from_to, losses
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
@@ -50,7 +50,7 @@ class PrivacyLabel:
     factor: str
 
     @classmethod
-    def of(cls, view: View) -> "PrivacyLabel":
+    def of(cls, view: TaskView) -> "PrivacyLabel":
         """Make the label of a task."""
         found = list(losses(view.task))
         epsilon = found[0].epsilon

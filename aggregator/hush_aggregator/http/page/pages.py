@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from hush_aggregator.http.page.figures import FAILURES, Course, Figures, Rounds, band_of
 from hush_aggregator.http.page.label import PrivacyLabel
-from hush_aggregator.http.page.view import View, Views
+from hush_aggregator.http.page.view import TaskView, TaskViews
 from hush_aggregator.tasks.explain import dearest, sure
 from hush_common.epsilon import decimal_text
 from hush_common.errors import StoreError
@@ -126,7 +126,7 @@ def render_message(here: str, now: datetime, title: str, status: int) -> str:
 
 
 def render_index(
-    views: Sequence[View], here: str, now: datetime, *, total: int, page: int, pages: int, dropped: int = 0
+    views: Sequence[TaskView], here: str, now: datetime, *, total: int, page: int, pages: int, dropped: int = 0
 ) -> str:
     """Render a page of the list of tasks.
 
@@ -144,7 +144,7 @@ def render_index(
     return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="")
 
 
-def render_task(view: View, here: str, now: datetime) -> str:
+def render_task(view: TaskView, here: str, now: datetime) -> str:
     """Render the page of one task."""
     return ENVIRONMENT.get_template("task.html").render(
         view=view,
@@ -158,15 +158,17 @@ def render_task(view: View, here: str, now: datetime) -> str:
     )
 
 
-async def _views(request: Request) -> Views:
-    return cast("Views", request.app.state.views)
+async def _views(request: Request) -> TaskViews:
+    return cast("TaskViews", request.app.state.views)
 
 
-Shown = Annotated[Views, Depends(_views)]
+ViewsDep = Annotated[TaskViews, Depends(_views)]
 
 
 @page_routes.get("/")
-async def show_all(request: Request, views: Shown, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1) -> Response:
+async def show_all(
+    request: Request, views: ViewsDep, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1
+) -> Response:
     """All tasks."""
     now = datetime.now(UTC)
     try:
@@ -181,7 +183,7 @@ async def show_all(request: Request, views: Shown, page: Annotated[int, Query(ge
 async def show_one(
     request: Request,
     task_id: str,
-    views: Shown,
+    views: ViewsDep,
     round_: Annotated[int | None, Query(alias="round", ge=0, lt=ROUND_LIMIT)] = None,
 ) -> Response:
     """One task."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from hush_aggregator.estimate.estimates import ANYTIME, Interval
-from hush_aggregator.http.service import Reading
+from hush_aggregator.http.service import StoreService
 from hush_aggregator.result import WHOLE, Result
 from hush_aggregator.store.base import Origin, State, StoreReader, TaskRow
 from hush_common.task import Task
@@ -50,7 +50,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TaskView:
     """A task, and what is known of it.
 
     Args:
@@ -143,17 +143,17 @@ class History:
 
 
 @dataclass(slots=True)
-class Views:
+class TaskViews:
     """Reads views from a store."""
 
-    reading: Reading
+    reading: StoreService
     history: History = field(default_factory=History)
     _making: set[asyncio.Task[Result]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.reading.on_result = self.history.add
 
-    async def some(self, page: int, now: datetime) -> tuple[list[View], int, int, int]:
+    async def some(self, page: int, now: datetime) -> tuple[list[TaskView], int, int, int]:
         """Return the tasks of a page (from 1), and the numbers of tasks, pages and messages that the broker dropped.
 
         Raises:
@@ -173,10 +173,10 @@ class Views:
         results = await self._within(_PATIENCE_S, [self.reading.result(task) for task in tasks])
         views = []
         for (row, ended, latest, n), task, result in zip(facts, tasks, results, strict=True):
-            views.append(View(task, row.state, row.origin, ended, now, result, n, latest=latest))
+            views.append(TaskView(task, row.state, row.origin, ended, now, result, n, latest=latest))
         return views, total, pages, dropped
 
-    async def one(self, task_id: str, round_: int | None, now: datetime) -> View | None:
+    async def one(self, task_id: str, round_: int | None, now: datetime) -> TaskView | None:
         """Return a task and one of its rounds, by default the latest; None if there is no such task or round.
 
         Raises:
@@ -199,7 +199,7 @@ class Views:
         result, *rounds = await self._within(_PATIENCE_OF_ONE_S, wanted)
         points = () if result is None else self.history.until(result)
         known = [one for one in rounds if one is not None]
-        return View(task, row.state, row.origin, ended, now, result, n, known, latest, points)
+        return TaskView(task, row.state, row.origin, ended, now, result, n, known, latest, points)
 
     async def _within(self, patience_s: float, wanted: Sequence[Coroutine[None, None, Result]]) -> list[Result | None]:
         """Return the results that are ready in time; the others go on being made."""
