@@ -155,8 +155,8 @@ def _decide(
 
 def _history(connection: sqlite3.Connection, question: Question, device: str) -> History:
     task, answered = question.task, None
-    pinned, round_ = ledger.pinned(connection, device, task.id), task.current_round(question.now)
-    if pinned == task.digest and round_ is not None:
+    pinned = ledger.pinned(connection, device, task.id)
+    if pinned == task.digest and (round_ := task.current_round(question.now)) is not None:
         answered = ledger.find(connection, device, task.id, round_)
     return History(
         pinned=pinned,
