@@ -41,7 +41,7 @@ def rules(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ss
         made.verify_flags = (made.verify_flags & ~STRICT) | flags
         return made
 
-    monkeypatch.setattr("hush_common.broker_url.ssl.create_default_context", context)
+    monkeypatch.setattr("ssl.create_default_context", context)
     return flags
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = {"aiomqtt", "asyncio", "hush_client.gateway", "hush_common.mechanisms", "paho", "sqlite3"}
+HEAVY = {"aiomqtt", "asyncio", "hush_client.gateway", "hush_common.mechanisms", "paho", "sqlite3", "ssl"}
 OF_FILES = {"gzip", "importlib.resources", "tempfile", "tomllib"}
 
 
