@@ -23,7 +23,7 @@ from hush_simulations.results.run import Run
 from hush_simulations.sweeps.result import SweepResult
 
 if TYPE_CHECKING:
-    from hush_simulations.results.rounds import PooledRounds, Round
+    from hush_simulations.results.run import PooledRounds, Round
 
 
 _ROWS = 12

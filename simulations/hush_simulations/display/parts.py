@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_simulations.display.number_format import NumberFormat
-from hush_simulations.results.rounds import PooledRounds, Round
+from hush_simulations.results.run import PooledRounds, Round
 from hush_simulations.results.score import Score
 
 _DIGITS = 2  # of the standard error: a row has to fit into 80 columns

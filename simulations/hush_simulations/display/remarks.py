@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.formatting import exact, ratio, whole
 from hush_simulations.display.parts import parts_of
-from hush_simulations.results.instead import auto_mechanism
-from hush_simulations.results.rounds import PooledRounds
-from hush_simulations.results.run import Run
+from hush_simulations.results.run import PooledRounds, Run, auto_mechanism
 
 _NAMED = 3  # estimates outside the bounds, up to which each is named
 _VISIBLE = 1.005  # times as many people, from which on it is told

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hush_simulations.results.rounds import PooledRounds, Round
+    from hush_simulations.results.run import PooledRounds, Round
 
 
 INTERVAL_NAMES = {

@@ -12,8 +12,7 @@ from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
 from hush_simulations.display.remarks import remarks
 from hush_simulations.engines.experiment import ABSENT
-from hush_simulations.results.rounds import PooledRounds, Round
-from hush_simulations.results.run import Run
+from hush_simulations.results.run import PooledRounds, Round, Run
 from hush_simulations.results.score import Score
 from hush_simulations.scenarios.population import Observed
 

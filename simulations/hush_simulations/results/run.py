@@ -1,42 +1,251 @@
-"""Run: the one account of a finished simulation, and the JSON object that `--json` prints and `result.json` holds."""
+"""A finished simulation: its rounds next to the truth, and the JSON object of `--json` and `result.json`."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from hush_aggregator.estimate import REPORTERS
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.result import Result
+from hush_aggregator.tally import Tally
 from hush_common.broker_url import BrokerUrl
+from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text
+from hush_common.mechanisms import Offers
+from hush_common.mechanisms.registry import best, choose, named
 from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
-from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, judged
+from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, Received, RoundOutcome, judged
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
-from hush_simulations.results.instead import planned_document
-from hush_simulations.results.rounds import (
-    GroupTruth,
-    PooledRounds,
-    Round,
-    found_document,
-    groups_document,
-    judge,
-    mean_of_rounds,
-    rate,
-    round_document,
-    together_document,
-    truth_of_rounds,
-)
-from hush_simulations.results.score import Covered, Score, score, score_of_truth
+from hush_simulations.results.score import Covered, Score, score, score_of_truth, truths
 from hush_simulations.scenarios.population import Observed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+Mean = float | tuple[float, ...] | None
+
+
+class GroupTruth(NamedTuple):
+    """The truth of the people of one group who answered; only a simulation knows the groups.
+
+    Args:
+        people: of the group who answered.
+        means: of their values, of each coordinate, or the share of each label; None if nobody has a value.
+    """
+
+    people: int
+    means: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a run, next to the truth.
+
+    Args:
+        result: of the aggregator.
+        score: its comparison with the truth.
+        reporters: positions, in `Experiment.values`, of the devices that sent a report.
+        clamped: how many of them had to move their value into the domain.
+        declined: devices that sent nothing, by their reason.
+        elapsed: seconds from the first answer to the last commit.
+        received: what the aggregator counted; empty in bulk, where no report is kept.
+        chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
+        tally: in bulk, that of the round.
+        truth: in bulk, as in `RoundOutcome`.
+        known: in bulk, of how many values each truth is the mean.
+        groups: of each group of the population how many answered, and what is true of them.
+        population: the mean of the population in this round; None where nobody knows it.
+    """
+
+    result: Result
+    score: Score
+    reporters: Sequence[int] = field(repr=False)
+    clamped: int
+    declined: Mapping[str, int]
+    elapsed: float
+    received: Received = field(repr=False)
+    chosen: tuple[int, ...] = ()
+    tally: Tally | None = None
+    truth: tuple[float | None, ...] | None = None
+    known: tuple[int, ...] = ()
+    groups: Mapping[str, GroupTruth] = field(default_factory=dict)
+    population: Mean = None
+
+
+@dataclass(frozen=True, slots=True)
+class PooledRounds:
+    """All rounds of a run as one estimate; the truth is the mean over all reports.
+
+    Args:
+        result: with the intervals of `hush_aggregator.estimate.pooled_rounds`.
+        score: its comparison with the truth.
+        rounds: how many there are.
+    """
+
+    result: Result
+    score: Score
+    rounds: int
+
+
+def judge(experiment: Experiment, task: Task, number: int, done: RoundOutcome) -> Round:
+    """Compare a round with the truth of the people who answered in it, and of the population."""
+    population, estimate = experiment.mean(number), done.result.estimate
+    if done.truth is None:
+        values = [experiment.value(device, number) for device in done.reporters]
+        found = score(task.domain, estimate, values, population)
+        groups = _groups(experiment, number, done.reporters)
+    else:
+        found = score_of_truth(task.domain, estimate, done.truth, population)
+        groups = [GroupTruth(*group) for group in done.groups]
+    judged = (done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+    named = dict(zip(experiment.scenario.groups, groups, strict=bool(groups)))
+    return Round(*judged, done.chosen, done.tally, done.truth, done.known, named, population)
+
+
+def _groups(experiment: Experiment, number: int, reporters: Sequence[int]) -> list[GroupTruth]:
+    found = []
+    for group in range(len(experiment.scenario.groups)):
+        values = [experiment.value(device, number) for device in reporters if experiment.groups[device] == group]
+        found.append(GroupTruth(len(values), tuple(truths(experiment.task.domain, values))))
+    return found
+
+
+def mean_of_rounds(rounds: Sequence[tuple[int, Mean]]) -> Mean:
+    """Return the mean of the population over all reports, from the reports and the mean of each round."""
+    means = [mean for _, mean in rounds]
+    reports = sum(n for n, _ in rounds)
+    first = means[0]
+    if all(mean == first for mean in means) or not reports:
+        return first
+    columns = list(zip(*(mean if isinstance(mean, tuple) else (mean,) for mean in means), strict=True))
+    whole = tuple(
+        math.fsum(n * x for (n, _), x in zip(rounds, column, strict=True) if x is not None) / reports
+        for column in columns
+    )
+    return whole if isinstance(first, tuple) else whole[0]
+
+
+def truth_of_rounds(rounds: Sequence[Round]) -> list[float | None]:
+    """Return the mean of the values over all rounds in bulk, of each coordinate or label."""
+    found: list[float | None] = []
+    for place in range(len(rounds[0].known)):
+        each = [(one.known[place], one.truth[place]) for one in rounds if one.truth is not None]
+        known = [(n, mean) for n, mean in each if mean is not None]
+        n = sum(count for count, _ in known)
+        found.append(math.fsum(count * mean for count, mean in known) / n if n else None)
+    return found
+
+
+def rate(rounds: Iterable[Round]) -> float:
+    elapsed = sum(done.elapsed for done in rounds)
+    accepted = sum(done.result.n for done in rounds)
+    return round(accepted / elapsed, 1) if elapsed > 0 else 0.0
+
+
+def round_document(done: Round) -> dict[str, Any]:
+    return {
+        **found_document(done),
+        **groups_document(done),
+        "published": len(done.reporters),
+        "clamped": done.clamped,
+        "elapsed_s": round(done.elapsed, 3),
+        "reports_per_s": rate((done,)),
+    }
+
+
+def groups_document(done: Round) -> dict[str, Any]:
+    """Return the truth of each group; empty without groups."""
+    groups = [{"name": name, "people": group.people, "truth": list(group.means)} for name, group in done.groups.items()]
+    return {"groups": groups} if groups else {}
+
+
+def together_document(done: PooledRounds) -> dict[str, Any]:
+    found = found_document(done)
+    kept = ("confidence", "n", "mean", "stderr", "intervals", "methods", "categories", "coordinates")
+    found["result"] = {name: found["result"][name] for name in kept if name in found["result"]}
+    return {"rounds": done.rounds, **found}
+
+
+def found_document(done: Round | PooledRounds) -> dict[str, Any]:
+    """Return the estimate and the truth; of categories and vectors a list of named parts."""
+    found, result = done.score, done.result.to_document()
+    domain, parts_of_result = done.result.task.domain, done.result.parts
+    many = domain.parts_field
+    if not many:
+        views = {"truth": dict(found.truth), "covered": dict(found.covered), "error": dict(found.error)}
+        return {"result": result, **views}
+    one, estimated = "label" if domain.is_share else "name", [part.n > 0 for part in parts_of_result]
+    parts = list(zip(found.parts.items(), estimated or [False] * len(found.parts), strict=True))
+    covered: dict[str, Any] = {
+        many: [
+            {one: name} | ({"intervals": dict(part.covered), "joint_intervals": dict(part.joint)} if known else {})
+            for (name, part), known in parts
+        ]
+    }
+    return {
+        "result": result,
+        "truth": {many: [{one: name, **part.truth} for (name, part), _ in parts]},
+        "covered": covered | ({"joint": dict(found.joint)} if found.joint else {}),
+        "error": {many: [{one: name, **part.error} for (name, part), _ in parts]},
+    }
+
+
+def auto_mechanism(task: Task) -> tuple[str, float] | None:
+    """The mechanism that `auto` takes, and how many times its devices the task's own needs for the same standard error.
+
+    That is the ratio of the largest variances of one report. It is the ratio that `hush plan --rms` gives; those of
+    intervals come near it as the devices become many.
+
+    Returns:
+        None where there is nothing to compare: several epsilons, or answers that repeat.
+    """
+    if isinstance(task.randomizer, Offers) or task.repeat == "sticky":
+        return None
+    epsilon = task.epsilon_per_round
+    name, _ = choose(task.domain, [epsilon])
+    kind = named(name)
+    if kind is None or name == task.mechanism:
+        return name, 1.0
+    return name, task.randomizer.worst_variance / best(kind, task.domain, epsilon).worst_variance
+
+
+def planned_document(task: Task, people: int, confidence: float) -> dict[str, object] | None:
+    """The same with half-widths of the reporters' interval in the worst case, as `hush plan` computes them.
+
+    Args:
+        task: that was asked.
+        people: how many reported in a round.
+        confidence: of the interval.
+    """
+    if not people or isinstance(task.randomizer, Offers) or task.repeat == "sticky":
+        return None
+    return _planned(task.domain, task.mechanism, people, task.epsilon_per_round, confidence)
+
+
+@lru_cache(maxsize=8)
+def _planned(domain: Domain, own: str, people: int, epsilon: Fraction, confidence: float) -> dict[str, object] | None:
+    from hush_simulations.planning.plan import PlanQuestion, solve  # noqa: PLC0415 - only documents need the planner
+
+    plan = solve(PlanQuestion(domain=domain, people=people, epsilon=epsilon, error=None, confidence=confidence))
+    by_name = {line.mechanism: line for line in plan.mechanisms if REPORTERS in line.amounts}
+    auto = plan.auto.get(REPORTERS)
+    if auto is None or own not in by_name:
+        return None
+    return {
+        "mechanism": auto,
+        "half_width": {name: float(by_name[name].amounts[REPORTERS]) for name in (own, auto)},
+        "people_ratio": by_name[own].relative.get(REPORTERS, 1.0),
+    }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,7 +268,7 @@ class Run:
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:
-        """Judge what came of an experiment."""
+        """Return the run of an outcome."""
         rounds = tuple(judge(experiment, outcome.task, number, done) for number, done in enumerate(outcome.rounds))
         return cls(experiment, outcome.task, rounds, outcome.stopped, outcome.drawing)
 
@@ -80,7 +289,7 @@ class Run:
 
     @property
     def last(self) -> Round:
-        """The last round, which the figures of a run are about."""
+        """The last round, which the figures of the run are about."""
         return self.rounds[-1]
 
     @property
@@ -100,17 +309,17 @@ class Run:
 
     @property
     def truth(self) -> Mapping[str, float]:
-        """What the error bars of the last round are about, by target; of categories and vectors see `score.parts`."""
+        """The truth for the intervals of the last round, by target; of categories and vectors see `score.parts`."""
         return self.score.truth
 
     @property
     def covered(self) -> Covered:
-        """Whether they hold it, by target; of categories and vectors, whether the joint ones of all parts do."""
+        """Whether the intervals hold it, by target; of categories and vectors, whether all joint ones do."""
         return self.score.joint if self.score.parts else self.score.covered
 
     @property
     def together(self) -> PooledRounds | None:
-        """All rounds as one estimate; None of one round, and where the rounds repeat the same answers."""
+        """All rounds as one estimate; None for one round, and if rounds repeat the same answers."""
         task, last = self.task, self.last
         tallies = [one.tally or fold(task.randomizer, one.received.bodies) for one in self.rounds]
         made = combine(task, tallies, last.result.confidence)
@@ -127,7 +336,7 @@ class Run:
 
     @property
     def groups(self) -> Mapping[str, GroupTruth]:
-        """Of each group of the population, who of it answered in the last round; empty where there are none."""
+        """The truth of each group in the last round; empty without groups."""
         return self.last.groups
 
     @property
@@ -173,7 +382,7 @@ class Run:
 
     @property
     def epsilon_spent(self) -> Fraction:
-        """The most that one device has spent: what a round costs it, as often as it answered, or all of it at first.
+        """The most that one device has spent: the cost of a round for each answer, or all of it at first.
 
         In bulk what a device spends that answers in every round, whether or not there is one.
         """
@@ -193,7 +402,7 @@ class Run:
 
     @property
     def chosen(self) -> Mapping[Fraction, int]:
-        """How many devices took each of the epsilons offered, in the last round; empty where there is no choice."""
+        """The devices that took each epsilon offered, in the last round; empty without a choice."""
         if self.last.chosen:
             return dict(zip(self.task.offers, self.last.chosen, strict=True))
         if not self.experiment.choices:
@@ -203,7 +412,7 @@ class Run:
 
     @property
     def broker(self) -> str:
-        """What it ran over, without a password."""
+        """The broker, without a password."""
         if self.experiment.engine != "mqtt":
             return "memory" if self.experiment.engine == "memory" else "none"
         name = self.experiment.broker
@@ -211,11 +420,11 @@ class Run:
 
     @property
     def noise(self) -> str:
-        """Where the noise came from, in words."""
+        """The source of the noise, in words."""
         return SYSTEM if self.experiment.noise_seed is None and self.drawing is None else NOT_PRIVATE
 
     def to_document(self) -> dict[str, Any]:
-        """Everything but the values and the reports.
+        """Return everything but the values and the reports.
 
         With several rounds, `result`, `truth` and `covered` are those of the last one, `rounds` lists all of them and
         `together` is what they say as one; counts and times are totals.

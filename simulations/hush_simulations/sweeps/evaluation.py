@@ -30,7 +30,7 @@ from hush_simulations.engines.bulk.engine import is_plain, shares_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import parts_of_offers
 from hush_simulations.engines.experiment import Experiment, StoppedError
-from hush_simulations.results.rounds import mean_of_rounds
+from hush_simulations.results.run import mean_of_rounds
 from hush_simulations.results.score import Score, score_of_truth
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.sweeps.result import BARS, LAST, TOGETHER, SweepRow

@@ -13,7 +13,7 @@ from hush_common.task import make_task
 from hush_simulations.api.simulate import simulate
 from hush_simulations.display.remarks import remarks
 from hush_simulations.planning.plan import PlanQuestion, solve
-from hush_simulations.results.instead import auto_mechanism, planned_document
+from hush_simulations.results.run import auto_mechanism, planned_document
 from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 HEIGHTS = SCENARIOS["heights"].task()
