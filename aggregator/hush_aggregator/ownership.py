@@ -310,7 +310,7 @@ class Ownership:
         topics = []
         async for task_id in in_slices(task_ids):
             topics += [task_topic(task_id), estimate_topic(task_id)]
-        await session.look(topics, self._saw)
+        await session.subscribe_retained(topics, self._saw)
         await asyncio.sleep(self._settle_s)
         if not any(
             self._states[task_id].estimate is None and not self._tasks.rows[task_id].owner for task_id in task_ids
@@ -319,7 +319,7 @@ class Ownership:
         self._echoed.clear()
         self._probe = f"probe-{secrets.token_hex(8)}"
         probe = estimate_topic(self._probe)
-        await session.look([probe], self._saw)
+        await session.subscribe_retained([probe], self._saw)
         self._expect(probe)
         await session.publish(probe, encode({"v": 1, "task": self._probe, "probe": True}))
         since = asyncio.get_running_loop().time()

@@ -110,7 +110,7 @@ async def _retained(task: str, where: "BrokerUrl") -> Mapping[str, object]:
             came.set_result(payload)
 
     async with bus.connect(()) as session:
-        await session.look([topic], listen)
+        await session.subscribe_retained([topic], listen)
         try:
             async with asyncio.timeout(_RETAINED_WITHIN_S):
                 payload = await came
