@@ -294,13 +294,13 @@ class _Parcel:
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         pass
 
-    async def subscribe_retained(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         listen(topics[-1], b"probe")
 
-    async def subscribe_status(self, listen: Callable[[str, bytes], object]) -> None:
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         pass
 
-    async def subscribe_topic(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
         pass
 
 

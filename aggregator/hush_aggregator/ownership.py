@@ -23,13 +23,12 @@ from hashlib import sha256
 from typing import Any, NoReturn
 
 from hush_aggregator.broker.session import Session
-from hush_aggregator.result import encode
+from hush_aggregator.result import encode, read_result
 from hush_aggregator.store.base import Origin, Owner, State, Store, TaskRow, Worker
 from hush_aggregator.tasks.known import KnownTasks
 from hush_common.aio import in_slices, run_all
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic
-from hush_common.untrusted import ESTIMATE, read_json
 
 TAKE_OVER = "?"
 """What stands in `TaskRow.taken_from` once an operator wants it, until the aggregator has seen from whom."""
@@ -74,34 +73,12 @@ class OwnershipDecision(Enum):
 
 def claim_of(payload: bytes) -> OwnershipClaim:
     """Return the claim of a message on the topic of an estimate; an empty claim if it is not valid."""
-    try:
-        document = read_json(payload, ESTIMATE)
-    except ValueError:
+    found = read_result(payload)
+    if found is None:
         return OwnershipClaim()
-    if not isinstance(document, dict):
-        return OwnershipClaim()
-    store, digest = document.get("store"), document.get("digest")
-    term, taken_from = _count(document.get("term"), _HIGHEST), document.get("taken_from")
-    named = "" if term is None else _name(store, _STORE)
-    return OwnershipClaim(
-        named,
-        (term or 0) if named else 0,
-        _name(taken_from, _STORE),
-        _name(digest, _DIGEST),
-        _count(document.get("round"), _MANY) or 0,
-        _count(document.get("n"), _MANY) or 0,
-    )
-
-
-def _name(value: object, legal: re.Pattern[str]) -> str:
-    return value if isinstance(value, str) and legal.fullmatch(value) else ""
-
-
-def _count(value: object, most: int) -> int | None:
-    """Return a count, 0 if it is missing, None if it is invalid."""
-    if value is None:
-        return 0
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+    store = "" if found.term is None else found.store
+    term = (found.term or 0) if store else 0
+    return OwnershipClaim(store, term, found.taken_from, found.digest, found.round, found.estimate.n)
 
 
 def outranks(one: OwnershipClaim, other: OwnershipClaim) -> bool:
@@ -310,7 +287,7 @@ class Ownership:
         topics = []
         async for task_id in in_slices(task_ids):
             topics += [task_topic(task_id), estimate_topic(task_id)]
-        await session.subscribe_retained(topics, self._saw)
+        await session.look(topics, self._saw)
         await asyncio.sleep(self._settle_s)
         if not any(
             self._states[task_id].estimate is None and not self._tasks.rows[task_id].owner for task_id in task_ids
@@ -319,7 +296,7 @@ class Ownership:
         self._echoed.clear()
         self._probe = f"probe-{secrets.token_hex(8)}"
         probe = estimate_topic(self._probe)
-        await session.subscribe_retained([probe], self._saw)
+        await session.look([probe], self._saw)
         self._expect(probe)
         await session.publish(probe, encode({"v": 1, "task": self._probe, "probe": True}))
         since = asyncio.get_running_loop().time()

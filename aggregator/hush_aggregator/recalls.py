@@ -200,7 +200,7 @@ class Recalls:
         self._detector.listening()
         self._session = session
         await self.refresh()
-        await session.subscribe_status(partial(self._hear, session))
+        await session.watch(partial(self._hear, session))
         await asyncio.sleep(_FIRST_WORDS_S)  # so that what is stored first is all that there is to know
         for task_id, payload in self._said.items():
             self._find(task_id, payload)

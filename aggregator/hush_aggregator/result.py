@@ -95,6 +95,11 @@ class Result:
         return self.estimate.parts
 
     @property
+    def is_share(self) -> bool:
+        """Whether its parts are shares, shown in per cent."""
+        return self.task.domain.is_share
+
+    @property
     def shared(self) -> PartEstimate:
         """Biases and methods that all parts have: those of the one number, or of every category; else an empty part."""
         shares_all = self.task.domain.is_share and self.parts
@@ -254,6 +259,7 @@ class ForeignResult:
         document: the JSON object as it was published.
         estimate: its figures; `n` is 0 where it has none.
         parts_field: `"categories"` or `"coordinates"`; empty for a number and a bit.
+        is_share: whether the parts are shares; a document does not tell a bit from a number.
         task: id of the task.
         digest: of the task, in hexadecimal digits.
         round: the round.
@@ -273,6 +279,7 @@ class ForeignResult:
     document: Mapping[str, object] = field(repr=False)
     estimate: Estimate
     parts_field: str = ""
+    is_share: bool = False
     task: str = ""
     digest: str = ""
     round: int = 0
@@ -292,6 +299,10 @@ class ForeignResult:
     def failures(self) -> Mapping[str, str]:
         """What could not be made of the whole, or of its one number, and why."""
         return {**self.estimate.failures, **self.estimate.single.failures}
+
+    def to_document(self) -> Mapping[str, object]:
+        """The JSON object as it was published."""
+        return self.document
 
 
 _STORE = re.compile(r"[0-9a-f]{32}")
@@ -324,6 +335,7 @@ def result_in(document: Mapping[str, object]) -> ForeignResult:
         document=document,
         estimate=_estimate_in(document, parts_field),
         parts_field=parts_field,
+        is_share=parts_field == "categories",
         task=_text(document, "task"),
         digest=_named(document, "digest", _DIGEST),
         round=_count(document.get("round")) or 0,

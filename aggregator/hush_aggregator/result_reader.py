@@ -6,9 +6,11 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import TypeVar, TypeVarTuple, Unpack
 
+from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.result import Counted, Result, result_of
 from hush_aggregator.store.base import StoreReader
+from hush_aggregator.tally import Tally
 from hush_aggregator.tasks.known import stored_task
 from hush_common.errors import TaskError
 from hush_common.task import Task
@@ -63,6 +65,26 @@ class ResultReader:
         counted = await self._run(self._read, task, round_)
         made = await self._estimator(task, counted.tally, self._confidence)
         return result_of(counted, made, self._confidence, self._clock())
+
+    async def all_rounds(self, task_id: str) -> Result | None:
+        """Return all rounds together as one estimate; its round is the latest.
+
+        Returns:
+            None if there are not two rounds with reports, or if they repeat their noise.
+
+        Raises:
+            TaskError: no such task.
+            StoreError: the store cannot be read.
+        """
+        task = await self._task(task_id)
+
+        def read() -> tuple[Counted, list[Tally]]:
+            latest = self._read(task, None)
+            return latest, [self._store.tally(task.digest, number) for number in range(latest.round + 1)]
+
+        latest, tallies = await self._run(read)
+        estimate = await self._run(combine, task, tallies, self._confidence)
+        return None if estimate is None else result_of(latest, estimate, self._confidence, self._clock())
 
     async def latest(self, tasks: Sequence[Task]) -> list[Counted]:
         """What is counted of the latest round of each task that has a report.

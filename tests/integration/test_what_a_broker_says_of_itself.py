@@ -38,7 +38,7 @@ async def test_uptime_and_dropped_messages_are_told_and_never_delivered(mosquitt
         heard: dict[str, bytes] = {}
         both = asyncio.Event()
         async with bus(mosquitto.url).connect(FILTERS) as session:
-            await session.subscribe_status(listening(heard, both))
+            await session.watch(listening(heard, both))
             await asyncio.wait_for(both.wait(), 5)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(session.batch(), 0.1)
@@ -63,7 +63,7 @@ async def test_a_broker_that_forbids_it_still_delivers(mosquitto: Mosquitto, tmp
     mosquitto.start()
     heard: list[bytes] = []
     async with bus(mosquitto.url).connect(FILTERS) as session:
-        await session.subscribe_status(lambda _, payload: heard.append(payload))
+        await session.watch(lambda _, payload: heard.append(payload))
         await session.publish("hush/v1/reports/heights/device", b"x")
         assert [delivery.payload for delivery in await session.batch()] == [b"x"]
     assert heard == []
@@ -93,7 +93,7 @@ async def test_a_broker_that_hangs_up_when_it_is_asked_is_asked_no_third_time() 
     for _ in range(4):
         try:
             async with there.connect(FILTERS) as session:
-                await session.subscribe_status(lambda *_: None)
+                await session.watch(lambda *_: None)
         except BrokerError:
             lost.append(True)
         else:

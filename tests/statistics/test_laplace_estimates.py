@@ -73,7 +73,7 @@ def test_every_interval_has_the_width_that_its_method_says(n: int, epsilon: int,
     task = number(str(epsilon), enrolled=2 * n)
     given = estimate(task, reports([(0, n, M // 2)], task), confidence)
     noise, found = [(1 / epsilon / n, n)], half_widths(given)
-    assert given.failures == {}
+    assert given.all_failures == {}
     assert found.keys() == given.methods.keys() == TARGETS | {ENROLLED}
     assert given.methods[REPORTERS] == "laplace-exact"
     assert found[REPORTERS] == pytest.approx(quantile(noise, confidence), rel=1e-6)
@@ -200,7 +200,7 @@ def test_no_interval_of_a_hostile_task_is_missing(epsilon: str, confidence: floa
     for n in (1, 99, 10**6, 10**9):
         task = number(epsilon, lower=lower, upper=upper, enrolled=10**9)
         given = estimate(task, crowd(n, M // 3), confidence)
-        assert given.failures == {}
+        assert given.all_failures == {}
         assert given.intervals.keys() == TARGETS | {ENROLLED}
         assert all(lower <= low <= high <= upper for low, high in given.intervals.values())
         two = number("50", offers=["0.000001", "50"], lower=lower, upper=upper)
@@ -213,7 +213,7 @@ def test_no_interval_of_a_hostile_task_is_missing(epsilon: str, confidence: floa
 def test_a_million_rounds_at_epsilon_50_divide_by_nothing() -> None:
     rounds: dict[str, Any] = {"rounds": 10**6, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
     for n in (1, 100, 10**9):
-        assert estimate(number("50", **rounds), crowd(n, M // 2), 0.95).failures == {}
+        assert estimate(number("50", **rounds), crowd(n, M // 2), 0.95).all_failures == {}
 
 
 def test_liars_of_a_huge_range_are_bounded_by_a_share_of_their_reach() -> None:
@@ -250,7 +250,7 @@ def test_an_interval_that_fails_is_named_and_all_else_stays(
 
     monkeypatch.setattr(laplace, maker, broken)
     given = estimate(task, crowd(200, M // 2), 0.95)
-    assert given.failures == dict.fromkeys(missing, FAILED if fault == "raises" else NOT_FINITE)
+    assert given.all_failures == dict.fromkeys(missing, FAILED if fault == "raises" else NOT_FINITE)
     assert (given.n, given.mean, given.stderr) == (sound.n, sound.mean, sound.stderr)
     left = {target: ends for target, ends in sound.intervals.items() if target not in missing}
     assert given.intervals == left

@@ -178,7 +178,7 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     enrolled, g = 2 * n, 0.5
     given = bounded(groups, SPAN, 0.95, sampled=sampled, enrolled=enrolled)
     assert given.n == n
-    assert not given.failures
+    assert not given.all_failures
     assert given.mean == pytest.approx(40 * mean - 10)
     reporters = error if sampled else sqrt(most / n)
     assert given.stderr[REPORTERS] == pytest.approx(40 * reporters, rel=1e-6)
@@ -419,7 +419,7 @@ def test_joint_intervals_are_those_of_a_third_of_the_error_and_below_certainty(k
     asked, tally = thirds(kind)
     for confidence, single in ((0.85, 0.95), (1 - 2**-53, 1 - 2**-53)):
         given, alone = estimate(asked, tally, confidence), estimate(asked, tally, single)
-        assert not given.failures
+        assert not given.all_failures
         for place in range(3):
             fact, other = (of.parts[place] for of in (given, alone))
             assert not fact.failures

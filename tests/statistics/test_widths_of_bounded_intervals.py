@@ -269,7 +269,7 @@ def test_categories_under_several_epsilons_are_moved_by_the_farthest_report() ->
     weak, strong = (SubsetSelection(Fraction(epsilon), 3, 1) for epsilon in ("0.5", "4"))
     for parts in ([weak, strong], [strong, weak]):
         found = subset_selection.estimate_frequencies([(one, Tally(60, (20, 20, 20))) for one in parts], "abc", 0.95)
-        assert found.single.worst_case_bias["1"] == pytest.approx(finite(weak).reach / 120)
+        assert found.parts[0].worst_case_bias["1"] == pytest.approx(finite(weak).reach / 120)
 
 
 def test_bits_of_categories_that_do_not_exist_are_refused_before_they_are_counted() -> None:
@@ -305,7 +305,7 @@ def test_hostile_sizes_and_epsilons_fail_no_interval(epsilons: tuple[str, ...], 
         task = make_task({"id": "t", "epsilon": epsilons[-1], "domain": domain, **mechanism, **offers})
         with guarded():
             given = estimate(task, equal_reports(task.randomizer, n), confidence)
-        assert not given.failures
+        assert not given.all_failures
         for found in (given.intervals, *(fact.joint_intervals for fact in given.parts)):
             for target, (low, high) in found.items():
                 assert low < high or (target == REPORTERS and epsilons == ("50",)), "nobody lies at epsilon 50"

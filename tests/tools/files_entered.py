@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 PACKAGES = ("hush", "hush_common", "hush_client", "hush_aggregator", "hush_simulations")
+TASK = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120, "upper": 220, "unit": "cm"}}
 _SECONDS = 30
 
 
@@ -67,13 +68,13 @@ def value(profiler: Profiler) -> None:
 
 
 async def _two_reports(profiler: Profiler, folder: Path) -> None:
-    import hush  # noqa: PLC0415 - what it loads is counted
-    from hush_aggregator import Aggregator, SqliteStore  # noqa: PLC0415
+    from hush_aggregator import Aggregator, SqliteStore  # noqa: PLC0415 - as the simulation
     from hush_client import Gateway  # noqa: PLC0415
+    from hush_common.task import make_task  # noqa: PLC0415
     from hush_common.topics import estimate_topic  # noqa: PLC0415
     from hush_simulations.brokers.memory import MemoryBroker  # noqa: PLC0415
 
-    broker, task, store = MemoryBroker(), hush.SCENARIOS["heights"].task(), SqliteStore(folder / "aggregator.sqlite")
+    broker, task, store = MemoryBroker(), make_task(TASK), SqliteStore(folder / "aggregator.sqlite")
     running = asyncio.create_task(Aggregator(broker.bus(), store, tasks=(task,), settle_s=0.1).run())
     gateway = Gateway(broker.transport(), name="gateway", state=folder / "gateway", spread=0)
     reports = _retained_reports(broker.retained, estimate_topic(task.id))

@@ -163,18 +163,18 @@ class _MqttSession:
     def acknowledge(self, numbers: Iterable[int]) -> None:
         self._connection.acknowledge(numbers)
 
-    async def subscribe_status(self, listen: Callable[[str, bytes], object]) -> None:
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         for topic in _WATCHED:
             self._connection.set_aside(topic, listen)
         await self._bus.ask(self._connection, _WATCHED)
 
-    async def subscribe_retained(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         self._connection.set_aside(ALL_ESTIMATES, listen)
         self._connection.set_aside(ALL_TASKS, listen, copy=True)
         await self._bus.ask(self._connection, topics)
         await self._bus.ask(self._connection, topics[-1:])  # answered after what is retained under the first
 
-    async def subscribe_topic(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
         self._connection.set_aside(_STATUS_OF_OTHERS, listen)
         await self._bus.ask(self._connection, [topic])
 

@@ -31,60 +31,62 @@ class Session(Publisher, Protocol):
 
     @property
     def waiting(self) -> int:
-        """Messages that arrived and are in no batch yet."""
+        """Messages that have come, and are in no batch yet."""
 
     @property
     def resumed(self) -> bool:
-        """Whether the broker resumed the previous session, with the messages that waited in it."""
+        """Whether the broker had kept the session of before, with all that waited in it as far as it remembers."""
 
     @property
     def repeated(self) -> int:
-        """Messages on this connection whose packet id was already in flight."""
+        """How many messages came on this connection with a packet id that was in flight already."""
 
     @property
     def current_until(self) -> float:
-        """The latest event loop time before which everything sent is known to have arrived.
+        """The newest moment (time of the event loop) for which it is known that all has come that was sent before it.
 
-        Behind a backlog of reports an answer may be minutes late, which means nothing.
+        Behind a backlog of reports an answer may be minutes late, and nothing follows from that.
         """
 
-    async def subscribe_status(self, listen: Callable[[str, bytes], object]) -> None:
-        """Call `listen(topic, payload)` with the broker's `$SYS` topics and with recalls, as they arrive.
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        """Give what the broker says about itself, and recalls, to `listen`, by topic, at once, while it is connected.
 
-        What the broker does not publish, or this user may not read, does not arrive.
+        Its version and uptime, the messages that it holds and has dropped, if it tells; and if this user may read it.
 
         Raises:
             BrokerError: the connection is lost.
         """
 
-    async def subscribe_retained(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
-        """Call `listen(topic, payload)` with retained and new messages on topics of tasks and estimates.
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        """Give what is retained and published on topics of tasks and estimates to `listen`, at once, until the end.
 
-        Own messages come back too, after those retained before them. Messages of tasks are in a `batch` as well. What
-        this user may not read does not arrive.
+        One's own messages come back too, after what was retained before them. Those of tasks are in a `batch` as well.
+        What this user may not read does not come.
 
         Raises:
             BrokerError: the connection is lost.
         """
 
-    async def subscribe_topic(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
-        """Call `listen(topic, payload)` with messages on one more topic, `<level>/status`, if this user may read it.
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        """Give what is published on one more topic, of two levels the second of which is `status`, to `listen`.
+
+        At once, while it is connected, and if this user may read it.
 
         Raises:
             BrokerError: the connection is lost.
         """
 
     async def batch(self) -> list[Delivery]:
-        """Wait for a message, then return all that arrived, in order (a bounded number).
+        """Wait for a message, then hand over all that have come, in order (a bounded number).
 
-        Cancelling it loses nothing: the messages come with the next batch.
+        Cancelling it loses nothing: what it would have handed over comes with the next batch.
 
         Raises:
             BrokerError: the connection is lost, or the broker refuses a subscription.
         """
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
-        """Acknowledge messages by their numbers, each after all that arrived before it.
+        """Acknowledge messages by their numbers. Each is told to the broker after all that came before it.
 
         Harmless once the connection is lost; 0 is the number of a message that needs none.
         """
@@ -115,14 +117,14 @@ class SessionAround:
     def acknowledge(self, numbers: Iterable[int]) -> None:
         self._session.acknowledge(numbers)
 
-    async def subscribe_status(self, listen: Callable[[str, bytes], object]) -> None:
-        await self._session.subscribe_status(listen)
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
+        await self._session.watch(listen)
 
-    async def subscribe_retained(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
-        await self._session.subscribe_retained(topics, listen)
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+        await self._session.look(topics, listen)
 
-    async def subscribe_topic(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
-        await self._session.subscribe_topic(topic, listen)
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+        await self._session.hear(topic, listen)
 
     async def batch(self) -> list[Delivery]:
         return await self._session.batch()

@@ -5,14 +5,13 @@ import csv
 import json
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hush_aggregator.commands.task import Id, JsonOption
-from hush_aggregator.figure_rows import COLUMNS, document_of, rows_of
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.terminal import Column, Row, Table, show
@@ -20,10 +19,13 @@ from hush_common.topics import estimate_topic
 
 if TYPE_CHECKING:
     from hush_aggregator.broker.session import Bus
+    from hush_aggregator.result import ForeignResult, Result
     from hush_common.broker_url import BrokerUrl
 
 _RETAINED_WITHIN_S = 1.0
 _LONGEST = 18  # digits: beyond that no store has a round
+ALL_ROUNDS = "all"
+"""What all rounds together are called."""
 _RIGHT = {"round", "n", "value", "stderr", "low", "high"}
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -40,6 +42,9 @@ def results(
     round_: Annotated[
         str, typer.Option("--round", help="From 0, or all; left out: the latest with a report. Of a store.")
     ] = "",
+    all_rounds: Annotated[
+        bool, typer.Option("--all-rounds", help="All rounds together as one estimate. Of a store.")
+    ] = False,
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
     ] = 0.95,
@@ -54,27 +59,41 @@ def results(
     """
     if as_json and as_csv:
         raise OptionError("--csv", "cannot be given together with --json")
+    if all_rounds and round_:
+        raise OptionError("--round", "cannot be given together with --all-rounds")
     if not 0 < confidence < 1:
         raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
     if store is not None:
-        documents = _stored(task, store, round_, confidence)
+        found: Sequence[Result | ForeignResult] = _stored(task, store, round_, confidence, all_rounds=all_rounds)
     elif not broker:
         raise OptionError(
             "--store", "name the store of its aggregator, or with --broker a broker that retains its estimate"
         )
+    elif all_rounds:
+        raise OptionError("--all-rounds", "a broker retains the latest round alone; name the store of its aggregator")
     elif round_:
         raise OptionError("--round", "a broker retains the latest round alone; name the store of its aggregator")
     else:
-        documents = [asyncio.run(_retained(task, address(broker, {"user": user}, password_file)))]
+        found = [asyncio.run(_retained(task, address(broker, {"user": user}, password_file)))]
+    name = ALL_ROUNDS if all_rounds else ""
     if as_json:
-        print(_as_json({"v": 1, "results": documents}))
+        print(_as_json({"v": 1, "results": [_document(one, pooled=all_rounds) for one in found]}))
     elif as_csv:
-        _write_csv(documents)
+        _write_csv(found, name)
     else:
-        show_documents(documents)
+        show_results(found, name)
 
 
-def _stored(task: str, store: Path, round_: str, confidence: float) -> list[Mapping[str, object]]:
+def _document(found: "Result | ForeignResult", *, pooled: bool) -> Mapping[str, object]:
+    """The JSON object of a result; of all rounds together it has how many there are in place of the round."""
+    document = found.to_document()
+    if not pooled:
+        return document
+    rounds = {"round": found.round + 1}
+    return {("rounds" if name == "round" else name): rounds.get(name, value) for name, value in document.items()}
+
+
+def _stored(task: str, store: Path, round_: str, confidence: float, *, all_rounds: bool) -> list["Result"]:
     from hush_aggregator.result_reader import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
     from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - as above
 
@@ -86,10 +105,15 @@ def _stored(task: str, store: Path, round_: str, confidence: float) -> list[Mapp
         rounds = range(latest + 1) if round_ == "all" else [_number(round_) if round_ else latest]
         reader = ResultReader(opened, confidence=confidence)
 
-        async def read() -> list[Mapping[str, object]]:
-            return [(await reader.result(task, number)).to_document() for number in rounds]
+        async def read() -> "list[Result]":
+            return [await reader.result(task, number) for number in rounds]
 
-        return asyncio.run(read())
+        if not all_rounds:
+            return asyncio.run(read())
+        pooled = asyncio.run(reader.all_rounds(task))
+        if pooled is None:
+            raise TaskError("rounds", "there are not two rounds with reports, or they repeat their noise; see --round")
+        return [pooled]
 
 
 def _number(text: str) -> int:
@@ -98,8 +122,9 @@ def _number(text: str) -> int:
     return int(text)
 
 
-async def _retained(task: str, where: "BrokerUrl") -> Mapping[str, object]:
+async def _retained(task: str, where: "BrokerUrl") -> "ForeignResult":
     from hush_aggregator.broker.mqtt import MqttBus  # noqa: PLC0415 - a store needs no MQTT
+    from hush_aggregator.result import read_result  # noqa: PLC0415 - as above
 
     bus: Bus = MqttBus(where, identifier=f"hush-results-{secrets.token_hex(6)}")
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -110,16 +135,16 @@ async def _retained(task: str, where: "BrokerUrl") -> Mapping[str, object]:
             came.set_result(payload)
 
     async with bus.connect(()) as session:
-        await session.subscribe_retained([topic], listen)
+        await session.look([topic], listen)
         try:
             async with asyncio.timeout(_RETAINED_WITHIN_S):
                 payload = await came
         except TimeoutError:
             raise BrokerError(bus.name, f"retains nothing under {topic}, or this user may not read it") from None
-    document = document_of(payload)
-    if document is None:
+    found = read_result(payload)
+    if found is None:
         raise BrokerError(bus.name, f"what it retains under {topic} is not an estimate")
-    return document
+    return found
 
 
 def _as_json(document: Mapping[str, object]) -> str:
@@ -128,23 +153,23 @@ def _as_json(document: Mapping[str, object]) -> str:
     return text if all(map(str.isprintable, text.split("\n"))) else json.dumps(document, indent=2)
 
 
-def _write_csv(documents: list[Mapping[str, object]]) -> None:
+def _write_csv(found: "Sequence[Result | ForeignResult]", round_: str) -> None:
+    from hush_aggregator.presentation import COLUMNS, rows_of  # noqa: PLC0415 - as above
+
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for document in documents:
+    for one in found:
         writer.writerows(
-            {name: printable(value) if isinstance(value, str) else value for name, value in row.items()}
-            for row in rows_of(document)
+            {name: printable(value) if isinstance(value, str) else value for name, value in row.figures.items()}
+            for row in rows_of(one, round_)
         )
 
 
-def show_documents(documents: list[Mapping[str, object]]) -> None:
-    """Print documents of results as one table."""
-    columns = [Column(name, right=name in _RIGHT) for name in COLUMNS]
-    rows = [[_cell(row[name]) for name in COLUMNS] for document in documents for row in rows_of(document)]
-    used = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    show([Table([columns[place] for place in used], [Row([row[place] for place in used]) for row in rows])])
+def show_results(found: "Sequence[Result | ForeignResult]", round_: str = "") -> None:
+    """Print results as one table."""
+    from hush_aggregator.presentation import COLUMNS, rows_of  # noqa: PLC0415 - as above
 
-
-def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    rows = [row.shown for one in found for row in rows_of(one, round_)]
+    used = [name for name in COLUMNS if any(row[name] for row in rows)]
+    columns = [Column(name, right=name in _RIGHT) for name in used]
+    show([Table(columns, [Row([row[name] for name in used]) for row in rows])])

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
-from hush_aggregator.commands.results import show_documents
+from hush_aggregator.commands.results import show_results
 from hush_aggregator.commands.task import Id
 from hush_aggregator.watch.over_http import TOKEN_VARIABLE, HttpUrl, watch_http
 from hush_aggregator.watch.shows import Show, as_json, drawn, is_drawn, lines
@@ -59,7 +59,7 @@ def watch(
     with showing as show:
         asyncio.run(_watch(watched, show, listen, name))
     if not as_json_:
-        show_documents([watched.document])
+        show_results([watched.result])
 
 
 def _service(task: str, http: str, token_file: Path | None) -> tuple[_Listen, str]:

@@ -56,7 +56,7 @@ class Announcing:
         """
         self._sent.clear()
         self._born.clear()
-        await session.subscribe_topic(f"{self._prefix}/status", self._hear)
+        await session.hear(f"{self._prefix}/status", self._hear)
         while True:
             for task_id, payload in self._wanted(tasks, owns).items():
                 if self._sent.get(task_id) != payload:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from hush_aggregator.estimate.estimates import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_aggregator.home_assistant.templates import attributes, bound, figure, part, part_bound, refused
+from hush_aggregator.presentation import interval_name
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
@@ -30,13 +31,6 @@ _STEPS = 1000  # of the range of a value that its digits tell apart: estimates a
 _MOST_DIGITS = 12
 _ENDS = ("lower", "upper")
 _PERCENT_DIGITS = 1
-_NAMES = {
-    ANYTIME: "band",
-    ANYTIME_POPULATION: "band, population",
-    REPORTERS: "reporters, one look",
-    POPULATION: "population, one look",
-    ENROLLED: "enrolled, one look",
-}
 
 Sensor: TypeAlias = dict[str, str | bool | int]
 
@@ -100,7 +94,7 @@ def _number(task: Task, unit: str) -> Iterator[tuple[str, Sensor]]:
     targets = [ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, *([ENROLLED] if task.enrolled is not None else [])]
     for target in targets:
         for place, end in enumerate(_ENDS):
-            words = f"{end.capitalize()} ({_NAMES[target]})"
+            words = f"{end.capitalize()} ({interval_name(target)})"
             template = bound(target, place, percent=percent)
             yield f"{target}_{end}", _sensor(words, template, unit, digits, shown=target == ANYTIME)
 
@@ -111,7 +105,7 @@ def _shares(domain: CategoryDomain) -> Iterator[tuple[str, Sensor]]:
         yield f"share_{number}", _sensor(label, share, "%", _PERCENT_DIGITS)
         for place, end in enumerate(_ENDS):
             template = part_bound("categories", number, "joint_intervals", ANYTIME, place, percent=True)
-            name = f"{_short(label)}, {end} (band of all)"
+            name = f"{_short(label)}, {end} ({interval_name(ANYTIME)}, all)"
             yield f"share_{number}_{end}", _sensor(name, template, "%", _PERCENT_DIGITS, shown=False)
 
 
@@ -121,7 +115,7 @@ def _means(domain: VectorDomain) -> Iterator[tuple[str, Sensor]]:
         yield f"mean_{number}", _sensor(coordinate.name, part("coordinates", number, "mean"), coordinate.unit, digits)
         for place, end in enumerate(_ENDS):
             template = part_bound("coordinates", number, "intervals", ANYTIME, place)
-            name = f"{_short(coordinate.name)}, {end} (band)"
+            name = f"{_short(coordinate.name)}, {end} ({interval_name(ANYTIME)})"
             yield f"mean_{number}_{end}", _sensor(name, template, coordinate.unit, digits, shown=False)
 
 

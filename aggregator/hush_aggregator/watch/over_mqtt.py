@@ -34,7 +34,7 @@ async def watch_broker(where: BrokerUrl, task_id: str, heard: Callable[[Heard], 
 
     async def connected() -> None:
         async with bus.connect(()) as session:
-            await session.subscribe_retained([*topics], listen)
+            await session.look([*topics], listen)
             reached.set()
             backoff.reset()
             heard(Heard(News.THERE))

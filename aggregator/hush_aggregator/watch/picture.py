@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hush_aggregator.charts import HEAVY, HEAVY_DOTTED, draw_interval
-from hush_aggregator.watch.view import Band, Line, View, figure
+from hush_aggregator.presentation import interval_name
+from hush_aggregator.watch.view import Band, Line, View
 from hush_common.formatting import exact, whole
 from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence, plain, width_of
 
@@ -16,7 +17,6 @@ _ROOMY_BAR = 10  # with less there are no words beside it
 _NOTES = 2  # lines below the parts
 _LEAST_PARTS = _NOTES + 3
 _INDENT = 2
-_WORDS = {"anytime": "band", "anytime_population": "band, population"}
 
 
 class Row(NamedTuple):
@@ -122,9 +122,7 @@ def _one(view: View, line: Line, past: Past, screen: Screen) -> Iterator[str]:
         yield from Sentence("no estimate yet" if not view.n else "no estimate").lines(screen)
         return
     facts = [Fact("estimate", _value(line))]
-    for name, (low, high) in line.bands.items():
-        words = f"{figure(low)} to {figure(high)} {line.unit}".rstrip()
-        facts.append(Fact(_called(name, view), words))
+    facts += [Fact(_called(name, line, view), line.between(ends)) for name, ends in line.bands.items()]
     yield from Facts(facts).lines(screen)
     axis = line.axis or _hull(line, past)
     if line.bands and axis is not None:
@@ -142,7 +140,10 @@ def _shrinking(view: View, line: Line, past: Past, axis: Band, screen: Screen) -
         drawn = draw_interval(row.band, axis, width, value=row.value, signs=HEAVY_DOTTED)
         yield f"{margin}{row.label:>{left}}  {screen.paint(drawn, 'dim')}"
     yield f"{margin}{now.label:>{left}}  {draw_interval(now.band, axis, width, value=now.value, signs=HEAVY)}"
-    ends = (figure(axis[0]), plain(f"{figure(axis[1])} {line.unit}".rstrip()))
+    ends = (
+        exact(axis[0], scale=line.wording.factor),
+        plain(f"{exact(axis[1], scale=line.wording.factor)} {line.wording.unit}".rstrip()),
+    )
     gap = max(width - sum(map(width_of, ends)), 1)
     yield f"{margin}{'':{left}}  {ends[0]}{' ' * gap}{ends[1]}"
 
@@ -170,9 +171,10 @@ def _parts(view: View, screen: Screen, room: int) -> Iterator[str]:
     if len(shown) < len(view.lines):
         which = f"the {'largest' if view.joint else 'first'} {whole(len(shown))} of {whole(len(view.lines))}"
         yield from Sentence(which, "dim").lines(screen)
-    for name in dict.fromkeys(name for line in view.lines for name in list(line.bands)[:1]):
+    named = {name: line for line in reversed(view.lines) for name in list(line.bands)[:1]}
+    for name, line in named.items():
         at_once = ", all of them at once" if view.joint else ""
-        yield from Sentence(f"{_called(name, view)}{at_once}", "dim").lines(screen)
+        yield from Sentence(f"{_called(name, line, view)}{at_once}", "dim").lines(screen)
 
 
 def _chosen(view: View, room: int) -> Sequence[Line]:
@@ -185,17 +187,17 @@ def _chosen(view: View, room: int) -> Sequence[Line]:
 
 
 def _value(line: Line) -> str:
-    return "none yet" if line.value is None else f"{figure(line.value)} {line.unit}".rstrip()
+    return "none yet" if line.value is None else line.wording.value(line.value)
 
 
 def _band_words(line: Line) -> str:
-    low, high = next(iter(line.bands.values()), (None, None))
-    return "" if low is None or high is None else f"{figure(low)} to {figure(high)}"
+    band = next(iter(line.bands.values()), None)
+    return "" if band is None else line.wording.bare_interval(*band)
 
 
-def _called(name: str, view: View) -> str:
+def _called(name: str, line: Line, view: View) -> str:
     confidence = f"{exact(view.confidence, scale=100)} % " if view.confidence is not None else ""
-    return plain(f"{confidence}{_WORDS.get(name, name)}")
+    return plain(f"{confidence}{interval_name(name, line.methods.get(name, ''))}")
 
 
 def _bar_width(screen: Screen, left: int) -> int:

@@ -3,17 +3,15 @@
 A document that another program published may have anything anywhere: what is not of its kind is left out.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from hush_aggregator.estimate.estimates import ANYTIME, Intervals
+from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_aggregator.report_problems import Verdict, report_problems
-from hush_common.domain import BitDomain, NumberDomain, VectorDomain
+from hush_aggregator.result import ForeignResult, result_in
 from hush_common.task import Task
-
-ANYTIME = "anytime"
-"""Begins the name of an interval that may be watched as reports arrive."""
 
 Band: TypeAlias = tuple[float, float]
 """Lower and upper end."""
@@ -28,16 +26,26 @@ class Line:
     Args:
         name: of a category or a coordinate; empty for the one number of a task.
         value: the estimate; None where there is none yet.
-        unit: of it; may be empty.
+        methods: how the intervals were made.
         bands: by their names in the document: those that may be watched, or the final ones.
         axis: from where to where it can lie; None where nobody knows.
+        wording: of its numbers.
     """
 
     name: str
     value: float | None
-    unit: str
+    methods: Mapping[str, str]
     bands: Mapping[str, Band]
     axis: Band | None
+    wording: NumberFormat
+
+    def number(self, value: float) -> str:
+        """Return the digits that the standard error justifies."""
+        return self.wording.number(value)
+
+    def between(self, band: Band) -> str:
+        """Return an interval with its unit."""
+        return self.wording.interval(*band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +85,6 @@ class View:
     updated_at: str = ""
 
 
-def figure(value: float) -> str:
-    """A figure with the digits that `hush results` prints."""
-    return f"{value:.6g}"
-
-
 def view_of(task_id: str, document: Mapping[str, object], task: Task | None) -> View:
     """What there is to see.
 
@@ -95,21 +98,21 @@ def view_of(task_id: str, document: Mapping[str, object], task: Task | None) -> 
         view = replace(view, rounds=task.rounds)
     if not document:
         return view
-    final = document.get("final") is True
-    lines, joint = _lines(document, task, final=final)
+    found = result_in(document)
+    lines, joint = _lines(found, task)
     return replace(
         view,
-        n=_count(document.get("n")) or 0,
-        refused={reason: count for reason, one in _mapping(document, "refused") if (count := _count(one))},
+        n=found.estimate.n,
+        refused=found.refused,
         lines=lines,
         joint=joint,
-        confidence=_number(document.get("confidence")),
-        round=_count(document.get("round")) or 0,
-        terms=", ".join(_terms(document)),
-        state="final" if final else "closed" if document.get("closed") is True else "live",
-        warnings=_warnings(document),
-        remarks=tuple(_remarks(document)),
-        updated_at=_text(document, "updated_at"),
+        confidence=found.confidence,
+        round=found.round,
+        terms=", ".join(_terms(found)),
+        state="final" if found.final else "closed" if found.closed else "live",
+        warnings=report_problems(found.estimate.monitor, found.flags),
+        remarks=[f"{target} could not be made: {reason}" for target, reason in found.failures.items()],
+        updated_at=found.updated_at,
     )
 
 
@@ -124,102 +127,39 @@ def figures_of(view: View) -> str:
 def _in_words(line: Line) -> str:
     if line.value is None:
         return f"{line.name}: no estimate yet" if line.name else "no estimate yet"
-    bands = "".join(f" [{name} {figure(low)} to {figure(high)}]" for name, (low, high) in line.bands.items())
-    return f"{line.name or 'mean'} {figure(line.value)} {line.unit}".rstrip() + bands
+    bands = "".join(
+        f" [{interval_name(name, line.methods.get(name, ''))} {line.wording.bare_interval(*ends)}]"
+        for name, ends in line.bands.items()
+    )
+    return f"{line.name or 'mean'} {line.wording.value(line.value)}{bands}"
 
 
-def _lines(document: Mapping[str, object], task: Task | None, *, final: bool) -> tuple[Sequence[Line], bool]:
-    domain = None if task is None else task.domain
-    categories, coordinates = _parts(document, "categories"), _parts(document, "coordinates")
-    if categories:
-        joint = any(_bands(part, "joint_intervals", final=final) for part in categories)
-        return [
-            Line(
-                _text(part, "label"),
-                _number(part.get("frequency")),
-                "",
-                _bands(part, "joint_intervals" if joint else "intervals", final=final),
-                _SHARE,
-            )
-            for part in categories
-        ], joint
-    if coordinates:
-        axes = {}
-        if isinstance(domain, VectorDomain):
-            axes = {one.name: (float(one.lower), float(one.upper)) for one in domain.coordinates}
-        return [
-            Line(
-                _text(part, "name"),
-                _number(part.get("mean")),
-                _text(part, "unit"),
-                _bands(part, "intervals", final=final),
-                axes.get(_text(part, "name")),
-            )
-            for part in coordinates
-        ], False
-    axis: Band | None = None
-    if isinstance(domain, NumberDomain):
-        axis = (float(domain.lower), float(domain.upper))
-    elif isinstance(domain, BitDomain):
-        axis = _SHARE
-    mean, bands = _number(document.get("mean")), _bands(document, "intervals", final=final)
-    return [Line("", mean, _text(document, "unit"), bands, axis)], False
+def _lines(found: ForeignResult, task: Task | None) -> tuple[Sequence[Line], bool]:
+    """The parts with the intervals to show, and whether those hold for all parts at once."""
+    known = {} if task is None else {part.name: part for part in task.domain.parts}
+    is_share = found.is_share if task is None else task.domain.is_share
+    parts = found.estimate.parts
+    joint = is_share and any(_bands(part.joint_intervals, final=found.final) for part in parts)
+    return [
+        Line(
+            part.name,
+            part.mean,
+            part.methods,
+            _bands(part.joint_intervals if joint else part.intervals, final=found.final),
+            known[part.name].axis if part.name in known else _SHARE if is_share else None,
+            NumberFormat.of_part(part, is_share=is_share),
+        )
+        for part in parts
+    ], joint
 
 
-def _bands(figures: Mapping[str, object], name: str, *, final: bool) -> dict[str, Band]:
-    """While reports arrive those that may be watched; the others are for one look, at the end."""
-    found = {}
-    for target, ends in _mapping(figures, name):
-        if isinstance(ends, list) and len(ends) == len(("low", "high")) and target.startswith(ANYTIME) is not final:
-            low, high = map(_number, ends)
-            if low is not None and high is not None:
-                found[target] = (low, high)
-    return found
+def _bands(intervals: Intervals, *, final: bool) -> dict[str, Band]:
+    """While reports arrive those that hold at any time; the others are for one look, at the end."""
+    return {target: ends for target, ends in intervals.items() if target.startswith(ANYTIME) is not final}
 
 
-def _terms(document: Mapping[str, object]) -> Iterator[str]:
-    if mechanism := _text(document, "mechanism"):
-        yield mechanism
-    if epsilon := _text(document, "epsilon"):
-        yield f"epsilon {epsilon}"
-
-
-def _warnings(document: Mapping[str, object]) -> Sequence[Verdict]:
-    flags = document.get("flags")
-    known = [flag for flag in flags if isinstance(flag, str)] if isinstance(flags, list) else []
-    return report_problems(_text(document, "monitor") or None, known)
-
-
-def _remarks(document: Mapping[str, object]) -> Iterator[str]:
-    for target, reason in _mapping(document, "failures"):
-        if isinstance(reason, str):
-            yield f"{target} could not be made: {reason}"
-
-
-def _parts(document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
-    parts = document.get(name)
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-
-
-def _mapping(figures: Mapping[str, object], name: str) -> list[tuple[str, object]]:
-    value = figures.get(name)
-    return list(value.items()) if isinstance(value, dict) else []
-
-
-def _text(figures: Mapping[str, object], name: str) -> str:
-    value = figures.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+def _terms(found: ForeignResult) -> Iterator[str]:
+    if found.mechanism:
+        yield found.mechanism
+    if found.epsilon:
+        yield f"epsilon {found.epsilon}"

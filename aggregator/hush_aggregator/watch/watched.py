@@ -1,11 +1,11 @@
 """Watched: what has been heard of a task so far, and whether there is more to wait for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 
-from hush_aggregator.figure_rows import document_of
+from hush_aggregator.result import ForeignResult, read_result, result_in
 from hush_aggregator.watch.view import View, view_of
 from hush_common.errors import TaskError
 from hush_common.task import Task, decode_task
@@ -86,6 +86,12 @@ class Watched:
         return closed or self.document.get("round") == self.task.rounds - 1
 
     @property
+    def result(self) -> ForeignResult:
+        """The last result; that of an empty document for none."""
+        found = result_in(self.document)
+        return found if self.task is None else replace(found, is_share=self.task.domain.is_share)
+
+    @property
     def view(self) -> View:
         """What there is to see."""
         return view_of(self.id, self.document, self.task)
@@ -109,11 +115,11 @@ class Watched:
         if not payload:
             self.document = {}
             return
-        document = document_of(payload)
-        if document is None:
+        found = read_result(payload)
+        if found is None:
             self.told = "what is published as its estimate is none"
             return
-        self.document = document
+        self.document = found.document
 
 
 def _seen(document: Mapping[str, object]) -> Mapping[str, object]:

@@ -329,15 +329,15 @@ class _Session:
             for number in numbers:
                 self._kept.acknowledge(number)
 
-    async def subscribe_retained(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         self.looks.update(dict.fromkeys(topics, listen))
         for topic in filter(self._broker.retained.__contains__, topics):
             listen(topic, self._broker.retained[topic])
 
-    async def subscribe_topic(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
         self.looks[topic] = listen
 
-    async def subscribe_status(self, listen: Callable[[str, bytes], object]) -> None:
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         self.listen = listen
         for topic, payload in [*self._broker.about.items(), *self._broker.retained_under(ALL_RECALLS)]:
             listen(topic, payload)

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from hush_aggregator.charts import Bar, Bars, Range, Ranges
 from hush_aggregator.estimate import POPULATION, REPORTERS
+from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.formatting import exact, significant, whole
 from hush_simulations.display.distributions import Distribution, reported_numbers, reported_part, true_numbers
-from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
 from hush_simulations.display.plan_table import amount_in_words
-from hush_simulations.display.run_figure import INTERVAL_NAMES, round_edges
+from hush_simulations.display.run_figure import round_edges
 from hush_simulations.display.sweep_figures import layout_of, representative_row, value_label
 from hush_simulations.planning.costs import TARGETS
 from hush_simulations.planning.plan import Plan
@@ -92,10 +92,10 @@ def _estimates(run: Run, wording: NumberFormat, *, signs: bool) -> Iterator[Rang
         title += ", reporters"
     else:
         pooled = run.result.estimate.pooled
-        means = dict.fromkeys(run.result.intervals, run.result.mean)
+        means, methods = dict.fromkeys(run.result.intervals, run.result.mean), run.result.estimate.methods
         means |= {POPULATION: pooled.mean} if pooled and POPULATION in means else {}
         found = [
-            Range(INTERVAL_NAMES.get(target, target), *ends, means[target], run.truth.get(target))
+            Range(interval_name(target, methods.get(target, "")), *ends, means[target], run.truth.get(target))
             for target, ends in run.result.intervals.items()
         ]
     if found:

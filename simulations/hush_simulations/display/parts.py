@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
-from hush_simulations.display.number_format import NumberFormat
+from hush_aggregator.presentation import NumberFormat
 from hush_simulations.results.run import PooledRounds, Round
 from hush_simulations.results.score import Score
 

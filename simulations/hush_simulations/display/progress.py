@@ -25,10 +25,10 @@ from rich.text import Text
 
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ByTarget, Interval
+from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_aggregator.result import Result
 from hush_common.formatting import duration, exact, fixed, significant, whole
 from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence
-from hush_simulations.display.number_format import NumberFormat
 
 EVERY_S = 5.0
 """Seconds between two lines; shorter work prints none."""
@@ -105,8 +105,9 @@ def caption(result: Result) -> str:
     which = "largest" if domain.is_share else "first"
     some = f"the {which} {shown} of {whole(len(result.parts))}; " if shown < len(result.parts) else ""
     joint = domain.parts_field and domain.is_share
-    kind = f"{'simultaneous' if joint else 'anytime-valid'} {confidence} confidence sequence"
-    return f"so far; {some}{kind}{'s' if domain.parts_field else ''}; final intervals are narrower"
+    many = f"interval{'s' if domain.parts_field else ''}"
+    kind = f"{'simultaneous ' if joint else ''}{confidence} {many}, {interval_name(ANYTIME)}"
+    return f"so far; {some}{kind}; final intervals are narrower"
 
 
 def bands(result: Result) -> list[Line]:

@@ -22,7 +22,7 @@ def remarks(run: Run, together: PooledRounds | None) -> Iterator[str]:
         asked = whole(run.clients * run.task.rounds)
         yield (
             f"Stopped with {whole(run.published)} of {asked} answers sent: all of the above is about those. Intervals "
-            f"are for an end that was fixed before; if what you saw made you stop, rely on the confidence sequence."
+            f"are for an end that was fixed before; if what you saw made you stop, rely on the intervals at any time."
         )
     yield from _legend(run, together)
     yield from _outside(run)
@@ -39,7 +39,7 @@ def _legend(run: Run, together: PooledRounds | None) -> Iterator[str]:
     if len(run.rounds) == 1:
         return
     if not run.score.parts:
-        yield "sequence: the interval that may be watched while reports arrive; the others are for the end of a round."
+        yield "at any time: holds however often you look while reports arrive; the others are for the end of a round."
     if together:
         yield (
             "All rounds together: the noise of every report is new, so that their mean has less of it. The people are "

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
+from hush_aggregator.estimate import POPULATION, REPORTERS
+from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_common.domain import CategoryDomain, Coordinate, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, whole
@@ -20,7 +21,6 @@ from hush_simulations.display.distributions import (
     true_numbers,
     true_vectors,
 )
-from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, styled
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
 from hush_simulations.results.run import Run
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
     from hush_simulations.results.run import PooledRounds, Round
 
 
-INTERVAL_NAMES = {
-    REPORTERS: "reporters",
-    POPULATION: "population",
-    ANYTIME: "anytime",
-    ANYTIME_POPULATION: "anytime, pop.",
-    ENROLLED: "all enrolled",
-}
 _FEW = 64  # different reports, up to which a mechanism has an alphabet rather than a scale
 _MOST_TICKS = 20
 _TAIL = 0.005  # of the reports on each side that may lie outside the picture of the reports
@@ -205,7 +198,8 @@ def _estimate(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -
             true = factor * run.truth[target]
             axes.plot(true, row, "D", color=palette.true, ms=7, mec=palette.ground, label="truth")
     _liars(axes, run, palette)
-    axes.set_yticks(range(len(targets)), [INTERVAL_NAMES.get(name, name) for name in targets])
+    names = [interval_name(target, result.estimate.methods.get(target, "")) for target in targets]
+    axes.set_yticks(range(len(targets)), [fill(name, 13) for name in names])
     axes.set_ylim(-0.6, max(len(targets), 1) - 0.4)
     mean_of = f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)"
     axes.set_xlabel(f"{mean_of} with {exact(result.confidence, scale=100)} % intervals")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
+from hush_aggregator.estimate import REPORTERS
+from hush_aggregator.presentation import INTERVALS, interval_name
 from hush_common.formatting import exact, whole
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, logarithmic, on_log_axis, styled
 from hush_simulations.sweeps.result import LAST, TOGETHER, Parameter, SweepResult, SweepRow
@@ -238,12 +239,6 @@ def line_marks(count: int, palette: Palette) -> list[Mark]:
 
 _BROAD, _MOST_PANELS, _MOST_TICKS = 3, 12, 6
 _CHANCE, _LEAST, _FAR = 1.96, 3.0, 20.0
-_INTERVALS = {
-    REPORTERS: "reporters",
-    POPULATION: "population",
-    ANYTIME: "anytime",
-    ANYTIME_POPULATION: "anytime, pop.",
-}
 
 
 _Drawing = Callable[["Axes", FigureLine, Mark, Palette], None]
@@ -315,7 +310,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     """
     layout, nominal = layout_of(result), 100 * result.confidence
     known = {row.interval for row in result.rows if row.scope == LAST and row.coverage is not None}
-    names = [name for name in _INTERVALS if name in known] or [REPORTERS]
+    names = [name for name in INTERVALS if name in known] or [REPORTERS]
     names = names[: _BROAD if len(layout.panels) <= _BROAD else 1]
 
     def drawing(interval: str) -> _Drawing:
@@ -414,7 +409,7 @@ def _figure(
                 axes.text(0.5, 0.5, "none is made", transform=axes.transAxes, ha="center", color=palette.faint)
             if column == columns - 1 and len(rows) > 1:
                 axes.annotate(
-                    _INTERVALS[rows[row]],
+                    interval_name(rows[row]),
                     (1.03, 0.5),
                     xycoords="axes fraction",
                     rotation=270,

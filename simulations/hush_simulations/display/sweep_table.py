@@ -5,9 +5,9 @@ from itertools import groupby
 
 from hush_aggregator.estimate import POPULATION
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
+from hush_aggregator.presentation import NumberFormat
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table
-from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.sweep_figures import representative_row, value_label
 from hush_simulations.sweeps.result import BARS, Parameter, SweepResult, SweepRow
 

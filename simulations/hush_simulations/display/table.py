@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import Intervals
+from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
-from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.parts import parts_of
 from hush_simulations.display.remarks import remarks
 from hush_simulations.engines.experiment import ABSENT
@@ -81,8 +81,8 @@ def verdicts(run: Run) -> Iterator[Fact]:
     confidence = f"{exact(run.result.confidence, scale=100)} %"
     for target, label in (
         *((target, f"{confidence} intervals, {target}") for target in _TARGETS),
-        (ANYTIME, f"{confidence} confidence sequences"),
-        (ANYTIME_POPULATION, f"{confidence} confidence sequences, population"),
+        (ANYTIME, f"{confidence} intervals, {interval_name(ANYTIME)}"),
+        (ANYTIME_POPULATION, f"{confidence} intervals, {interval_name(ANYTIME_POPULATION)}"),
     ):
         if share := _share(run.score.parts, target):
             yield Fact(label, f"{share} cover", "individual coverage")
@@ -100,7 +100,7 @@ def rounds_of_parts(run: Run) -> Table:
         Column("largest error"),
         Column("reporters cover"),
         Column("population cover"),
-        Column("sequences cover"),
+        Column(f"{interval_name(ANYTIME)} cover"),
     ]
     rows = [
         Row(
@@ -134,13 +134,6 @@ def _largest_error(done: Round) -> str:
 _BULK = {"tally": "in bulk, the tally drawn at once", "devices": "in bulk, one by one"}
 _LABELS = len("epsilon spent by each device")
 """Columns of the labels of all lists, so that they are aligned."""
-_BANDS = {
-    REPORTERS: REPORTERS,
-    POPULATION: POPULATION,
-    ENROLLED: ENROLLED,
-    ANYTIME: "sequence",
-    ANYTIME_POPULATION: "sequence, population",
-}
 
 _AWAY = "the device was away for a round, or never answers"
 
@@ -204,7 +197,8 @@ def _answer(run: Run) -> Iterator[Fact]:
     confidence = f"{exact(result.confidence, scale=100)} %"
     for target, interval in result.intervals.items():
         remark = _verdict(run.covered.get(target), interval == _bounds(run))
-        yield Fact(f"{confidence} {_what(target)}", wording.interval(*interval), remark)
+        name = interval_name(target, result.estimate.methods.get(target, ""))
+        yield Fact(f"{confidence} interval, {name}", wording.interval(*interval), remark)
     if result.failures:
         yield Fact("could not be made", _words(result.failures))
 
@@ -218,13 +212,6 @@ def _bounds(run: Run) -> tuple[float, float] | None:
 
 def _words(failures: Mapping[str, str]) -> str:
     return ", ".join(f"{target} ({reason})" for target, reason in failures.items())
-
-
-def _what(target: str) -> str:
-    """Return the name of an interval."""
-    if not target.startswith(ANYTIME):
-        return f"interval, {target}"
-    return f"confidence sequence{target.removeprefix(ANYTIME).replace('_', ', ')}"
 
 
 def _error(mean: float, known: float | None, wording: NumberFormat) -> str:
@@ -261,7 +248,8 @@ def _round(name: str, done: Round | PooledRounds, wording: NumberFormat) -> Iter
     result = done.result
     estimate = "none" if result.mean is None else wording.number(result.mean)
     head = (name, whole(result.n), estimate)
-    rows = list(judged_rows(head, _BANDS, done.score, result.intervals, wording))
+    names = {target: interval_name(target, result.estimate.methods.get(target, "")) for target in INTERVALS}
+    rows = list(judged_rows(head, names, done.score, result.intervals, wording))
     yield from rows or [Row([*head, "", "", "", "", ""])]
 
 

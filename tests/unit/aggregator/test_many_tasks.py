@@ -40,7 +40,7 @@ class Broker:
         self.most = self.under_way = 0
         self.listen: Callable[[str, bytes], object] = lambda *_: None
 
-    async def subscribe_retained(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         self.listen = listen
         for topic in topics:
             if topic in self.retained:
@@ -58,10 +58,10 @@ class Broker:
             self.retained[topic] = payload
         self.listen(topic, payload)
 
-    async def subscribe_status(self, listen: Callable[[str, bytes], object]) -> None:
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         raise NotImplementedError
 
-    async def subscribe_topic(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
         raise NotImplementedError
 
     async def batch(self) -> list[Delivery]:

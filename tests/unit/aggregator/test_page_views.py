@@ -83,12 +83,12 @@ def test_a_task_says_what_becomes_of_it(view: TaskView, status: TaskStatus) -> N
 
 
 def test_while_reports_arrive_the_interval_to_watch_comes_first_and_of_final_figures_that_of_the_same_people() -> None:
-    assert "probably 1.0 to 5.0 kg for those who answered, however often" in text_of(shown())
+    assert "probably 1.0 to 5.0 kg for reporters, at any time" in text_of(shown())
     final = text_of(shown(final=True))
-    assert "probably 2.0 to 4.0 kg for those who answered" in final
+    assert "probably 2.0 to 4.0 kg for reporters" in final
     assert "however often you look while reports arrive 0 10" not in final
     other = changed(GOOD, methods={"anytime": "population-beta-mixture"})
-    assert "probably 1.9 to 4.1 kg for everybody they stand for" in text_of(shown(other, final=True))
+    assert "probably 1.9 to 4.1 kg for population" in text_of(shown(other, final=True))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_any_number_can_be_drawn(mean: float, intervals: dict[str, tuple[float, 
 
 def test_intervals_that_failed_are_named_and_the_others_stay() -> None:
     text = text_of(shown(changed(GOOD, failures={"population": "not_finite"}, intervals={"anytime": (1.0, 5.0)})))
-    assert "The interval for “everybody they stand for”: the calculation did not give a number" in text
+    assert "The interval for “population”: the calculation did not give a number" in text
     assert "3.0 kg" in text
 
 

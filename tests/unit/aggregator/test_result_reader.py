@@ -1,5 +1,6 @@
 """Results of a store that nobody counts into, or that another process counts into."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 
 from hush_aggregator.estimate import estimate
+from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.result_reader import ResultReader
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore
@@ -60,6 +63,34 @@ async def test_each_round_has_its_result_and_the_latest_is_the_last_with_reports
     store.commit([accepted(0, 5, round_=1), accepted(0, 7, 8)], {})
     assert [(await results.result("heights", round_)).n for round_ in (0, 1)] == [2, 1]
     assert (await results.latest([HEIGHTS]))[0].round == 1
+
+
+async def test_all_rounds_together_are_one_estimate_where_two_have_reports(store: SqliteStore) -> None:
+    store.add_task(HEIGHTS)
+    store.commit([accepted(0, 1 << 19, 1 << 18)], {})
+    reader = ResultReader(store, clock=lambda: NOON)
+    assert await reader.all_rounds("heights") is None
+    store.commit([accepted(10, 1 << 20, round_=1)], {})
+    pooled = await reader.all_rounds("heights")
+    assert pooled is not None
+    tallies = [store.tally(HEIGHTS.digest, number) for number in (0, 1)]
+    assert pooled.estimate == combine(HEIGHTS, tallies, 0.95)
+    assert (pooled.n, pooled.round, set(pooled.intervals)) == (3, 1, {"reporters", "population"})
+    first, last = [await reader.result("heights", number) for number in (0, 1)]
+    assert pooled.mean == pytest.approx((2 * (first.mean or 0) + (last.mean or 0)) / 3)
+
+
+def test_the_command_prints_all_rounds_together_as_json_and_as_a_table(store: SqliteStore, path: Path) -> None:
+    store.add_task(HEIGHTS)
+    store.commit([accepted(0, 1 << 19, 1 << 18), accepted(10, 1 << 20, round_=1)], {})
+    asked = ["results", "heights", "--store", str(path), "--all-rounds"]
+    (document,) = json.loads(run([*asked, "--json"], path.parent).out)["results"]
+    pooled = combine(HEIGHTS, [store.tally(HEIGHTS.digest, number) for number in (0, 1)], 0.95)
+    assert pooled is not None
+    assert (document["rounds"], document["n"], document["mean"]) == (2, 3, pooled.mean)
+    assert "round" not in document
+    assert "all" in run(asked, path.parent).out.split()
+    assert "--all-rounds" in run([*asked, "--round", "1"], path.parent).err
 
 
 async def test_a_task_that_comes_later_is_found_and_what_is_not_there_is_named(store: SqliteStore) -> None:

@@ -39,13 +39,13 @@ class Broker(Session):
             raise BrokerError("broker", "the connection was lost")
         self.taken.append((topic, len(payload)))
 
-    async def subscribe_status(self, listen: Callable[[str, bytes], object]) -> None:
+    async def watch(self, listen: Callable[[str, bytes], object]) -> None:
         raise NotImplementedError
 
-    async def subscribe_topic(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
+    async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
         pass
 
-    async def subscribe_retained(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
+    async def look(self, topics: Sequence[str], listen: Callable[[str, bytes], object]) -> None:
         raise NotImplementedError
 
     async def batch(self) -> list[Delivery]:

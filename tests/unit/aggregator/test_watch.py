@@ -1,6 +1,7 @@
 """What `hush watch` shows: the figures of a result, its bands as bars, and nothing that could write to a terminal."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,11 +9,10 @@ from commands import unprintable
 from made_results import result_of, single
 
 from hush_aggregator.charts import ASCII, HEAVY, draw_interval
-from hush_aggregator.commands.results import _cell
 from hush_aggregator.estimate import Estimate, PartEstimate
-from hush_aggregator.figure_rows import rows_of
+from hush_aggregator.presentation import rows_of
 from hush_aggregator.report_problems import report_problems
-from hush_aggregator.result import encode
+from hush_aggregator.result import encode, result_in
 from hush_aggregator.watch.picture import Past, picture
 from hush_aggregator.watch.view import View, figures_of, view_of
 from hush_aggregator.watch.watched import Heard, News, Watched
@@ -109,11 +109,13 @@ def test_its_figures_are_those_that_results_prints_to_the_last_digit(name: str) 
     task, document = results()[name]
     view = view_of(task.id, json.loads(encode(document)), task)
     words = seen(view).split()
-    for row in rows_of(json.loads(encode(document))):
-        if str(row["target"]).startswith("anytime") or not row["target"]:
+    found = replace(result_in(json.loads(encode(document))), is_share=task.domain.is_share)
+    for row in rows_of(found):
+        if row.target.startswith("anytime") or not row.target:
             for cell in ("value", "low", "high"):
-                assert _cell(row[cell]) in [*words, ""], (row, words)
-                assert _cell(row[cell]) in figures_of(view)
+                shown = row.shown[cell].split()
+                assert all(part in words for part in shown), (row, words)
+                assert row.shown[cell] in figures_of(view)
 
 
 def test_while_reports_arrive_no_interval_is_shown_that_is_for_one_look_alone() -> None:
@@ -141,7 +143,7 @@ def test_of_many_categories_the_largest_are_shown_with_bands_that_hold_for_all_o
     shown = seen(view, height=20)
     assert "way 39" in shown
     assert "way 2 " not in shown
-    assert f"{39 / 780 + 0.0312345678:.6g}" in shown
+    assert f"{100 * (39 / 780 + 0.0312345678):.2f}" in shown
     assert "all of them at once" in shown
     assert len(shown.splitlines()) <= 20
     assert "the largest" in shown

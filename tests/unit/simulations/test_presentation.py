@@ -13,9 +13,9 @@ from made_results import changed, result_of, single
 from rendered import rendered
 
 from hush_aggregator.estimate import Estimate
+from hush_aggregator.presentation import NumberFormat
 from hush_common.wire import Refusal
 from hush_simulations.display.files import to_json, write_files
-from hush_simulations.display.number_format import NumberFormat
 from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment, Outcome, Received, RoundOutcome
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE
@@ -228,9 +228,9 @@ def test_further_intervals_are_named_by_what_they_are_about() -> None:
     wider = {"anytime_population": (150.0, 200.0), "enrolled": (160.0, 190.0)}
     estimate = changed(run.result.estimate, intervals={**run.result.intervals, **wider})
     text = table(with_estimate(run, estimate))
-    assert "150.00 to 200.00 cm" in row(text, "95 % confidence sequence, population")
-    assert "covers the truth" in row(text, "95 % confidence sequence, population")
-    assert "truth unknown" in row(text, "95 % interval, enrolled")
+    assert "150.00 to 200.00 cm" in row(text, "95 % interval, population, at any time")
+    assert "covers the truth" in row(text, "95 % interval, population, at any time")
+    assert "truth unknown" in row(text, "95 % interval, all enrolled")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -148,7 +148,7 @@ def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> 
     )
     (line,) = bands(result)
     assert (line.name, line.estimate, line.band) == ("mean", "170.00 cm", "165.00 to 175.00 cm")
-    assert "anytime-valid" in caption(result)
+    assert "at any time" in caption(result)
     assert "final intervals are narrower" in caption(result)
 
 
@@ -164,7 +164,7 @@ def test_what_is_seen_live_is_as_wide_as_the_terminal(monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", str(width))
     text = render(CATEGORIES).plain
     assert max(map(len, text.splitlines())) <= width
-    assert "the largest 5 of 7; simultaneous 95 % confidence sequences" in " ".join(text.split())
+    assert "the largest 5 of 7; simultaneous 95 % intervals, at any time" in " ".join(text.split())
     assert "32.00 to 48.00 %" in text
 
 
@@ -173,7 +173,7 @@ def test_of_coordinates_the_first_that_were_drawn_are_seen_live() -> None:
     coordinates = (PartEstimate(name="empty"), *(replace(drawn, name=f"c{place}") for place in range(9)))
     found = result_of(SCENARIOS["offices"].task(), Estimate(9, parts=coordinates), confidence=0.9)
     assert [line.name for line in bands(found)] == ["c0", "c1", "c2", "c3", "c4"]
-    assert caption(found).startswith("so far; the first 5 of 10; anytime-valid")
+    assert caption(found).startswith("so far; the first 5 of 10; 90 % intervals, at any time")
 
 
 def test_nothing_is_seen_before_the_first_report() -> None:

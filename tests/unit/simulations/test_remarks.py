@@ -99,7 +99,7 @@ def test_each_column_of_judged_intervals_has_a_legend_and_the_truth_that_it_is_a
 
 def test_every_round_has_error_band_and_verdict_and_all_rounds_are_one_estimate() -> None:
     lines = screen("simulate-rounds", 120).splitlines()
-    assert len([line for line in lines if " sequence " in line]) == 3
+    assert len([line for line in lines if " reporters, at " in line]) == 3
     (last,) = [line for line in lines if line.strip().startswith("all ")]
     together = document("simulate-rounds")["together"]
     assert isinstance(together, dict)
@@ -133,4 +133,4 @@ def test_times_and_thousands_are_written_in_one_way() -> None:
 def test_a_stopped_simulation_says_what_its_intervals_are_worth() -> None:
     told = [*remarks(replace(simulate("heights", clients=5, engine="memory"), stopped=True), None)]
     assert told[0].startswith("Stopped with 5 of 5 answers sent")
-    assert "rely on the confidence sequence" in told[0]
+    assert "rely on the intervals at any time" in told[0]

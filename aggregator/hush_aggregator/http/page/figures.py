@@ -17,6 +17,7 @@ from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
 from hush_aggregator.http.page.charts import Axis, Chart
 from hush_aggregator.http.page.view import Point, TaskStatus, TaskView
+from hush_aggregator.presentation import interval_name
 from hush_aggregator.report_problems import MONITOR, Verdict, report_problems
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, fixed, significant, whole
@@ -374,22 +375,16 @@ def _chart_of(view: TaskView, rows: Sequence[RoundRow]) -> Chart | None:
 
 def about(target: str, method: str = "") -> str:
     """Return whom an interval is about."""
-    if target in (ANYTIME, ANYTIME_POPULATION):
-        whom = POPULATION if target == ANYTIME_POPULATION or method.startswith(POPULATION) else REPORTERS
-        return f"{about(whom)}, however often you look while reports arrive"
-    return {
-        REPORTERS: "Those who answered",
-        POPULATION: "Everybody they stand for",
-        ENROLLED: "All who were asked",
-    }.get(target, target)
+    name = interval_name(target, method)
+    return name[0].upper() + name[1:]
 
 
 def meaning(target: str) -> str:
     """Return what an interval takes into account."""
     return {
-        REPORTERS: "Includes the noise of their devices.",
-        POPULATION: "Includes the noise and who happened to answer. Correct if they are a random sample.",
-        ENROLLED: "Includes the noise and who happened to answer. Correct if they are a random part of those asked.",
+        REPORTERS: "The devices that reported. Includes their noise.",
+        POPULATION: "Those they stand for: includes who happened to answer. Correct if they are a random sample.",
+        ENROLLED: "All who were asked: includes who happened to answer. Correct if they are a random part of them.",
         ANYTIME: "Wider, so that it stays correct however often you look.",
         ANYTIME_POPULATION: "Wider, so that it stays correct however often you look. Needs a random sample.",
     }.get(target, "")

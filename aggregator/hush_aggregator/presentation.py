@@ -1,0 +1,193 @@
+"""How a result is shown to people: names of intervals, digits, and rows."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hush_aggregator.estimate.estimates import (
+    ANYTIME,
+    ANYTIME_POPULATION,
+    ENROLLED,
+    POPULATION,
+    REPORTERS,
+    Interval,
+    PartEstimate,
+)
+from hush_aggregator.result import ForeignResult, Result
+from hush_common.formatting import fixed, significant
+
+_NAMES = {
+    REPORTERS: "reporters",
+    POPULATION: "population",
+    ENROLLED: "all enrolled",
+    ANYTIME: "at any time",
+    ANYTIME_POPULATION: "population, at any time",
+}
+INTERVALS = (REPORTERS, POPULATION, ENROLLED, ANYTIME, ANYTIME_POPULATION)
+"""The order of intervals wherever several are listed."""
+
+
+def interval_name(target: str, method: str = "") -> str:
+    """Return what people call an interval, on every screen, page and picture.
+
+    Args:
+        target: its key in a document.
+        method: how it was made; that of an anytime-valid interval begins with whom it is about.
+    """
+    if target == ANYTIME and method.startswith((REPORTERS, POPULATION)):
+        return f"{method.partition('-')[0]}, {_NAMES[ANYTIME]}"
+    return _NAMES.get(target, target)
+
+
+_MOST_DECIMALS = 12
+_LARGEST_PLAIN, _DIGITS = 1e9, 6
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """How the values of one task are written.
+
+    Args:
+        unit: what follows a number, `"cm"` or `"%"`; may be empty.
+        factor: what a value is multiplied with first (100 for a share in per cent).
+        decimals: digits after the point.
+    """
+
+    unit: str
+    factor: int
+    decimals: int
+
+    @classmethod
+    def of(cls, result: Result) -> "NumberFormat":
+        """Of a result: as many decimals as show three digits of its standard error."""
+        return cls.of_part(result.estimate.single, is_share=result.task.domain.is_share, unit=result.task.unit)
+
+    @classmethod
+    def of_part(cls, part: PartEstimate, *, is_share: bool, unit: str = "") -> "NumberFormat":
+        """Return the format of a part: as many decimals as show three digits of its largest standard error.
+
+        Args:
+            part: the estimate.
+            is_share: whether it is shown in per cent.
+            unit: where the part has none.
+        """
+        error = max(part.stderr.values(), default=None)
+        return cls.share(error) if is_share else cls.measured(part.unit or unit, error)
+
+    @classmethod
+    def share(cls, error: float | None, digits: int = 3) -> "NumberFormat":
+        """Of a share, in per cent, with so many digits of its standard error."""
+        return cls("%", 100, _decimals(1.0 if error is None else 100 * error, digits))
+
+    @classmethod
+    def measured(cls, unit: str, error: float | None, digits: int = 3) -> "NumberFormat":
+        """Of a number with a unit, likewise."""
+        return cls(unit, 1, _decimals(1.0 if error is None else error, digits))
+
+    def number(self, value: float) -> str:
+        """The bare number."""
+        if abs(value * self.factor) >= _LARGEST_PLAIN:
+            return significant(value, _DIGITS, scale=self.factor)
+        return fixed(value, self.decimals, scale=self.factor)
+
+    def off(self, value: float) -> str:
+        """How far off an estimate is, with its sign."""
+        if abs(value * self.factor) >= _LARGEST_PLAIN:
+            return f"{'+' if value > 0 else ''}{self.number(value)}"
+        return fixed(value, self.decimals, scale=self.factor, sign=True)
+
+    def value(self, value: float) -> str:
+        """The number with its unit."""
+        return f"{self.number(value)} {self.unit}".rstrip()
+
+    def distance(self, one: float, other: float) -> str:
+        """How far apart two values are; shares are points apart, not per cent."""
+        return f"{self.number(abs(one - other))} {'points' if self.unit == '%' else self.unit}".rstrip()
+
+    def bare_interval(self, lower: float, upper: float) -> str:
+        """Both ends, without a unit."""
+        return f"{self.number(lower)} to {self.number(upper)}"
+
+    def interval(self, lower: float, upper: float) -> str:
+        """Both ends with one unit."""
+        return f"{self.number(lower)} to {self.value(upper)}"
+
+
+def _decimals(error: float, digits: int) -> int:
+    decimals = digits - 1 - math.floor(math.log10(error)) if error > 0 else digits - 1
+    return min(max(decimals, 0), _MOST_DECIMALS)
+
+
+COLUMNS = ("task", "round", "n", "part", "value", "unit", "target", "stderr", "low", "high", "final")
+"""`part` is a category or a coordinate, empty for a number or a bit; `target` is whose mean the interval is for."""
+
+Figure = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """One interval of one part of a result; of a part without intervals a row without a target.
+
+    Args:
+        result: the round.
+        part: the estimate.
+        round: the name of the round.
+        target: of the interval.
+        interval: its ends.
+    """
+
+    result: Result | ForeignResult
+    part: PartEstimate
+    round: str | int
+    target: str = ""
+    interval: Interval | None = None
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """The cells of `COLUMNS` for programs: keys of documents, and every digit."""
+        low, high = ("", "") if self.interval is None else self.interval
+        found = self._head | {"part": self.part.name, "value": _known(self.part.mean), "unit": self._unit}
+        found |= {"target": self.target, "stderr": _known(self.part.stderr.get(self.target)), "low": low, "high": high}
+        return {name: found[name] for name in COLUMNS}
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The cells of `COLUMNS` for people: names of intervals, and the digits that the standard error justifies."""
+        wording = NumberFormat.of_part(self.part, is_share=self.result.is_share, unit=self._unit)
+        numbers = {"value": self.part.mean, "stderr": self.part.stderr.get(self.target)}
+        numbers |= dict(zip(("low", "high"), self.interval or (None, None), strict=True))
+        found = {name: str(one) for name, one in self._head.items()}
+        found |= {name: "" if number is None else wording.number(number) for name, number in numbers.items()}
+        found |= {"part": self.part.name, "unit": "" if self.part.mean is None else wording.unit}
+        found["target"] = interval_name(self.target, self.part.methods.get(self.target, ""))
+        return {name: found[name] for name in COLUMNS}
+
+    @property
+    def _unit(self) -> str:
+        return self.part.unit or (self.result.task.unit if isinstance(self.result, Result) else "")
+
+    @property
+    def _head(self) -> dict[str, Figure]:
+        result = self.result
+        task = result.task.id if isinstance(result, Result) else result.task
+        n = self.part.n if self.part.name else result.estimate.n
+        return {"task": task, "round": self.round, "n": n, "final": "yes" if result.final else ""}
+
+
+def rows_of(result: Result | ForeignResult, round_: str = "") -> Iterator[PartRow]:
+    """Return the rows of one round: one for each interval of each part, in the order of the task.
+
+    Args:
+        result: of the round.
+        round_: what to call it, where that is not its number.
+    """
+    name = round_ or result.round
+    for part in result.estimate.parts or (PartEstimate(n=result.estimate.n),):
+        if not part.intervals:
+            yield PartRow(result, part, name)
+        for target, interval in part.intervals.items():
+            yield PartRow(result, part, name, target, interval)
+
+
+def _known(number: float | None) -> Figure:
+    return "" if number is None else number
