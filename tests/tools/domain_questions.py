@@ -1,0 +1,54 @@
+"""Count the places of the product that ask which kind of domain they have: `python tests/tools/domain_questions.py`.
+
+A place is an `isinstance`, a `match` arm or a comparison with a class of domain or with its `kind`.
+"""
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+DOMAINS = {"NumberDomain", "BitDomain", "CategoryDomain", "VectorDomain"}
+ROOMS = ("common", "client/hush_client", "aggregator", "simulations")
+
+
+def questions(source: str) -> Iterator[int]:
+    """The lines that ask."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, asked]) if _names(asked):
+                yield node.lineno
+            case ast.MatchClass(cls=asked) | ast.MatchValue(value=asked) if _names(asked):
+                yield asked.lineno
+            case ast.Compare() if any(_is_kind(part) for part in (node.left, *node.comparators)):
+                yield node.lineno
+
+
+def _names(tree: ast.AST) -> bool:
+    return any(isinstance(one, ast.Name) and one.id in DOMAINS for one in ast.walk(tree))
+
+
+def _is_kind(tree: ast.AST) -> bool:
+    """Whether it is the kind of a domain: `domain.kind`, `task.domain.kind` or `NumberDomain.kind`."""
+    if not (isinstance(tree, ast.Attribute) and tree.attr == "kind"):
+        return False
+    owner = tree.value
+    name = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+    return name in DOMAINS or name == "domain"
+
+
+def count(root: Path) -> Counter[str]:
+    """How many places each file has."""
+    found: Counter[str] = Counter()
+    for room in ROOMS:
+        for path in (root / room).rglob("*.py"):
+            found[str(path.relative_to(root))] += sum(1 for _ in questions(path.read_text(encoding="utf-8")))
+    return +found
+
+
+if __name__ == "__main__":
+    places = count(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[2])
+    for name, number in places.most_common():
+        print(f"{number:4} {name}")
+    print(f"{places.total():4} places in {len(places)} files")
