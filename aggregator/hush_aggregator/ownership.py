@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from hush_aggregator.broker.session import Session
 from hush_aggregator.result import encode, read_result
@@ -145,7 +145,7 @@ class PublicationState:
     _again_after: float = 0.0
     _sent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_SENT))
 
-    def sign(self, document: Mapping[str, Any]) -> bytes:
+    def sign(self, document: Mapping[str, object]) -> bytes:
         """Return an estimate with this store's claim, which is about to be published."""
         assert self.mine is not None  # noqa: S101 - for the type checker: the caller looks
         unsigned = {name: value for name, value in document.items() if name != "taken_from"}
@@ -228,7 +228,7 @@ class Ownership:
         state = self._states.get(task_id)
         return state is not None and state.mine is not None
 
-    def sign(self, task_id: str, document: Mapping[str, Any]) -> bytes | None:
+    def sign(self, task_id: str, document: Mapping[str, object]) -> bytes | None:
         """Return the estimate to publish now; None if this store does not publish the task."""
         state = self._states.get(task_id)
         if state is None or state.mine is None:

@@ -25,7 +25,7 @@ from datetime import datetime
 from enum import Enum
 from functools import partial
 from itertools import count, islice
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from hush_aggregator.broker.session import Publisher
 from hush_aggregator.estimate import Estimate
@@ -356,7 +356,7 @@ class EstimatePublisher:
         confidence: float,
         clock: Callable[[], datetime],
         owns: Callable[[str], bool],
-        sign: Callable[[str, Mapping[str, Any]], bytes | None],
+        sign: Callable[[str, Mapping[str, object]], bytes | None],
         rank: Callable[[str], tuple[bool, int]],
     ) -> None:
         self._read = read
