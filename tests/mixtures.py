@@ -61,7 +61,7 @@ class Mixture:
             (size - size // 2, *[0] * (len(of.used) - 2), size // 2)
             for size, of in zip(self.sizes, self.offered.channels, strict=True)
         ]
-        return dict(estimate(self.offered.task, self.offered.tally(rows), self.confidence).methods)
+        return dict(estimate(self.offered.task, self.offered.tally(rows), self.confidence).parts[0].methods)
 
 
 @dataclass(frozen=True)

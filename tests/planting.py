@@ -29,9 +29,9 @@ def planted(task, tally, confidence):
     if kind == "dies":
         os._exit(7)
     if kind == "is-no-number":
-        return replace(made, mean=math.nan)
+        return replace(made, parts=(replace(made.single, mean=math.nan),))
     if kind == "has-no-interval":
-        return replace(made, intervals=made.intervals | {"population": (0.0, math.nan)})
+        return replace(made, parts=(replace(made.single, intervals={**made.intervals, "population": (0.0, math.nan)}),))
     end = time.monotonic() + float(kind.partition(" ")[2])
     while kind.startswith("spins") and time.monotonic() < end:
         sum(range(1000))
@@ -43,8 +43,8 @@ def planted(task, tally, confidence):
 
 package.estimate = planted
 try:
-    from hush_aggregator import lanes, release
-    lanes.QUICK_S, release._EVERY_S = float(os.environ["HUSH_QUICK_S"]), 0.2
+    from hush_aggregator import release
+    release.QUICK_S, release._EVERY_S = float(os.environ["HUSH_QUICK_S"]), 0.2
 except ImportError:
     pass
 """

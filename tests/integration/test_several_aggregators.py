@@ -96,9 +96,9 @@ def test_the_bytes_of_the_owner_stay_whatever_is_started_beside_it(mosquitto: Mo
             assert "hush task take-over heights --store" in told
         assert retained(mosquitto, ESTIMATE) == before
     with serving(mosquitto.url, other) as log:
-        says(log, "that of another store")
+        says(log, "the published estimate is from another store")
     with serving(mosquitto.url, tmp_path / "mistyped.sqlite3", "--task", draft(tmp_path, epsilon="2")) as log:
-        says(log, "that of another store")
+        says(log, "the published estimate is from another store")
     assert (retained(mosquitto, TASK), retained(mosquitto, ESTIMATE)) == (HEIGHTS.payload, before)
     with serving(mosquitto.url, owner) as log:
         report(mosquitto, 2)
@@ -108,9 +108,9 @@ def test_the_bytes_of_the_owner_stay_whatever_is_started_beside_it(mosquitto: Mo
         counted(mosquitto, 2)
         # A command takes it over while both run: the owner yields, for good.
         with serving(mosquitto.url, other, "--name", "two") as beside:
-            says(beside, "that of another store")
+            says(beside, "the published estimate is from another store")
             subprocess.run([*HUSH, "task", "take-over", "heights", "--store", str(other)], check=True, timeout=30)
-            says(log, "that of another store")
+            says(log, "the published estimate is from another store")
     with SqliteReader(other) as reader:
         assert json.loads(retained(mosquitto, ESTIMATE))["store"] == reader.public_identity
     assert retained(mosquitto, TASK) == HEIGHTS.payload

@@ -21,8 +21,8 @@ VALID_AT_EVERY_N = {
     "betting", "binomial-inversion", "chernoff", "chernoff-betting", "chernoff-hoeffding", "clopper-pearson",
     "clopper-pearson-hoeffding", "laplace-exact", "laplace-hoeffding",
 }  # fmt: skip
-NO_METHODS = {"laplace-contour", "chernoff-hoeffding-mixture"}
-"""An accepted underflow, and a name that stands behind that of its target."""
+NO_METHODS = {"laplace-contour", "chernoff-hoeffding-mixture", "reporters-and-sampling"}
+"""An accepted underflow, a name that follows that of its target, and rounds together (`test_rounds_together.py`)."""
 AGAIN = (
     "bits 8",
     "coins 0.5 0.1",

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from asked import experiment_of
 from matplotlib.figure import Figure
 from matplotlib.image import imread

@@ -41,8 +41,8 @@ _CSV, _PARQUET = "sweep.csv", "sweep.parquet"
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-class _TerminatedError(Exception):
-    """SIGTERM came."""
+class _TerminatedError(BaseException):
+    """SIGTERM came. Like KeyboardInterrupt, nothing that handles errors takes it for one."""
 
 
 @app.command()

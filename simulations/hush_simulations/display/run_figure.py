@@ -44,7 +44,7 @@ _LEGEND = 10.5
 
 def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Palette) -> None:
     """Draw the three panels, one below the other."""
-    top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 2.4))
+    top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 3.6))
     top.set_title("Kept by the devices")
     middle.set_title("Received")
     domain, reports = run.task.domain, reported_numbers(run)
@@ -409,7 +409,7 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
-_HEIGHT = 6.4
+_HEIGHT = 7.4
 _MOST_LETTERS = 80  # in a line below the heading
 _LINE = 0.036  # of the height
 

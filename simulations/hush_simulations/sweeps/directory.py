@@ -126,7 +126,7 @@ class SweepDirectory:
             raise OptionError(_OPTION, f"{self.path} is in use: another sweep is at work in it; wait, or name another")
         try:
             self._begin(sweep, resume=resume)
-            for draft in (self.path / _CELLS).glob(".*"):  # of a process that was killed
+            for draft in (self.path / _CELLS).glob("*.part"):  # of a process that was killed
                 with suppress(OSError):
                     draft.unlink()
             yield

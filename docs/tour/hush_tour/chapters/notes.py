@@ -227,7 +227,7 @@ def proof_in_numbers(Prose, at, epsilon, steps, table):
 @app.cell
 def further(Prose, simulate):
     run = simulate("commute", clients=600, epsilon="2", engine="memory", seed=24)
-    lines = {one.label: one for one in run.result.estimate.parts}
+    lines = {one.name: one for one in run.result.estimate.parts}
     top = max(lines.values(), key=lambda one: one.mean)
     low, high = top.intervals["reporters"]
     Prose(f"""
@@ -236,7 +236,7 @@ def further(Prose, simulate):
     The notes end with two questions: what of a more interesting example, and are there better mechanisms? Here are one
     and the other: {run.accepted} devices say how their owners get to work, without telling it, by subset selection at
     ε = 2, which for categories beats noise on every count. Of {len(lines)} ways the commonest is estimated to be
-    {top.label}, with {100 * top.mean:.0f} % ({100 * low:.0f} to {100 * high:.0f} %). `hush plan` compares all mechanisms for a question.
+    {top.name}, with {100 * top.mean:.0f} % ({100 * low:.0f} to {100 * high:.0f} %). `hush plan` compares all mechanisms for a question.
     """)
     return (run,)
 
