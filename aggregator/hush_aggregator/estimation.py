@@ -247,7 +247,7 @@ class _Process:
             return None
 
     def end(self) -> None:
-        """End it, whatever it does; whoever waits for it hears of it at once."""
+        """End it, whatever it does; a caller that waits for it is notified at once."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._requests, self._answers):

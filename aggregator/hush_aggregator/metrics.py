@@ -119,7 +119,7 @@ class StoreFigures:
 CONTENT_TYPE: str = CONTENT_TYPE_PLAIN_0_0_4
 
 EVERY_S = 1.0
-"""Seconds between two texts: whoever asks more often gets the same one. As often as estimates are released, so that
+"""Seconds between two texts: asking more often gets the same one. As often as estimates are released, so that
 the metrics tell no more about the moment of a report than those do, and so that asking costs little."""
 
 

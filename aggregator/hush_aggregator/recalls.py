@@ -82,7 +82,7 @@ def _round_at(task: Task, moment: datetime) -> int:
 
 _LOG = logging.getLogger("hush.aggregator")
 _SILENT_AFTER_S = 5.0
-_STEP_S = 0.5  # between two looks: whoever writes recalls himself gets one answer in that time
+_STEP_S = 0.5  # between two looks: a client that writes recalls gets one answer in that time
 _LOOK_S = 60.0  # the clock may have been set
 _ECHO_S = 5.0
 _FIRST_WORDS_S = 0.1

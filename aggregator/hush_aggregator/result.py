@@ -129,7 +129,7 @@ class Result:
         }
         if task.rounds > 1:  # `epsilon` is the loss of all rounds together
             document["epsilon_per_round"] = decimal_text(task.epsilon_per_round)
-        if task.repeat == "sticky":  # its rounds share their noise: whoever averages them gains nothing
+        if task.repeat == "sticky":  # its rounds share their noise: averaging them gains nothing
             document["repeat"] = task.repeat
         if task.offers:
             document["offers"] = [decimal_text(epsilon) for epsilon in task.offers]

@@ -267,7 +267,7 @@ class Directory:
         Args:
             path: absolute; is not there yet, or empty.
             fill: writes certificates into the directory that it is given, and returns the text of the configuration.
-            owner: whom mosquitto runs as (user and group), if not as whoever makes this.
+            owner: user and group that mosquitto runs as, if not those of this process.
 
         Raises:
             OptionError: something is there already.

@@ -118,7 +118,7 @@ class MqttBus:
             await session.publish(self._status, b"online", retain=True)
 
     async def ask(self, connection: MqttConnection, topics: Sequence[str]) -> None:
-        """Subscribe to what may be forbidden; some brokers hang up on whoever may not read a topic."""
+        """Subscribe to what may be forbidden; some brokers hang up on a client that may not read a topic."""
         if self._hang_ups == _HANG_UPS:
             return
         self._hang_ups += 1

@@ -148,7 +148,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
         if row.owner == opened.public_identity:
             raise TaskError("task", f"{row.id!r} is published by this store already, as far as it knows")
         known = stored_task(row.payload)
-        if is_recallable(known, row, now):  # first: it is published by whoever owns the task, and forgotten by nobody
+        if is_recallable(known, row, now):  # first: the owner of the task publishes it, and nobody forgets it
             opened.recall([new_recall(opened, known, now)])
         opened.set_owners([Owner(row.id, row.owner, row.term, TAKE_OVER)])
     say("taken over", row, "its aggregator publishes it as soon as it is connected", {} if as_json else None)

@@ -3,7 +3,7 @@
 Reports are grouped by channel (`finite`); group c has n_c of N reports. Every report decodes to a position a with
 mean x, its value.
 
-Mean. Σ a/N over all groups: every person weighs the same. Unbiased for both targets whoever chose which epsilon.
+Mean. Σ a/N over all groups: every person weighs the same. Unbiased for both targets no matter who chose which epsilon.
 
 Intervals. Let reach be the largest error of a report, and V the variance of one (given its value). "Normal" means
 Σ n_c·min V_c ≥ `enough(confidence)`·reach^2: the rule knows n, the channels and the confidence, and never looks at the
@@ -229,7 +229,7 @@ _A = TypeVar("_A")
 def _remembered(solve: Callable[[Sequence[_Q]], Sequence[_A]]) -> Callable[[Sequence[_Q]], Sequence[_A]]:
     """The same, which knows the last answers: for what depends on how many reports there are, and not on what they say.
 
-    Whoever estimates many samples of one size, as a sweep does, asks for the same each time. The many questions about a
+    Estimates of many samples of one size, as in a sweep, ask for the same each time. The many questions about a
     vector are not kept.
     """
 

@@ -35,7 +35,7 @@ def worst_case_bias(n: int, reach: float, *, of: int | None = None) -> dict[str,
 def replacement_bias(part: DomainPart) -> dict[str, float]:
     """By how much the mean of a part moves at most if 1 % of the reporters had no value.
 
-    Whoever has none answers with an index uniform over the domain (`hush_common.domain`), so that a share π of them
+    Without a value a device draws an index uniform over the domain (`hush_common.domain`), so that a share π of them
     moves a mean mu by π(mid - mu), at most π·R/2; a proportion by π(1/2 - theta); a frequency by π(1/k - f), at most
     π(1 - 1/k). How many they are nobody can know, by design: the bias is proportional. A vector has one for each
     coordinate, which is a domain of its own.

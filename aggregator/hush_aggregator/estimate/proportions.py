@@ -311,7 +311,7 @@ def pooled_proportions(parts: _Parts, confidences: Sequence[float], *, enrolled:
     """The share of those for whom it is true, of each question.
 
     Group c has n_c of N reports, each of which is decoded as in `finite`. The mean of all decoded reports weighs every
-    person alike; it is unbiased for both targets whoever chose which epsilon.
+    person alike; it is unbiased for both targets no matter who chose which epsilon.
 
     - "chernoff-berry-esseen" (`tilted`): at every n and confidence, for `reporters`, `population` and `enrolled`.
     - "student-t" (population), "student-t-capped" (reporters) and "student-t-enrolled": where the mean is close to

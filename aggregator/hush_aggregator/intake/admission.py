@@ -170,7 +170,7 @@ class PendingReports:
 
     @property
     def settled(self) -> bool:
-        """Whether a task that is unknown now is unknown for good."""
+        """Whether a task that is unknown now is permanently unknown."""
         return self._clock() >= self._settles_at
 
     @property

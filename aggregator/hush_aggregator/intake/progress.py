@@ -24,7 +24,7 @@ _LOG = logging.getLogger("hush.aggregator")
 _MINUTE_S = 60.0
 _ACCEPTED_EVERY = 10  # minutes
 _FEW = 10
-_LINES = 20  # a minute: whoever publishes many tasks must not fill the disk with refusals
+_LINES = 20  # a minute: a client that publishes many tasks must not fill the disk with refusals
 
 
 class Progress:

@@ -39,7 +39,7 @@ class State(StrEnum):
 class TaskRow:
     """A task as a store keeps it."""
 
-    id: str  # its name, taken for good
+    id: str  # its name, taken permanently
     digest: bytes  # of its payload, 32 bytes
     payload: bytes  # as it was published; empty once it is forgotten
     origin: Origin = Origin.FILE  # who gave it
@@ -234,7 +234,7 @@ class Store(StoreReader, Protocol):
         """
 
     def close_task(self, task_id: str, round_: int | None = None) -> None:
-        """Mark a round, or the whole task and end its recall. From then on nothing counts there, for good.
+        """Mark a round, or the whole task and end its recall. From then on nothing counts there.
 
         Raises:
             TaskError: there is no such task.

@@ -21,7 +21,7 @@ class NoRoundError(TaskError):
 
 
 class ClosedError(TaskError):
-    """The task is closed for good."""
+    """The task is permanently closed."""
 
 
 class TakenError(TaskError):
@@ -105,7 +105,7 @@ def withdraw(store: SqliteEditor, task_id: str) -> TaskRow:
 
 
 def close(store: SqliteEditor, task_id: str, round_: int | None = None) -> TaskRow:
-    """Count nothing more of a task, or of one round of it, for good.
+    """Count nothing more of a task, or of one of its rounds, permanently.
 
     Raises:
         UnknownError: there is no such task.

@@ -118,7 +118,7 @@ class _Asking:
         self.reached = False
 
     def close(self) -> None:
-        """End what is under way: whoever reads finds the end."""
+        """End the request under way; its reader finds the end."""
         self._closed = True
         connection = self._connection
         with suppress(OSError):

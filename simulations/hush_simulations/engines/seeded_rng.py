@@ -1,4 +1,4 @@
-"""Repeatable noise, for tests and lessons. It is not private: whoever knows the seed subtracts it."""
+"""Repeatable noise, for tests and lessons. It is not private: anyone who knows the seed subtracts it."""
 
 import random
 

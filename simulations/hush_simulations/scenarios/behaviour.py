@@ -4,7 +4,7 @@
 beta, of mean `share` and with a correlation of `correlation` between any two devices (the law of beta-binomial counts;
 0 lets them drop out without regard to each other, near 1 all or none of a group are away).
 
-**Non-response** has: whoever has such a value, or is of such a group, refuses with a certain probability, for all
+**Non-response** has: a person who has such a value, or is of such a group, refuses with a certain probability, for all
 rounds. The estimate is then about those who answer, and no interval says how far that is from everybody: hush never
 sees who is silent, nor why.
 """
