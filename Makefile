@@ -51,7 +51,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pylint --score=no common/hush* client/hush* aggregator/hush* simulations/hush* docs/*/hush*
+	$(BIN)/pylint --score=no common/hush* client/hush* aggregator/hush* simulations/hush* docs/tour/hush_tour docs/attacks/hush_attacks
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
