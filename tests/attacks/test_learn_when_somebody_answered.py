@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from fake_bus import FakeBus
+from leftovers import collect_leftovers
 from virtual_time import VirtualLoop
 
 from hush_aggregator.aggregator import Aggregator
@@ -152,6 +153,8 @@ def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_no
 @pytest.mark.parametrize("how", LogFormat)
 def test_no_line_of_a_whole_aggregator_says_when_in_a_minute_a_report_came(tmp_path: Path, how: LogFormat) -> None:
     """All that is written, second by second, whether the report comes early or late in a minute."""
+
+    collect_leftovers()
 
     def written(delay: float, name: str) -> list[tuple[int, str]]:
         with closing(VirtualLoop()) as loop, SqliteStore(tmp_path / f"{how}-{name}") as store:
