@@ -29,12 +29,12 @@ from hush_simulations.display.style import DARK
 from hush_tour.command import app
 from hush_tour.contents import CHAPTERS, Chapter, chapter
 from hush_tour.export import write_notebook, write_page
-from hush_tour.prose import Picture, Prose
+from hush_tour.prose import Plot, Prose
 from hush_tour.reading import blocks, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
-Run = tuple[list[Prose | Picture], dict[str, Any]]
+Run = tuple[list[Prose | Plot], dict[str, Any]]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tour.md"
 NAMES = [one.name for one in CHAPTERS]
 
@@ -198,7 +198,7 @@ def curves(figure: Figure, axes: int = 0) -> dict[str, tuple[Any, Any]]:
 
 def drawn(name: str, shows: str) -> Figure:
     """The figure of a chapter whose description starts like that."""
-    (picture,) = (one for one in done(name)[0] if isinstance(one, Picture) and one.shows.startswith(shows))
+    (picture,) = (one for one in done(name)[0] if isinstance(one, Plot) and one.shows.startswith(shows))
     found = picture._draw(*picture._args)
     assert isinstance(found, Figure)
     return found
@@ -247,7 +247,7 @@ def test_a_chapter_is_a_page_for_both_themes(name: str, tmp_path: Path, monkeypa
     monkeypatch.setattr("hush_simulations.display.style.DPI", 30)  # small pictures are drawn sooner
     shown = done(name)[0]
     page = write_page(chapter(name), shown, tmp_path).read_text(encoding="utf-8")
-    pictures = [one for one in shown if isinstance(one, Picture)]
+    pictures = [one for one in shown if isinstance(one, Plot)]
     assert len(re.findall(r":class: only-(?:light|dark)", page)) == 2 * len(pictures) > 3
     assert sorted(re.findall(r"\{image\} (\S+)", page)) == sorted(path.name for path in tmp_path.glob("*.png"))
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in tmp_path.glob("*.png"))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hush_simulations.display.style import DARK, LIGHT
 from hush_tour.contents import Chapter
-from hush_tour.prose import Picture, Prose
+from hush_tour.prose import Plot, Prose
 
 
-def write_page(chapter: Chapter, shown: Sequence[Prose | Picture], folder: Path) -> Path:
+def write_page(chapter: Chapter, shown: Sequence[Prose | Plot], folder: Path) -> Path:
     """Write a chapter that was run as a page of MyST Markdown, with its pictures beside it."""
     blocks: list[str] = []
     for number, one in enumerate(shown):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NormalComponent:
     """A normal distribution, and its share of the people."""
 
     weight: float
@@ -22,10 +22,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class NormalMixture:
     """A mixture of normal distributions, whose weights add up to 1."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[NormalComponent, ...]
 
     @property
     def mean(self) -> float:
@@ -74,10 +74,10 @@ class Mixture:
                 yield one.weight * other.weight, one.mean - other.mean, sqrt(one.sd**2 + other.sd**2)
 
 
-def density(x: NDArray[np.float64], part: Part) -> NDArray[np.float64]:
+def density(x: NDArray[np.float64], part: NormalComponent) -> NDArray[np.float64]:
     """Of one normal distribution, at each x; its weight left out."""
     return np.asarray(np.exp(-(((x - part.mean) / part.sd) ** 2) / 2) / (part.sd * sqrt(2 * pi)))
 
 
-HEIGHTS = Mixture((Part(0.5, 178.0, 7.0), Part(0.5, 162.0, 6.5)))
+HEIGHTS = NormalMixture((NormalComponent(0.5, 178.0, 7.0), NormalComponent(0.5, 162.0, 6.5)))
 """Adult men and women in equal numbers, in cm: the population of the notebook."""

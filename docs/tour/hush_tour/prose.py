@@ -33,7 +33,7 @@ def table(*rows: Sequence[object]) -> str:
     return "\n".join((head, "|" + "---|" * len(rows[0]), *body))
 
 
-class Picture:
+class Plot:
     """A figure, and in one sentence what is to be seen on it: for those who cannot see it, and for a terminal.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table
 from hush_tour.contents import Chapter
-from hush_tour.prose import Picture, Prose
+from hush_tour.prose import Plot, Prose
 
 if TYPE_CHECKING:
     from marimo import App
@@ -27,16 +27,16 @@ def notebook(chapter: Chapter) -> "App":
     return app
 
 
-def run(chapter: Chapter) -> tuple[list[Prose | Picture], dict[str, object]]:
+def run(chapter: Chapter) -> tuple[list[Prose | Plot], dict[str, object]]:
     """What the cells show, in their order, and every name that they define."""
     outputs, names = notebook(chapter).run()
-    return [output for output in outputs if isinstance(output, Prose | Picture)], dict(names)
+    return [output for output in outputs if isinstance(output, Prose | Plot)], dict(names)
 
 
-def blocks(shown: Sequence[Prose | Picture]) -> Iterator[Renderable]:
+def blocks(shown: Sequence[Prose | Plot]) -> Iterator[Renderable]:
     """What is shown, for a terminal: paragraphs, tables, and what is to be seen on each picture."""
     for one in shown:
-        if isinstance(one, Picture):
+        if isinstance(one, Plot):
             yield Sentence(f"[Figure: {one.shows}]", "dim", indent=0)
             yield Sentence("")
             continue

@@ -14,7 +14,7 @@ from math import ceil, exp, log, sqrt
 
 import numpy as np
 
-from hush_tour.mixtures import Mixture
+from hush_tour.mixtures import NormalMixture
 
 _ROUNDS = 200  # of a bisection: far more than a float has bits
 
@@ -54,13 +54,13 @@ def plan(gamma: float, rho: float) -> SamplingPlan:
     return SamplingPlan(gamma, rho, m, k)
 
 
-def sampled(population: Mixture, chosen: SamplingPlan, rng: np.random.Generator) -> tuple[float, float]:
+def sampled(population: NormalMixture, chosen: SamplingPlan, rng: np.random.Generator) -> tuple[float, float]:
     """The sampled sensitivity of one person's value, and the mean of all m differences."""
     differences = np.sort(np.abs(population.draws(chosen.m, rng) - population.draws(chosen.m, rng)))
     return float(differences[chosen.k - 1]), float(differences.mean())
 
 
-def law_of_largest(population: Mixture, m: int, at: float) -> float:
+def law_of_largest(population: NormalMixture, m: int, at: float) -> float:
     """The probability that the largest of m differences is at most `at`."""
     return float((1 - population.share_farther_apart(at)) ** m)
 

@@ -14,11 +14,11 @@ def imports():
     from hush_tour.drawing import heights as drawing
     from hush_tour.mixtures import HEIGHTS
     from hush_simulations.api.simulate import simulate
-    from hush_tour.prose import Picture, Prose, table
+    from hush_tour.prose import Plot, Prose, table
     from hush_tour.sampled_sensitivity import best_plan, law_of_largest, plan, sampled
 
     rng = np.random.default_rng(2020)
-    return HEIGHTS, Picture, Prose, best_plan, drawing, simulate, law_of_largest, mo, np, plan, rng, sampled, table
+    return HEIGHTS, Plot, Prose, best_plan, drawing, simulate, law_of_largest, mo, np, plan, rng, sampled, table
 
 
 @app.cell
@@ -46,8 +46,8 @@ def population(HEIGHTS, Prose):
 
 
 @app.cell
-def picture_of_population(Picture, drawing):
-    Picture("Densities of the heights of men, of women, and of everybody, with μ ± σ.", drawing.of_population)
+def picture_of_population(Plot, drawing):
+    Plot("Densities of the heights of men, of women, and of everybody, with μ ± σ.", drawing.of_population)
     return
 
 
@@ -93,9 +93,9 @@ def typical(Prose, chance_of_less, expected_difference, least, of_the_document, 
 
 
 @app.cell
-def picture_of_differences(Picture, differences, drawing, expected_difference, sampled_sensitivity):
+def picture_of_differences(Plot, differences, drawing, expected_difference, sampled_sensitivity):
     marks = [(expected_difference, "expected"), (sampled_sensitivity, "sampled"), (100.0, "public bounds")]
-    Picture(
+    Plot(
         "Histogram and density of the difference of two random people, with three numbers called sensitivity.",
         drawing.of_differences,
         differences,
@@ -156,8 +156,8 @@ def against_epsilon(HEIGHTS, Prose):
 
 
 @app.cell
-def picture_of_errors(Picture, drawing, epsilons, lines, measured):
-    Picture(
+def picture_of_errors(Plot, drawing, epsilons, lines, measured):
+    Plot(
         "Mean absolute error of the mean of 500 people against epsilon, for four sensitivities, on logarithmic axes.",
         drawing.of_errors,
         lines,

@@ -22,11 +22,11 @@ def parts():
     from hush_simulations.engines.seeded_rng import SeededRng
     from hush_tour.drawing import lecture as drawing
     from hush_simulations.api.simulate import simulate
-    from hush_tour.prose import Picture, Prose, table
+    from hush_tour.prose import Plot, Prose, table
     from hush_tour.trusted_collector import gaussian
     from hush_tour.trusted_collector.laplace import CentralLaplace
 
-    return CentralLaplace, Picture, Prose, RandomizedResponse, SeededRng, drawing, gaussian, simulate, table
+    return CentralLaplace, Plot, Prose, RandomizedResponse, SeededRng, drawing, gaussian, simulate, table
 
 
 @app.cell
@@ -83,8 +83,8 @@ def random_mechanisms(Prose, losses_of_coins, losses_of_epsilon, table):
 
 
 @app.cell
-def picture_of_losses(Picture, drawing):
-    Picture("Privacy loss against the probability of a true answer: ln 3 at three quarters.", drawing.of_losses)
+def picture_of_losses(Plot, drawing):
+    Plot("Privacy loss against the probability of a true answer: ln 3 at three quarters.", drawing.of_losses)
     return
 
 
@@ -101,8 +101,8 @@ def general(Prose):
 
 
 @app.cell
-def picture_of_laplace(Picture, drawing):
-    Picture(
+def picture_of_laplace(Plot, drawing):
+    Plot(
         "Laplace and normal densities of the same variance: the Laplace one has a sharper peak and heavier tails.",
         drawing.of_laplace_and_normal,
     )
@@ -179,8 +179,8 @@ def neighbours(Prose, epsilon, math, n):
 
 
 @app.cell
-def picture_of_unequal(Picture, drawing, epsilon, n):
-    Picture(
+def picture_of_unequal(Plot, drawing, epsilon, n):
+    Plot(
         "Log-ratios of densities: bounded by ±ε with a fixed n, and growing without bound where each side uses its own n.",
         drawing.of_unequal_noise,
         min(n, 20),
@@ -254,8 +254,8 @@ def delta_in_words(Prose, calibrations, d, delta_of_classical, math, table):
 
 
 @app.cell
-def picture_of_calibrations(Picture, d, drawing):
-    Picture(
+def picture_of_calibrations(Plot, d, drawing):
+    Plot(
         "Standard deviation of the noise against ε: Gaussian by both calibrations, the classical above, and Laplace below.",
         drawing.of_calibrations,
         d,

@@ -24,7 +24,7 @@ def parts():
     from hush_tour.drawing import mechanism as drawing
     from hush_tour.laplace_law import LaplaceLaw
     from hush_simulations.api.simulate import simulate
-    from hush_tour.prose import Picture, Prose, table
+    from hush_tour.prose import Plot, Prose, table
     from hush_tour.trusted_collector import sensitivity
     from hush_tour.trusted_collector import laplace as trusted
     from hush_tour.trusted_collector.laplace import CentralLaplace
@@ -32,7 +32,7 @@ def parts():
     return (
         CentralLaplace,
         LaplaceLaw,
-        Picture,
+        Plot,
         Prose,
         SeededRng,
         SystemRng,
@@ -108,8 +108,8 @@ def global_sensitivity(Prose, found, norm_of_example, norm_of_ones, table):
 
 
 @app.cell
-def picture_of_densities(LaplaceLaw, Picture, drawing):
-    Picture(
+def picture_of_densities(LaplaceLaw, Plot, drawing):
+    Plot(
         "Densities of Laplace distributions of scales 1, 2, 4 and 7.",
         drawing.of_densities,
         [(f"λ = {scale}", LaplaceLaw(0, scale)) for scale in (1, 2, 4, 7)],
@@ -199,8 +199,8 @@ def exercise_1_5(Prose, bound_of_lemma, county_scale, exact_mean, largest, one_i
 
 
 @app.cell
-def picture_of_largest(Picture, bound_of_lemma, drawing, exact_mean, largest):
-    Picture(
+def picture_of_largest(Plot, bound_of_lemma, drawing, exact_mean, largest):
+    Plot(
         "Histogram of the largest error among 3143 noisy counts in 2000 runs, with its exact mean and the lemma's bound.",
         drawing.of_largest,
         largest,
@@ -218,8 +218,8 @@ def histogram(CentralLaplace, Fraction, SystemRng):
 
 
 @app.cell
-def picture_of_counts(Picture, drawing, labels, people, released):
-    Picture(
+def picture_of_counts(Plot, drawing, labels, people, released):
+    Plot(
         "True counts of how 500 people commute, and the counts released with noise of scale 4, which are near them.",
         drawing.of_counts,
         labels,
@@ -272,8 +272,8 @@ def widget(mo):
 
 
 @app.cell
-def picture_of_prices(Fraction, Picture, drawing, tenths):
-    Picture(
+def picture_of_prices(Fraction, Plot, drawing, tenths):
+    Plot(
         "Error of a share against the number of people: a trusted collector's falls as 1/n, that of coins and of local "
         "noise as 1/√n.",
         drawing.of_central_and_local,

@@ -17,7 +17,7 @@ def imports():
     from hush_tour.drawing import mechanism as drawing
     from hush_tour.laplace_law import LaplaceLaw
     from hush_simulations.api.simulate import simulate
-    from hush_tour.prose import Picture, Prose, table
+    from hush_tour.prose import Plot, Prose, table
     from hush_tour.trusted_collector import sensitivity
     from hush_tour.trusted_collector.laplace import CentralLaplace
 
@@ -25,7 +25,7 @@ def imports():
         CentralLaplace,
         Fraction,
         LaplaceLaw,
-        Picture,
+        Plot,
         Prose,
         SystemRng,
         drawing,
@@ -50,8 +50,8 @@ def opening(Prose):
 
 
 @app.cell
-def standard(LaplaceLaw, Picture, drawing):
-    Picture(
+def standard(LaplaceLaw, Plot, drawing):
+    Plot(
         "The density of the standard Laplace distribution.",
         drawing.of_densities,
         [("Lap(0, 1)", LaplaceLaw())],
@@ -83,16 +83,16 @@ def parameters(LaplaceLaw, Prose, np, table):
 
 
 @app.cell
-def picture_of_locations(LaplaceLaw, Picture, drawing):
+def picture_of_locations(LaplaceLaw, Plot, drawing):
     locations = [(f"μ = {at}", LaplaceLaw(at, 1)) for at in (-3, 0, 3, 6)]
-    Picture("Laplace densities of scale 1 at −3, 0, 3 and 6.", drawing.of_densities, locations, "Location")
+    Plot("Laplace densities of scale 1 at −3, 0, 3 and 6.", drawing.of_densities, locations, "Location")
     return
 
 
 @app.cell
-def picture_of_scales(LaplaceLaw, Picture, drawing):
+def picture_of_scales(LaplaceLaw, Plot, drawing):
     scales = [(f"b = {scale}", LaplaceLaw(0, scale)) for scale in (1, 2, 3, 4)]
-    Picture("Laplace densities around 0 of scales 1, 2, 3 and 4.", drawing.of_densities, scales, "Scale")
+    Plot("Laplace densities around 0 of scales 1, 2, 3 and 4.", drawing.of_densities, scales, "Scale")
     return
 
 

@@ -17,7 +17,7 @@ def imports():
     from hush_tour.drawing import slides as drawing
     from hush_tour.laplace_law import LaplaceLaw, uniform
     from hush_simulations.api.simulate import simulate
-    from hush_tour.prose import Picture, Prose, table
+    from hush_tour.prose import Plot, Prose, table
     from hush_tour.trusted_collector import sensitivity
     from hush_tour.trusted_collector.laplace import CentralLaplace
 
@@ -25,7 +25,7 @@ def imports():
         CentralLaplace,
         Fraction,
         LaplaceLaw,
-        Picture,
+        Plot,
         Prose,
         SeededRng,
         drawing,
@@ -66,8 +66,8 @@ def definition(Prose, math):
 
 
 @app.cell
-def picture_of_definitions(Picture, drawing):
-    Picture("e to the ε lies above 1 + ε, and more so the larger ε is.", drawing.of_definitions)
+def picture_of_definitions(Plot, drawing):
+    Plot("e to the ε lies above 1 + ε, and more so the larger ε is.", drawing.of_definitions)
     return
 
 
@@ -96,8 +96,8 @@ def distribution(Prose, drawn, inverted):
 
 
 @app.cell
-def picture_of_sides(Picture, drawing, drawn, evenly, law):
-    Picture(
+def picture_of_sides(Plot, drawing, drawn, evenly, law):
+    Plot(
         "Six panels: density, distribution and inverse of Lap(1), uniform numbers, their inverse, and exact draws.",
         drawing.of_sides,
         law,
@@ -120,10 +120,8 @@ def memory(Prose):
 
 
 @app.cell
-def picture_of_memory(Picture, drawing):
-    Picture(
-        "An exponential density, and its survivor function from 0 and from 1.5 on, of one shape.", drawing.of_memory
-    )
+def picture_of_memory(Plot, drawing):
+    Plot("An exponential density, and its survivor function from 0 and from 1.5 on, of one shape.", drawing.of_memory)
     return
 
 
@@ -164,8 +162,8 @@ def releases(CentralLaplace, Fraction, SeededRng, clamped, global_sensitivity, n
 
 
 @app.cell
-def picture_of_releases(Picture, again, drawing, truth):
-    Picture(
+def picture_of_releases(Plot, again, drawing, truth):
+    Plot(
         "Histograms of 5000 releases of a mean at three epsilons, all around the true one, and narrower for larger ε.",
         drawing.of_releases,
         float(truth),
@@ -210,8 +208,8 @@ def ratio(Prose, chosen, math, observed_ratio, point):
 
 
 @app.cell
-def picture_of_ratio(Picture, chosen, drawing, pair, point):
-    Picture(
+def picture_of_ratio(Plot, chosen, drawing, pair, point):
+    Plot(
         "Two Laplace densities of neighbouring data sets, and their ratio, which stays between e to the −ε and e to the ε.",
         drawing.of_ratio,
         pair,
