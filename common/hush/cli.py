@@ -3,8 +3,10 @@
 Nothing but typer is imported for `hush --help`, and a command whose extra is not installed says which one to install.
 """
 
+import gc
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Annotated, NamedTuple, cast
 
 import typer
@@ -79,6 +81,18 @@ def _uncut(app: typer.Typer) -> Callable[..., object]:
     return command
 
 
+def _load(name: str, command: _Command) -> ModuleType:
+    """Import the module of a command without looking for garbage: what an import makes is nearly all kept."""
+    if command.module in sys.modules:
+        return sys.modules[command.module]
+    gc.disable()
+    try:
+        return load(command.module, f"hush {name}")
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def _forward(name: str, command: _Command) -> None:
     """Register `name` as a command that loads its module and hands over everything that follows."""
 
@@ -89,8 +103,8 @@ def _forward(name: str, command: _Command) -> None:
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )
     def run(context: typer.Context) -> None:
-        module = load(command.module, f"hush {name}")
-        status = _uncut(getattr(module, command.app))(context.args, prog_name=f"hush {name}", standalone_mode=False)
+        app = _uncut(getattr(_load(name, command), command.app))
+        status = app(context.args, prog_name=f"hush {name}", standalone_mode=False)
         raise typer.Exit(status if isinstance(status, int) else 0)
 
 

@@ -187,6 +187,21 @@ def test_the_tour_and_the_attacks_of_the_source_run_from_the_installed_wheel(dev
         assert said in run.stdout
 
 
+@pytest.mark.parametrize(
+    ("option", "loaded"), [((), set()), (("--plot", "terminal"), {"hush_simulations.display.charts"})]
+)
+def test_a_simulation_loads_what_it_uses(option: tuple[str, ...], loaded: set[str]) -> None:
+    probe = (
+        "import sys\nfrom hush.cli import app\n"
+        "try: app(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "optional = {'rich', 'narwhals', 'matplotlib', 'hush_simulations.display.charts'}\n"
+        "print(sorted(optional & set(sys.modules)), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", probe, "simulate", "--engine", "memory", "--clients", "3", *option]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stderr == f"{sorted(loaded)}\n"
+
+
 def test_help_imports_nothing_heavy() -> None:
     probe = (
         "import sys\nfrom hush.cli import app\n"

@@ -13,7 +13,6 @@ from hush_common.errors import OptionError
 from hush_simulations.commands.options import parse_bound
 from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.population import Observed, Population
-from hush_simulations.scenarios.python_data import hints
 from hush_simulations.scenarios.scenario import (
     FROM_PUBLIC_KNOWLEDGE,
     Scenario,
@@ -165,6 +164,8 @@ def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
 def sentinels(people: Population, domain: Domain) -> Iterator[str]:
     """Sentences about numbers of a person's own data that may be codes for a missing value, with the remedy."""
     if isinstance(people, Observed):
+        from hush_simulations.scenarios.python_data import hints  # noqa: PLC0415 - narwhals takes a fiftieth of a second
+
         for hint in hints(people, domain):
             yield f"{hint}; if that is a code for a missing value, empty those cells and write --missing drop"
 

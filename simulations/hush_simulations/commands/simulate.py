@@ -7,7 +7,7 @@ import platform
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
@@ -18,12 +18,11 @@ import numpy as np
 import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hush_aggregator.charts import shows_signs
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError, printable
 from hush_common.mechanisms.registry import known
-from hush_common.terminal import show
+from hush_common.terminal import Renderable, show
 from hush_simulations.api.options import SimulationOptions
 from hush_simulations.api.simulate import LostReportsWarning, SimulationWarning, simulate_async
 from hush_simulations.brokers.choice import is_external, parse_broker
@@ -58,7 +57,6 @@ from hush_simulations.commands.own_data import (
     Yes,
     scenario_of_file,
 )
-from hush_simulations.display.charts import charts_of
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
 from hush_simulations.display.style import Theme
@@ -372,7 +370,7 @@ def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
     if shown.as_json:
         print(to_json(done))
     else:
-        charts = () if shown.plot is None else charts_of(done, signs=shows_signs())
+        charts = () if shown.plot is None else _charts(done)
         show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if shown.in_full else ())))
     if directory is not None:
         written = write_files(directory, done, shown.theme or "light", record_of(request, done.experiment))
@@ -383,6 +381,13 @@ def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
         raise typer.Exit(INTERRUPTED)
     if record is not None:
         _compare(record, done)
+
+
+def _charts(done: Run) -> Iterable[Renderable]:
+    from hush_aggregator.charts import shows_signs  # noqa: PLC0415 - most runs have a table alone
+    from hush_simulations.display.charts import charts_of  # noqa: PLC0415
+
+    return charts_of(done, signs=shows_signs())
 
 
 def _compare(record: Record, done: Run) -> None:

@@ -18,7 +18,6 @@ from typing import BinaryIO
 from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
 from hush_common.files import Writer, replace_files
-from hush_simulations.display.run_figure import picture_of
 from hush_simulations.display.style import Theme, picture_files
 from hush_simulations.engines.experiment import in_words, offers_of
 from hush_simulations.results.run import Run
@@ -56,6 +55,8 @@ def write_files(
     Raises:
         OptionError: the directory cannot be written; its old files are unchanged.
     """
+    from hush_simulations.display.run_figure import picture_of  # noqa: PLC0415 - most runs write no picture
+
     files: dict[str, Writer] = {"result.json": _of((to_json(run) + "\n").encode())}
     if run.drawing is None:
         files["reports.csv"] = lambda file: _write_reports(file, run)

@@ -7,21 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import NamedTuple
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from typing import TYPE_CHECKING, NamedTuple
 
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ByTarget, Interval
@@ -29,6 +15,9 @@ from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_aggregator.result import Result
 from hush_common.formatting import duration, exact, fixed, significant, whole
 from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 EVERY_S = 5.0
 """Seconds between two lines; shorter work prints none."""
@@ -51,7 +40,7 @@ def progress_lines(what: str, total: int, clock: Callable[[], float] = time.mono
             return
         last = now
         share = fixed(done / total, 0, scale=100)
-        sys.stderr.write(f"hush: {whole(done)} of {whole(total)} {what} ({share} %), {whole(now - began)} s\n")
+        sys.stderr.write(f"hush: {_of(done, total)} {what} ({share} %), {whole(now - began)} s\n")
         sys.stderr.flush()
 
     return tick
@@ -80,22 +69,23 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Ca
     if not sys.stderr.isatty():
         yield progress_lines("reports counted", total), None
         return
-    columns = (TextColumn("reports counted"), BarColumn(), _Counted(), TimeElapsedColumn())
+    from rich.console import Console, Group  # noqa: PLC0415 - rich is for terminals alone
+    from rich.live import Live  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    counter = TextColumn("{task.fields[counted]}", style="progress.download")
     console = Console(stderr=True, highlight=False)
-    progress = Progress(*columns, console=console)
-    bar = progress.add_task("", total=total)
+    progress = Progress(TextColumn("reports counted"), BarColumn(), counter, TimeElapsedColumn(), console=console)
+    bar = progress.add_task("", total=total, counted=_of(0, total))
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
-            lambda counted: progress.update(bar, completed=counted),
+            lambda counted: progress.update(bar, completed=counted, counted=_of(counted, total)),
             lambda result: live.update(Group(progress, render(result)) if bands(result) else progress),
         )
 
 
-class _Counted(ProgressColumn):
-    """The number done of all, with grouped thousands."""
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{whole(task.completed)} of {whole(task.total or 0)}", style="progress.download")
+def _of(count: int, total: int) -> str:
+    return f"{whole(count)} of {whole(total)}"
 
 
 def caption(result: Result) -> str:
@@ -145,8 +135,10 @@ def _line(name: str, estimate: float, band: Interval, wording: NumberFormat) -> 
     return Line(name, wording.value(estimate), wording.interval(*band))
 
 
-def render(result: Result) -> Text:
+def render(result: Result) -> "Text":
     """Render the intervals below their caption, as wide as the terminal."""
+    from rich.text import Text  # noqa: PLC0415
+
     facts = [Fact(line.name, line.estimate, f"band {line.band}") for line in bands(result)]
     blocks: tuple[Renderable, ...] = (Sentence(caption(result), indent=0), Facts(facts))
     screen = replace(Screen.of(sys.stderr), painted=False)
@@ -161,6 +153,8 @@ def show_waiting(what: str, every_s: float = EVERY_S) -> Iterator[None]:
         what: is done, as in "playing the attack averaging".
         every_s: seconds between two lines.
     """
+    from rich.console import Console  # noqa: PLC0415
+
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status(what):
@@ -188,6 +182,16 @@ def show_sweep_progress(clock: Callable[[], float] = time.monotonic) -> Iterator
     if not sys.stderr.isatty():
         yield _cell_lines(clock)
         return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = (*columns, TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*shown, console=Console(stderr=True, highlight=False), transient=True) as bar:
@@ -222,7 +226,7 @@ def _cell_lines(clock: Callable[[], float]) -> Callable[[int, int], None]:
             return
         last = now
         share = fixed(made / cells, 0, scale=100)
-        said = [f"{whole(made)} of {whole(cells)} cells ({share} %)", f"{whole(now - began)} s"]
+        said = [f"{_of(made, cells)} cells ({share} %)", f"{whole(now - began)} s"]
         said += [part for part in pace(made - before, cells - made, now - began) if part]
         sys.stderr.write(f"hush: {', '.join(said)}\n")
         sys.stderr.flush()

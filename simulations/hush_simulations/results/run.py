@@ -394,7 +394,7 @@ class Run:
             times[np.fromiter(done.reporters, np.int64, len(done.reporters))] += 1
         choices = np.array(self.experiment.choices or [0] * self.clients, dtype=np.int64)
         totals = self.task.offers or (self.task.epsilon,)
-        pairs = (divmod(int(pair), len(totals)) for pair in np.unique(times * len(totals) + choices))
+        pairs = (divmod(int(pair), len(totals)) for pair in set((times * len(totals) + choices).tolist()))
         cases = [(often, totals[choice]) for often, choice in pairs]
         if self.task.repeat == "sticky":
             return max((total for often, total in cases if often), default=Fraction(0))
