@@ -12,8 +12,14 @@ from hush_client.limits import LONGEST_KEEP, check_number, check_type, not_a_sen
 from hush_client.policy import Policy
 from hush_client.privacy.answer import FRAME_REPORTS, Answer, Question, admit, answer
 from hush_client.receipt import Receipt
-from hush_client.sending.recalls import RetentionPolicy
-from hush_client.sending.schedule import LONGEST_SPREAD, Clock, draw_delay, milliseconds, milliseconds_to_wait
+from hush_client.sending.schedule import (
+    LONGEST_SPREAD,
+    Clock,
+    RetentionPolicy,
+    draw_delay,
+    milliseconds,
+    milliseconds_to_wait,
+)
 from hush_client.sending.sender import Sender
 from hush_client.state.database import State
 from hush_client.tasks import TaskCacheWriter, TaskRegistry

@@ -17,8 +17,7 @@ from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.privacy.answer import FRAME_REPORTS
 from hush_client.receipt import Receipt
-from hush_client.sending.recalls import HOUR, RetentionPolicy
-from hush_client.sending.schedule import Clock, utc_now
+from hush_client.sending.schedule import HOUR, Clock, RetentionPolicy, utc_now
 from hush_client.sending.sender import Sender, SyncResult
 from hush_client.sending.transport import Transport
 from hush_client.source import OnMissing, ReceiptCallback, Source, SourceWorker, read_all

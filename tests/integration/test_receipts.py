@@ -88,7 +88,7 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
 async def test_what_nobody_has_ever_subscribed_to_waits_until_somebody_does_and_is_not_lost(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.sending.retry._FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("hush_client.sending.schedule._FIRST_PAUSE", 0.2)
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
         receipt = await client.report("heights", 172.0, timeout=20)

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from hush_client.sending.recalls import Recalls, RetentionPolicy
-from hush_client.sending.retry import DeliveryFailures
-from hush_client.sending.schedule import Clock, Schedule, milliseconds
+from hush_client.sending.schedule import Clock, DeliveryFailures, Recalls, RetentionPolicy, Schedule, milliseconds
 from hush_client.sending.transport import Link, Transport
 from hush_client.state import outbox
 from hush_client.state.database import State

@@ -12,7 +12,7 @@ import pytest
 from fake_transport import FakeTransport, Fate, make_heights
 from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish, recalled
 
-from hush_client.sending.recalls import Recalls
+from hush_client.sending.schedule import Recalls
 from hush_client.state import ledger
 from hush_client.state.database import State
 from hush_common.recall import encode_recall
