@@ -1,34 +1,496 @@
-"""Many devices behind one connection and one state file, each with its own ledger."""
+"""Many devices behind one connection and one state file, each with its own ledger; and answers from sources."""
 
+# ruff: noqa: ASYNC109 - a timeout here ends in a message, not in TimeoutError
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 import asyncio
+import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeVar
 
-from hush_client.answering import AnswerService, GatewayConfig, check_names, check_source
-from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP
+from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP, check_number, check_type, not_a_sender
 from hush_client.policy import Policy
-from hush_client.privacy.answer import FRAME_REPORTS
-from hush_client.receipt import Receipt
-from hush_client.sending.schedule import HOUR, Clock, RetentionPolicy, utc_now
+from hush_client.privacy.answer import FRAME_REPORTS, Answer, Question, admit, answer
+from hush_client.receipt import Reason, Receipt
+from hush_client.sending.schedule import (
+    HOUR,
+    LONGEST_SPREAD,
+    Clock,
+    RetentionPolicy,
+    draw_delay,
+    milliseconds,
+    milliseconds_to_wait,
+    utc_now,
+)
 from hush_client.sending.sender import Sender, SyncResult
 from hush_client.sending.transport import Transport
-from hush_client.source import OnMissing, ReceiptCallback, Source, SourceWorker, read_all
 from hush_client.state.database import Lock, State
 from hush_client.statement import Statement, read_statement
-from hush_client.tasks import open_tasks
+from hush_client.tasks import TaskCacheWriter, TaskRegistry, open_tasks
+from hush_common.domain import Domain, ParsedValue
+from hush_common.errors import BrokerError, OptionError, StateError, TaskError
 from hush_common.rng import ReportRng, SystemRng
-from hush_common.task import Task
-from hush_common.topics import ALL_TASKS
+from hush_common.task import Task, is_task_id
+from hush_common.topics import ALL_TASKS, is_sender, report_topic, task_topic
 
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """The arguments of `Gateway`, checked.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        OptionError: `name` cannot be part of a topic, or a number is out of range.
+    """
+
+    name: str
+    policy: Policy
+    spread: float
+    capacity: int
+    clock: Clock
+    frame: int = FRAME_REPORTS
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+
+    def __post_init__(self) -> None:
+        check_type("name", self.name, str, 'text such as "house-4"')
+        check_type("policy", self.policy, Policy, "a Policy")
+        check_number("spread", self.spread)
+        check_type("capacity", self.capacity, int, "a whole number")
+        check_type("frame", self.frame, int, "a whole number of reports")
+        check_number("keep", self.retention.keep)
+        check_type("kept_bytes", self.retention.room, int, "a whole number of bytes")
+        check_number("recall_every", self.retention.every)
+        if not is_sender(self.name):
+            raise not_a_sender("name", self.name)
+        if self.capacity < 1:
+            raise OptionError("capacity", f"must be at least 1, got {self.capacity}")
+        if not 1 <= self.frame <= FRAME_REPORTS:
+            raise OptionError("frame", f"must be between 1 and {FRAME_REPORTS} reports, got {self.frame}")
+        if self.retention.room < 0:
+            raise OptionError("kept_bytes", f"must be 0 or more, got {self.retention.room}")
+        for option, seconds, most in (
+            ("spread", self.spread, LONGEST_SPREAD),
+            ("keep", self.retention.keep, LONGEST_KEEP),
+            ("recall_every", self.retention.every, LONGEST_KEEP),
+        ):
+            if not 0 <= seconds <= most:
+                raise OptionError(option, f"must be between 0 and {most:.0f} s (a week), got {seconds} s")
+
+    def question(self, task: Task, epsilon: Fraction | None = None, *, patience: int = 0) -> Question:
+        """Return what is asked now and when an answer may leave, before any source is asked for a value.
+
+        Args:
+            task: what is asked.
+            epsilon: which of its offers to take, or None.
+            patience: milliseconds that a source has for its value; the delay runs from their end.
+        """
+        now = self.clock()
+        delay = patience + draw_delay(self.spread, task, now + timedelta(milliseconds=patience))
+        return Question(
+            task=task,
+            topic=report_topic(task.id, self.name),
+            policy=self.policy,
+            now=now,
+            epsilon=epsilon,
+            not_before=milliseconds(now) + delay,
+            delay=delay,
+            capacity=self.capacity,
+            frame=self.frame,
+        )
+
+
+def check_names(devices: Iterable[str]) -> None:
+    if not all(devices):
+        raise OptionError("device", "is empty; a device needs a name")
+
+
+def check_source(source: object, source_timeout: float, absent: str) -> None:
+    """Check the arguments of `Gateway.answer`.
+
+    Raises:
+        TypeError: the source cannot be called, or the timeout is not a number.
+        OptionError: `source_timeout` or `absent` has an invalid value.
+    """
+    if not callable(source):
+        raise TypeError(f"source is a function without arguments, not of type {type(source).__name__}")
+    check_number("source_timeout", source_timeout)
+    if not 0 < source_timeout <= LONGEST_SPREAD:
+        raise OptionError("source_timeout", f"must be above 0 s and at most a week, got {source_timeout} s")
+    if absent not in ("answer", "skip"):
+        raise OptionError("absent", f"must be 'answer' or 'skip', got {str(absent)[:40]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerService:
+    """Waits for tasks, decides questions, and stores answers for the sender."""
+
+    config: GatewayConfig
+    cache: TaskCacheWriter
+    state: State
+    sender: Sender
+    rng: ReportRng
+
+    @property
+    def tasks(self) -> TaskRegistry:
+        return self.cache.registry
+
+    def subscribe(self, task_id: str) -> str:
+        """Subscribe to a task, and return its topic.
+
+        Raises:
+            TypeError: the id is not text.
+            TaskError: the id is not legal.
+        """
+        if not isinstance(task_id, str):
+            raise TypeError(f'the id of a task is text, such as "heights", not of type {type(task_id).__name__}')
+        if not is_task_id(task_id):
+            raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
+        topic = task_topic(task_id)
+        self.sender.subscribe(topic, again=self.tasks.may_have_forgotten(task_id))
+        return topic
+
+    async def task(self, task_id: str, timeout: float | None) -> Task:
+        """Wait for the task that is published under an id; see `Gateway.task`."""
+        topic = self.subscribe(task_id)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.tasks.wait(task_id)
+        except TimeoutError:
+            kept = None if self.sender.connected else self.tasks.last_known(task_id)
+            if kept is not None:
+                return kept
+            raise self.sender.forbidden.get(topic) or self._unknown(task_id) from None
+
+    def _unknown(self, task_id: str) -> BrokerError:
+        sender = self.sender
+        if sender.connected:
+            return BrokerError(sender.broker, f"no task {task_id!r} on this broker: publish it, or check the name")
+        trouble = sender.trouble.message if isinstance(sender.trouble, BrokerError) else None
+        why = trouble or str(sender.trouble or "no connection yet; check the address, or wait longer")
+        known = "was withdrawn" if self.tasks.is_withdrawn(task_id) else "is not known here"
+        return BrokerError(
+            sender.broker,
+            f"{why}; task {task_id!r} {known}, so this device cannot answer it before it has reached the broker once",
+        )
+
+    def ask_a_source(self, task: Task, seconds: float) -> tuple[Question, float, float]:
+        """Return what is asked now, the seconds that its source has, and the time of sending, which is after those."""
+        patience = milliseconds_to_wait(seconds, task, self.config.clock())
+        question = self.config.question(task, patience=patience)
+        return question, patience / 1000, self.due(question)
+
+    def due(self, question: Question) -> float:
+        """Return when an answer is to be sent, by the sender's clock."""
+        return self.sender.now() + question.delay / 1000
+
+    async def admit(self, question: Question, device: str) -> Receipt:
+        """Decide without answering; see `hush_client.privacy.answer.admit`."""
+        return await self.state.run(partial(admit, question=question, device=device))
+
+    async def store(self, question: Question, values: Mapping[str, ParsedValue], due: float) -> dict[str, Answer]:
+        """Answer, and send what was stored from `due` on; see `hush_client.privacy.answer.answer`."""
+        offline = not self.sender.connected
+
+        def send(answers: dict[str, Answer]) -> None:
+            if any(receipt.reason is None for receipt, _ in answers.values()):
+                self.cache.note_answer(question.task.id)
+            for sequence in {entry for receipt, entry in answers.values() if receipt.status == "queued"}:
+                if sequence is not None:
+                    self.sender.send(sequence, due)
+
+        job = partial(answer, question=question, values=values, rng=self.rng)
+        answers = await self.state.run(job, after=send)
+        if not offline:
+            return answers
+        return {
+            device: (replace(receipt, offline=True) if receipt.status == "queued" else receipt, sequence)
+            for device, (receipt, sequence) in answers.items()
+        }
+
+
+Source = Callable[[], object] | Callable[[], Awaitable[object]]
+"""Returns the current value, or None if there is none. One that is not async runs in a thread."""
+
+OnMissing = Literal["answer", "skip"]
+"""What to do in a round in which a source had no value at all."""
+
+ReceiptCallback = Callable[[Receipt], object]
+"""Is called with the receipt of every answer."""
+
+
+_T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
+
+_PAUSE = 1.0  # seconds after which a source without a value is called again
+_PLAIN = frozenset({type(None), bool, int, float, str, Decimal, Fraction})
+_FIRST_RETRY = 60.0
+_LONGEST_RETRY = 3600.0
+_RECONNECTED = 10.0  # seconds for a new connection to bring the task again
+_CLOCK_CHECK = 60.0  # seconds; the wall clock decides which round is open, and may be set at any time
+
+_TEMPORARY = (Reason.OUTBOX_FULL, Reason.NOT_OPEN, Reason.CLOSED)
+"""Refusals that end by themselves, or when the clock is set right; any other ends the round."""
+
+
+class ValueSource:
+    """A source, and whether it is still busy with an earlier call: then it is not called again."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._busy = False
+        self._late = False
+
+    async def read(self, domain: Domain, seconds: float) -> ParsedValue | None:
+        """Return the first usable value of the source, else the last that was read, else None. It never raises.
+
+        It may return early: the caller waits for the end of the time all the same.
+
+        Args:
+            domain: reads what the source returns; a wrong type is no value.
+            seconds: how long the source has, from now; whatever it still does afterwards is ignored.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        best: ParsedValue | None = None
+        while True:
+            asking = asyncio.create_task(self._once(domain), name="hush-source")
+            try:
+                await asyncio.wait((asking,), timeout=max(deadline - loop.time(), 0))
+            finally:
+                asking.cancel()
+            if not asking.done():
+                return best
+            best = asking.result() or best
+            left = deadline - loop.time()
+            if (best is not None and best.coercion != "replaced") or left <= 0:
+                return best
+            await asyncio.sleep(min(_PAUSE, left))
+
+    async def _once(self, domain: Domain) -> ParsedValue | None:
+        """Return the current value; None if there is none or the source fails: its message may hold the value."""
+        if self._busy:
+            return None
+        self._busy, self._late = True, False
+        try:
+            if inspect.iscoroutinefunction(self._source):
+                return await self._awaited(self._source(), domain)
+            reading, rest = await run_aside(partial(self._called, domain))
+            return reading if rest is None else await self._awaited(rest, domain)
+        except BaseException:  # noqa: BLE001 - our own cancellation, too: then nobody looks at the result
+            self._late = True
+            return None
+
+    def _called(self, domain: Domain) -> tuple[ParsedValue | None, Awaitable[object] | None]:
+        """In the thread: return the value, read here, where its methods may take their time; or what to await."""
+        try:
+            value = self._source()
+            if self._late and inspect.iscoroutine(value):
+                value.close()  # nobody will await it, and Python would say so
+            return (None, value) if inspect.isawaitable(value) else (_read_value(domain, value), None)
+        finally:
+            self._busy = False
+
+    async def _awaited(self, value: Awaitable[object], domain: Domain) -> ParsedValue | None:
+        try:
+            self._busy = True
+            return _read_value(domain, await value)
+        finally:
+            self._busy = False
+
+
+def _read_value(domain: Domain, value: object) -> ParsedValue | None:
+    return None if value is None else domain.read(value, strict=False)
+
+
+async def read_all(domain: Domain, values: Mapping[str, object]) -> dict[str, ParsedValue]:
+    """Read each value; in a separate thread if values have methods of their own.
+
+    Raises:
+        TypeError: the domain never takes values of this type; it names the device.
+    """
+
+    def read() -> dict[str, ParsedValue]:
+        readings = {}
+        for device, value in values.items():
+            try:
+                readings[device] = domain.read(value)
+            except TypeError as error:
+                raise TypeError(f"device {device!r}: {error}" if len(values) > 1 else str(error)) from None
+        return readings
+
+    return read() if all(map(_is_plain, values.values())) else await run_aside(read)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether nothing but Python's own code runs when it is read."""
+    if type(value) in (list, tuple):
+        return all(type(part) in _PLAIN for part in value)  # type: ignore[attr-defined]  # a sequence
+    return type(value) in _PLAIN
+
+
+async def run_aside(function: Callable[[], _T]) -> _T:
+    """Call a function in its own thread, which is abandoned if nobody waits for it any more."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def finish(result: _T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]  # the function's
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except BaseException as raised:  # noqa: BLE001 - handed to the caller
+            error = raised if isinstance(raised, Exception) else RuntimeError(type(raised).__name__)
+        try:
+            loop.call_soon_threadsafe(finish, result, error)
+        except RuntimeError:  # the loop is closed: nobody waits
+            return
+
+    threading.Thread(target=run, name="hush-aside", daemon=True).start()
+    return await done
+
+
+class SourceWorker:
+    """Answers one task for one device from a source, for as long as the gateway is open.
+
+    Each round goes the same way, whatever the source does: decide, and fix when the report will leave; call the source
+    until its time is over; draw, store, and send at the time that was fixed. So neither the log nor the state nor the
+    network tells whether there was a value, how late it came, or how it was used.
+
+    Args:
+        task_id: which task; it need not be published yet.
+        source: returns the values.
+        device: whose answer it is.
+        source_timeout: seconds that the source has in each round.
+        service: decides before the source is called, and stores the answer.
+        absent: `"skip"` leaves a round out in which the source returned None or failed.
+        told: called with each receipt.
+    """
+
+    def __init__(
+        self,
+        task_id: str,
+        source: Source,
+        *,
+        device: str,
+        source_timeout: float,
+        service: AnswerService,
+        absent: OnMissing = "answer",
+        told: ReceiptCallback | None = None,
+    ) -> None:
+        self._task_id = task_id
+        self._source = ValueSource(source)
+        self._device = device
+        self._source_timeout = source_timeout
+        self._service = service
+        self._tasks = service.tasks
+        self._clock = service.config.clock
+        self._absent = absent
+        self._told = told
+        self._finished: tuple[bytes, int] | None = None
+        self._tried: tuple[bytes, int] | None = None
+        self._retry = _FIRST_RETRY
+        self._retry_at = 0.0
+
+    async def run(self) -> None:
+        """Answer round after round until cancelled."""
+        complaint: TaskError | None = None
+        while True:
+            version = self._tasks.version
+            try:
+                task = await self._tasks.wait(self._task_id)
+            except TaskError as error:
+                if error is not complaint:
+                    _LOG.warning("%s: cannot be answered: %s", self._task_id, error)
+                complaint = error
+                await self._tasks.change(version)
+                continue
+            round_ = task.current_round(self._clock())
+            if round_ is not None and self._is_time((task.digest, round_)):
+                await self._attempt(task, round_)
+            await self._tasks.change(version, self._pause(task, round_))
+
+    def _is_time(self, question: tuple[bytes, int]) -> bool:
+        if question == self._finished:
+            return False
+        if question != self._tried:  # a new round or a new task does not wait for the pace of the one before
+            self._tried, self._retry, self._retry_at = question, _FIRST_RETRY, 0.0
+        return asyncio.get_running_loop().time() >= self._retry_at
+
+    async def _attempt(self, task: Task, round_: int) -> None:
+        try:
+            receipt = await self._answer(task)
+        except (StateError, _PostponedError) as error:
+            self._try_later(str(error))
+            return
+        if receipt.reason in _TEMPORARY:
+            self._try_later(f"refused: {receipt.meaning}")
+            return
+        self._finished = task.digest, round_
+        outcome = receipt.status if receipt.reason is None else f"refused: {receipt.meaning}"
+        _LOG.info("%s, round %d: %s", task.id, round_, outcome)
+        if self._told is not None:
+            with suppress(Exception):  # an application's mistake must end nothing; its message may hold the value
+                self._told(receipt)
+
+    async def _answer(self, task: Task) -> Receipt:
+        loop = asyncio.get_running_loop()
+        question, patience, due = self._service.ask_a_source(task, self._source_timeout)
+        until = loop.time() + patience
+        receipt = await self._service.admit(question, self._device)
+        if receipt.status != "queued":
+            return receipt
+        reading = await self._source.read(task.domain, until - loop.time())
+        await asyncio.sleep(until - loop.time())  # whenever the value came, if one came
+        if not await self._is_current(task):
+            raise _PostponedError("it was changed or withdrawn while its source was asked")
+        if reading is None and self._absent == "skip":
+            raise _PostponedError("its source has no value, and such rounds are to be skipped")
+        answers = await self._service.store(question, {self._device: reading or task.domain.nothing}, due)
+        return answers[self._device][0]
+
+    async def _is_current(self, task: Task) -> bool:
+        """Whether the task may still be answered; after a new connection, once the broker has sent it again."""
+        with suppress(TimeoutError, TaskError):
+            async with asyncio.timeout(_RECONNECTED):
+                return await self._tasks.wait(task.id) is task
+        return False
+
+    def _try_later(self, why: str) -> None:
+        _LOG.warning("%s: not answered yet: %s; trying again in %.0f s", self._task_id, why, self._retry)
+        self._retry_at = asyncio.get_running_loop().time() + self._retry
+        self._retry = min(2 * self._retry, _LONGEST_RETRY)
+
+    def _pause(self, task: Task, round_: int | None) -> float:
+        """Return the seconds until there may be something to do."""
+        now = self._clock()
+        upcoming = 0 if round_ is None else round_ + 1
+        opens = task.round_opens(upcoming) if upcoming < task.rounds else None
+        pause = _CLOCK_CHECK
+        if opens is not None and opens > now:  # else it is always open, or closed permanently
+            pause = min(opens - now, timedelta(seconds=_CLOCK_CHECK)).total_seconds()
+        if round_ is not None and (task.digest, round_) != self._finished:
+            pause = min(pause, self._retry_at - asyncio.get_running_loop().time())
+        return max(pause, 0.01)
+
+
+class _PostponedError(Exception):
+    """The answer was postponed; carries the reason, which depends on a source only where `absent` allows it."""
 
 
 class BackgroundTasks:

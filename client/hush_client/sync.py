@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from types import TracebackType
 
+    from hush_client.gateway import OnMissing, ReceiptCallback, Source
     from hush_client.policy import Policy
     from hush_client.receipt import Receipt
     from hush_client.sending.sender import SyncResult
     from hush_client.sending.transport import Transport
-    from hush_client.source import OnMissing, ReceiptCallback, Source
     from hush_client.statement import Statement
     from hush_common.task import Task
 

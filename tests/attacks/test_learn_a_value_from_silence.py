@@ -247,7 +247,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise StateError("planted: the value is outside")
         return answer(connection, question, values, rng)
 
-    monkeypatch.setattr("hush_client.answering.answer", planted)
+    monkeypatch.setattr("hush_client.gateway.answer", planted)
     monkeypatch.setattr("hush_client.privacy.answer.ledger.pin", lambda *_: None)
     return outcomes
 

@@ -14,8 +14,7 @@ import pytest
 from fake_transport import FakeTransport, Fate, make_heights
 
 from hush_client import Client, Gateway, Policy, Receipt
-from hush_client.answering import AnswerService, GatewayConfig
-from hush_client.source import SourceWorker
+from hush_client.gateway import AnswerService, GatewayConfig, SourceWorker
 from hush_client.tasks import TaskCache, TaskCacheWriter, TaskRegistry
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, decode_task, make_task
@@ -38,8 +37,8 @@ class Clock:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("_CLOCK_CHECK", 0.005), ("_FIRST_RETRY", 0.01), ("_LONGEST_RETRY", 0.04)):
-        monkeypatch.setattr(f"hush_client.source.{name}", seconds)
-    monkeypatch.setattr("hush_client.source._PAUSE", 0.002)
+        monkeypatch.setattr(f"hush_client.gateway.{name}", seconds)
+    monkeypatch.setattr("hush_client.gateway._PAUSE", 0.002)
 
 
 @pytest.fixture
@@ -300,7 +299,7 @@ async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
 async def test_a_source_sleeps_until_there_may_be_something_to_do(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, day: float, pause: float
 ) -> None:
-    monkeypatch.setattr("hush_client.source._CLOCK_CHECK", 3600.0)
+    monkeypatch.setattr("hush_client.gateway._CLOCK_CHECK", 3600.0)
     nothing: Any = None  # no state, sender or randomness: what to do when is asked, not done
     service = AnswerService(
         GatewayConfig("g", Policy(), 0, 1, clock),

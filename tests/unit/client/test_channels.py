@@ -23,9 +23,9 @@ from fake_transport import FakeTransport, RecordingRng, answer_one, make_heights
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Policy
+from hush_client.gateway import SourceWorker
 from hush_client.privacy.answer import Question
 from hush_client.receipt import Receipt
-from hush_client.source import SourceWorker
 from hush_client.state import ledger, outbox, sticky
 from hush_client.state.database import FILE_NAME
 from hush_common.task import Task, decode_task
@@ -143,7 +143,7 @@ def rows(directory: Path) -> list[object]:
 
 @pytest.fixture(autouse=True)
 def the_same_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.answering.draw_delay", lambda *_: DELAY)
+    monkeypatch.setattr("hush_client.gateway.draw_delay", lambda *_: DELAY)
 
 
 def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp
 
 async def test_one_frame_leaves_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delays = iter([1000, 0])
-    monkeypatch.setattr("hush_client.answering.draw_delay", lambda *_: next(delays))
+    monkeypatch.setattr("hush_client.gateway.draw_delay", lambda *_: next(delays))
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")

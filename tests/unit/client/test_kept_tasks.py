@@ -169,7 +169,7 @@ async def test_a_source_is_asked_without_a_network_where_the_task_is_kept(tmp_pa
 async def test_a_source_whose_task_is_gone_after_a_new_connection_gives_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hush_client.source._RECONNECTED", 0.2)
+    monkeypatch.setattr("hush_client.gateway._RECONNECTED", 0.2)
     await learn(tmp_path)
     broker = FakeTransport(retained={}, refusals=deque(["cannot connect"]))
     async with gateway(broker, tmp_path) as g:

@@ -9,7 +9,7 @@ import pytest
 from fake_transport import FakeTransport, make_heights
 
 from hush_client import Gateway, Policy
-from hush_client.answering import AnswerService, GatewayConfig
+from hush_client.gateway import AnswerService, GatewayConfig
 from hush_client.sending.schedule import Schedule, draw_delay
 from hush_client.tasks import TaskCache, TaskCacheWriter, TaskRegistry
 from hush_common.errors import OptionError
@@ -67,7 +67,7 @@ def ids(broker: FakeTransport) -> list[str]:
 async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 1200, 2400, 0))
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1200, 2400, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -80,7 +80,7 @@ async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
 
 
 async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 1800, 0))
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -97,7 +97,7 @@ async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeyp
 async def test_what_was_due_while_the_device_was_off_keeps_its_order(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 1800))
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
@@ -111,7 +111,7 @@ async def test_what_was_due_while_the_device_was_off_keeps_its_order(
 async def test_a_clock_that_is_set_back_costs_a_report_its_own_delay_at_most_however_often_it_restarts(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_client.answering.draw_delay", Delays(3600, 0, 0))
+    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 0, 0))
     broker = FakeTransport()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
