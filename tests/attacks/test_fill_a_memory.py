@@ -69,7 +69,7 @@ async def test_by_a_message_of_32_mib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, way: str, *, limited: bool
 ) -> None:
     if not limited:
-        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: int)
+        monkeypatch.setattr("hush_common.mqtt.connection.limit_packets", lambda *_: int)
     async with ScriptedBroker((Packet.SUBSCRIBE, send_huge)).running() as broker, websocket_front(broker.url) as front:
         url = broker.url if way == "tcp" else front
         async with Client(url, device="d", state=tmp_path, spread=0) as client:
@@ -99,8 +99,8 @@ async def test_by_messages_that_are_never_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, limited: bool
 ) -> None:
     if not limited:
-        monkeypatch.setattr("hush_common.mqtt.client.limit_packets", lambda *_: int)
-        monkeypatch.setattr("hush_common.mqtt.client.Incoming", ByPaho)
+        monkeypatch.setattr("hush_common.mqtt.connection.limit_packets", lambda *_: int)
+        monkeypatch.setattr("hush_common.mqtt.connection.Incoming", ByPaho)
     async with ScriptedBroker((Packet.SUBSCRIBE, send_qos_2)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             with measured() as peak:

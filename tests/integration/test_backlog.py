@@ -19,7 +19,7 @@ from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.broker.mqtt import MqttBus, _MqttSession
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
-from hush_common.mqtt.client import AckQueue
+from hush_common.mqtt.connection import AckQueue
 from hush_common.task import Task, make_task
 from hush_common.topics import ALL_TASKS, report_topic, task_topic
 from hush_common.wire import Report, encode_frame
@@ -221,7 +221,7 @@ def scaled(monkeypatch: pytest.MonkeyPatch, scale: float) -> None:
         from hush_aggregator.broker import mqtt  # noqa: PLC0415 - what is patched
 
         monkeypatch.setattr(mqtt, name, getattr(mqtt, name) * scale)
-    monkeypatch.setattr("hush_common.mqtt.client._TICK_SECONDS", scale)
+    monkeypatch.setattr("hush_common.mqtt.connection._TICK_SECONDS", scale)
 
 
 @pytest.mark.parametrize("scale", [0.05, pytest.param(1.0, marks=[pytest.mark.soak, pytest.mark.timeout(480)])])

@@ -1,19 +1,494 @@
-"""Connections to a broker over MQTT, and their TLS contexts."""
+"""Connections to a broker over MQTT: aiomqtt's client for brokers that misbehave, and TLS contexts."""
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import aiomqtt
+from paho.mqtt.client import ConnectFlags, DisconnectFlags, topic_matches_sub
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
+from hush_common.aio import cancellable
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, LoginRefusedError, ProtocolRefusedError, SubscriptionRefusedError
-from hush_common.mqtt.client import Inbox, MqttClient, NoWelcomeError
+from hush_common.mqtt.packets import Incoming, Message, Outgoing, limit_packets, longest_packet
 from hush_common.topics import Acknowledgement, Delivery
+
+
+class TopicHandlers:
+    """Handlers of the messages that match a filter, past the inbox."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, tuple[Callable[[str, bytes], object], bool]] = {}
+        self._beginnings: tuple[str, ...] = ()
+        self._ends: tuple[str, ...] = ()
+
+    def set(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
+        """Give topic and payload of messages that match a filter to `to`; `copy`: the inbox gets them too."""
+        self._listeners[wanted] = to, copy
+        beginnings = {one: _beginning(one) for one in self._listeners}
+        self._beginnings = tuple(filter(None, beginnings.values()))
+        self._ends = tuple(_end(one) for one, beginning in beginnings.items() if not beginning)
+
+    def takes(self, topic: str, payload: bytes) -> bool:
+        """Pass a message to its listeners; return True if it does not go to the inbox.
+
+        Most messages have no listener. A filter is only tried where the topic begins as the filter does or, if that
+        begins with a wildcard, ends as it does.
+        """
+        if topic.startswith(self._beginnings) or topic.endswith(self._ends):
+            for wanted, (to, copy) in self._listeners.items():
+                if topic_matches_sub(wanted, topic):
+                    to(topic, payload)
+                    if not copy:
+                        return True
+        return False
+
+
+def _beginning(wanted: str) -> str:
+    """Return the start of every topic that matches a filter: `a/#` matches `a`, too."""
+    before = wanted.partition("+")[0].partition("#")[0]
+    return before if before == wanted else before.rstrip("/")
+
+
+def _end(wanted: str) -> str:
+    """Return the end of every topic that matches a filter."""
+    return "" if wanted.endswith("#") else wanted.rpartition("+")[2]
+
+
+_PUBACK = b"\x40\x02"
+
+
+class Inbox:
+    """Received messages that were not taken yet, in order; full at so many messages or bytes of payload."""
+
+    def __init__(self, messages: int, payload_bytes: int) -> None:
+        self._limits = messages, payload_bytes
+        self._deliveries: deque[Delivery] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be read before something is taken."""
+        messages, payload_bytes = self._limits
+        return len(self._deliveries) >= messages or self._bytes >= payload_bytes
+
+    def put(self, delivery: Delivery) -> None:
+        self._deliveries.append(delivery)
+        self._bytes += len(delivery.payload)
+
+    def take(self, most: int, most_bytes: int) -> list[Delivery]:
+        """Remove and return the next messages, at most `most`, and at most one beyond `most_bytes` of payload."""
+        taken: list[Delivery] = []
+        room = most_bytes
+        while self._deliveries and len(taken) < most and room > 0:
+            delivery = self._deliveries.popleft()
+            taken.append(delivery)
+            room -= len(delivery.payload)
+        self._bytes -= most_bytes - room
+        return taken
+
+
+class AckQueue:
+    """Messages of QoS 1 that were received and not acknowledged, in the order of receipt.
+
+    Acknowledgements are sent in that order, whatever the order of the calls: a message that is done waits for those
+    before it. MQTT requires it (3.1.1, section 4.6), and mosquitto up to 2.0.12 depends on it: it may have more than
+    65 535 messages in flight, so that packet ids repeat, and a PUBACK deletes the oldest message with its id.
+
+    Attributes:
+        repeated: how many messages came with the packet id of another one that was not acknowledged yet.
+    """
+
+    def __init__(self, send: Callable[[bytes, int], None]) -> None:
+        self._send = send
+        self._first = 1  # number of the oldest message in `_ids`
+        self._ids: deque[bytes] = deque()  # packet ids as they came, two bytes each
+        self._in_flight: set[bytes] = set()
+        self._done: set[int] = set()
+        self.repeated: int = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, packet_id: bytes) -> int:
+        """Note a message; return its number."""
+        if packet_id in self._in_flight:
+            self.repeated += 1
+        else:
+            self._in_flight.add(packet_id)
+        self._ids.append(packet_id)
+        return self._first + len(self._ids) - 1
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        """Note that these messages are done, and acknowledge the oldest ones as far as all of them are."""
+        first, end, done = self._first, self._first + len(self._ids), self._done
+        done.update(number for number in numbers if first <= number < end)
+        ready: list[bytes] = []
+        while first in done:
+            done.remove(first)
+            ready.append(self._ids.popleft())
+            first += 1
+        if not ready:
+            return
+        self._first = first
+        self._in_flight.difference_update(ready)
+        if self.repeated:  # an id of one of these may still be in flight for a later message
+            self._in_flight.update(self._ids)
+        self._send(_PUBACK + _PUBACK.join(ready), len(ready))
+
+
+_PIECES_AT_ONCE = 4
+_TICK_SECONDS = 1.0
+TOO_LARGE = 0x95
+"""The reason code of MQTT 5 for a packet that is longer than the broker takes."""
+
+
+class NoWelcomeError(aiomqtt.MqttError):
+    """The broker hung up, or said nothing, where it should have accepted or refused the connection."""
+
+
+class MqttClient(aiomqtt.Client):
+    """aiomqtt's client with our inbox, manual acknowledgement, and the broker's answer to each publication.
+
+    The inherited one acknowledges as soon as a message is queued; and a topic that it cannot parse ends the connection
+    (again after every reconnect, because the broker sends that message again), or would be read forever. It waits the
+    whole timeout for the CONNACK of a broker that has hung up, and leaves sockets open.
+    """
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - those of aiomqtt.Client
+        inbox: Inbox,
+        window: int,
+        patience: float,
+        ping_every: float,
+        silence: float,
+        **kwargs: Any,  # noqa: ANN401 - likewise
+    ) -> None:
+        super().__init__(*args, max_inflight_messages=window, **kwargs)
+        self._window = window
+        self._client.manual_ack_set(True)
+        self.inbox: Inbox = inbox
+        self._arrived = asyncio.Event()
+        self._aside = TopicHandlers()
+        self.resumed: bool = False
+        self._outgoing = Outgoing(
+            self._client, self._loop, window=window, patience=patience, write=self._write, ask=self.ping
+        )
+        self.received: AckQueue = AckQueue(self._outgoing.acknowledge)
+        self._incoming: Incoming | None = None
+        self._paused = False
+        self._ping_every, self._silence = ping_every, silence
+        self._silent = 0.0  # seconds of this process in which it could read, and nothing came
+        self._pings: deque[float] = deque()  # when those were sent that are not answered
+        self._pinged = 0.0  # when the last one was sent
+        self.is_silent: bool = False  # whether the connection was given up for it
+        self.current_until: float = self._loop.time()
+        paho: Any = self._client
+        paho._handle_pingresp = self._pong  # noqa: SLF001 - by which paho handles it
+        self._largest: int | None = None
+        self.farewell: ReasonCode | None = None  # why the broker ended it, if it gave a reason: MQTT 5 alone
+
+    def limit(self, most: int, name: str) -> None:
+        """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
+        check = limit_packets(self._client, most, name)
+        self._incoming = Incoming(
+            self._client,
+            longest_packet(most),
+            check,
+            messages=self._deliver,
+            acknowledged=self._outgoing.acknowledged,
+        )
+
+    def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
+        """Give topic and payload of messages that match a filter to `to` at once; `copy`: to the inbox too."""
+        self._aside.set(wanted, to, copy=copy)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection was lost."""
+        return self._disconnected.done()
+
+    async def open(self) -> None:
+        """Connect, or leave nothing behind: neither a socket nor a thread that opens one later.
+
+        Raises:
+            aiomqtt.MqttError: the broker says no, or nothing.
+            OSError: it is not there.
+            ValueError: its address is invalid.
+        """
+        opening = asyncio.create_task(self.__aenter__(), name="hush-open")
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._give_up("given up")
+            await asyncio.wait((opening,))
+            if not opening.cancelled():
+                opening.exception()  # looked at, so that asyncio does not complain
+            self._drop()
+            raise
+        except BaseException as error:
+            self._drop()
+            if isinstance(error.__context__, TimeoutError):
+                raise NoWelcomeError(str(error)) from None
+            raise
+        if self._client.socket() is None:  # lost since, which aiomqtt forgets where both came at once
+            self._drop()
+            raise aiomqtt.MqttError("it accepted the connection and closed it at once")
+        self._disconnected.add_done_callback(self._end)
+
+    async def close(self) -> None:
+        """Disconnect if connected, and close the socket."""
+        try:
+            if self._connected.done() and not self._connected.cancelled() and self._connected.exception() is None:
+                with suppress(aiomqtt.MqttError):  # a broker that does not even accept a DISCONNECT
+                    await cancellable(self.__aexit__(None, None, None))
+        finally:
+            self._drop()
+
+    async def deliver(self, topic: str, payload: bytes, *, retain: bool) -> int:
+        """Publish at QoS 1; return the broker's reason code, 0 for MQTT 3.1.1, which has none.
+
+        What is longer than the broker takes is not sent, for it would hang up: the reason is `TOO_LARGE`.
+
+        Raises:
+            aiomqtt.MqttError: it could not be sent, or the connection is lost.
+            TimeoutError: the broker does not acknowledge it in time.
+            ValueError: nothing may be published to this topic.
+        """
+        if self._largest is not None and _packet_bytes(topic, payload) > self._largest:
+            return TOO_LARGE
+        name = topic.encode()
+        self._client._raise_for_invalid_topic(name)  # noqa: SLF001
+        if self._client.socket() is None:
+            raise aiomqtt.MqttCodeError(MQTTErrorCode.MQTT_ERR_NO_CONN)
+        return await self._outgoing.publish(name, payload, retain=retain)
+
+    async def request(self, topics: Iterable[str], qos: int) -> list[int]:
+        """Subscribe; return the broker's reason codes.
+
+        Raises:
+            aiomqtt.MqttError: it could not be sent, or the connection is lost.
+            TimeoutError: the broker does not answer it.
+            ValueError: one of these is not a filter.
+        """
+        result, number = self._client.subscribe([(topic, qos) for topic in topics])
+        if result != MQTTErrorCode.MQTT_ERR_SUCCESS or number is None:
+            raise aiomqtt.MqttCodeError(result, "Could not subscribe to topic")
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._pending_subscribes[number] = answer
+        self._outgoing.expect(answer)
+        try:
+            granted = await answer
+        finally:
+            self._pending_subscribes.pop(number, None)
+        return [code if isinstance(code, int) else code.value for code in granted]
+
+    async def take(self, most: int, most_bytes: int) -> list[Delivery]:
+        """Wait for a message; return those that have come, at most `most`; empty once the connection is lost.
+
+        With the message that exceeds `most_bytes` of payload the list ends.
+        """
+        while not self.lost:
+            if taken := self.inbox.take(most, most_bytes):
+                if self._paused and not self.inbox.is_full:
+                    self._resume()
+                return taken
+            self._arrived.clear()
+            await self._arrived.wait()
+        return []
+
+    def _give_up(self, why: str) -> None:
+        """End the wait for the broker's welcome; a thread that connects goes on until it does or fails, 5 s at most."""
+        if not self._connected.done():  # cancelling aiomqtt instead would let go of that thread and its socket
+            self._connected.set_exception(NoWelcomeError(why))
+            self._connected.exception()  # looked at, so that asyncio does not complain
+
+    def _drop(self) -> None:
+        """Close the socket of a connection that never came up, or does not answer: aiomqtt would leave it open."""
+        self._client.on_socket_register_write = None  # from here on paho writes at once
+        self._client.disconnect()
+        self._client._sock_close()  # noqa: SLF001 - where the farewell could not be written, paho leaves it open
+        self._look_at_loss()
+
+    def _look_at_loss(self) -> None:
+        """Retrieve the exception of a lost connection: aiomqtt does not, and asyncio would log it."""
+        if self._disconnected.done() and not self._disconnected.cancelled():
+            self._disconnected.exception()
+
+    def _end(self, _: object) -> None:
+        """Wake all who wait for an answer."""
+        self._arrived.set()
+        self._outgoing.end(aiomqtt.MqttError("the connection is lost"))
+
+    def _on_connect(
+        self,
+        client: Any,  # noqa: ANN401 - paho's
+        userdata: Any,  # noqa: ANN401 - likewise
+        flags: ConnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        """As inherited, and keep whether the broker had kept a session for this client id, and what it takes.
+
+        paho would send more at once than that under MQTT 5, and be thrown out.
+        """
+        if not self._connected.done():
+            self.resumed = flags.session_present
+            self._largest = getattr(properties, "MaximumPacketSize", None)
+            self._outgoing.window = min(self._window, getattr(properties, "ReceiveMaximum", self._window))
+        super()._on_connect(client, userdata, flags, reason_code, properties)
+
+    def _on_disconnect(
+        self,
+        client: Any,  # noqa: ANN401 - paho's
+        userdata: Any,  # noqa: ANN401 - likewise
+        flags: DisconnectFlags,
+        reason_code: ReasonCode,
+        properties: Any = None,  # noqa: ANN401 - likewise
+    ) -> None:
+        if flags.is_disconnect_packet_from_server:
+            self.farewell = reason_code
+        self._loop.call_soon_threadsafe(
+            self._give_up, "it closed the connection before accepting or refusing the login"
+        )
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
+        self._look_at_loss()
+
+    def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
+        if mid in self._pending_subscribes:  # else its caller has given up, and aiomqtt would print a traceback
+            super()._on_subscribe(client, userdata, mid, reason_codes, properties)
+
+    def _deliver(self, messages: list[Message]) -> None:
+        inbox, received, takes = self.inbox, self.received, self._aside.takes
+        for name, packet_id, payload in messages:
+            number = received.add(packet_id) if packet_id else 0
+            topic = _topic(name)
+            if topic and takes(topic, payload):
+                if number:
+                    received.acknowledge((number,))
+            else:
+                inbox.put(Delivery(topic, payload, number, received if number else None))
+        self._arrived.set()
+        if inbox.is_full and not self._paused:
+            self._pause()
+
+    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401, ARG002 - paho's
+        """As inherited, but a socket that was closed meanwhile is not watched: its number may be another's by then."""
+
+        def watch() -> None:
+            current = self._client.socket()
+            if current is not None and current is sock:
+                self._loop.add_writer(current.fileno(), self._write)
+
+        self._loop.call_soon_threadsafe(watch)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+            self._outgoing.go_on()
+        except Exception as error:  # noqa: BLE001 - as `_read`
+            self.fail(error)
+
+    # Is the broker there? It may have much to send before it comes to an answer, so that a clock alone tells nothing.
+    # A ping is answered after everything that was to be sent before it.
+
+    def ping(self) -> None:
+        """Ask whether everything has come: `current_until` moves with the answer."""
+        if self._client.socket() is not None:
+            self._pinged = self._loop.time()
+            self._pings.append(self._pinged)
+            self._client._send_pingreq()  # noqa: SLF001
+
+    def _pong(self) -> MQTTErrorCode:
+        if self._pings:
+            self.current_until = self._pings.popleft()
+            self._outgoing.answered_until(self.current_until)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    async def _misc_loop(self) -> None:
+        """In place of the inherited one: paho ends a connection whose broker is busy with sending."""
+        while not self.lost:
+            await asyncio.sleep(_TICK_SECONDS)
+            if self._connected.done():
+                self._tick()
+
+    def _tick(self) -> None:
+        incoming = self._incoming
+        if self._paused or incoming is None or incoming.has_read:
+            self._silent = 0.0
+        else:
+            self._silent += _TICK_SECONDS
+        if incoming is not None:
+            incoming.has_read = False
+        if self._pings and self._silent >= self._silence:
+            self.is_silent = True
+            self.fail(aiomqtt.MqttError("the broker is silent"))
+        elif self._loop.time() - self._pinged >= self._ping_every:
+            self.ping()
+
+    def fail(self, error: Exception) -> None:
+        """End the connection, for this reason, if it is not lost yet."""
+        if not self._disconnected.done():
+            self._disconnected.set_exception(error)
+
+    # Memory: a full inbox stops reading the socket, and TCP makes the broker wait. A broker that limits unacknowledged
+    # messages limits the inbox as well, but some do not, and messages of QoS 0 are never limited.
+
+    def _pause(self) -> None:
+        socket = self._client.socket()
+        if socket is not None:
+            self._paused = self._loop.remove_reader(socket.fileno())
+
+    def _resume(self) -> None:
+        self._paused = False
+        socket = self._client.socket()
+        if socket is not None:
+            self._loop.add_reader(socket.fileno(), self._read)
+            self._loop.call_soon(self._read)  # TLS may hold bytes that the socket no longer announces
+
+    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401 - paho's types
+        super()._on_socket_open(client, userdata, sock)
+        self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._read)  # in place of the inherited
+
+    def _read(self) -> None:
+        """Read while something comes, a bounded number of pieces: other work has its turn too."""
+        incoming = self._incoming
+        try:
+            self._outgoing.check()
+            for _ in range(_PIECES_AT_ONCE):
+                if self._paused or incoming is None or not incoming.advance():
+                    return
+        except Exception as error:  # noqa: BLE001 - as aiomqtt's own reader: whatever it is ends this connection
+            self.fail(error)
+        else:
+            self._loop.call_soon(self._read)
+
+
+def _packet_bytes(topic: str, payload: bytes) -> int:
+    """The length of a PUBLISH of QoS 1 without properties, under MQTT 5; at most."""
+    return 1 + 4 + 2 + len(topic.encode()) + 2 + 1 + len(payload)
+
+
+def _topic(name: bytes) -> str:
+    """Return the topic, or nothing if it is invalid."""
+    try:
+        topic = name.decode()
+    except UnicodeDecodeError:
+        return ""
+    return "" if "+" in topic or "#" in topic else topic
+
 
 _CONNECT_SECONDS = 10.0
 _BATCH_BYTES = 3 * 1024 * 1024

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_common.mqtt.client import AckQueue, Inbox
+from hush_common.mqtt.connection import AckQueue, Inbox
 from hush_common.topics import Delivery
 
 

@@ -12,7 +12,7 @@ from paho.mqtt.client import Client, MQTTv5, MQTTv311, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 from scripted_broker import header, message
 
-from hush_common.mqtt.client import TopicHandlers
+from hush_common.mqtt.connection import TopicHandlers
 from hush_common.mqtt.packets import Incoming, Message, Outgoing, limit_packets, longest_packet
 
 MOST = 70_000
@@ -184,7 +184,7 @@ def test_no_filter_is_matched_against_the_topic_of_a_report(monkeypatch: pytest.
         matched.append(topic)
         return topic_matches_sub(wanted, topic)
 
-    monkeypatch.setattr("hush_common.mqtt.client.topic_matches_sub", match)
+    monkeypatch.setattr("hush_common.mqtt.connection.topic_matches_sub", match)
     aside, got = TopicHandlers(), list[str]()
     for wanted in ("hush/v1/estimates/+", "+/status", "$SYS/broker/uptime", "hush/v1/recalls/+"):
         aside.set(wanted, lambda topic, _: got.append(topic), copy=False)
