@@ -17,7 +17,7 @@ from fake_transport import answer_one
 from hush_client.policy import Policy
 from hush_client.privacy.answer import Question
 from hush_client.receipt import Receipt
-from hush_client.state import ledger, outbox, sticky
+from hush_client.state import ledger, outbox
 from hush_common.domain import ParsedValue
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.rng import ReportRng
@@ -94,7 +94,7 @@ def paths(rounds: Sequence[tuple[Question, object]], act: Answer = answer_one) -
     """
     script: list[int] | None = []
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + sticky.SCHEMA)
+        connection.executescript(ledger.MEMORY_SCHEMA + outbox.SCHEMA + ledger.MEMORY_SCHEMA)
         while script is not None:
             tree = Tree(script)
             connection.execute("BEGIN")

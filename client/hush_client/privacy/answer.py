@@ -18,7 +18,7 @@ from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import Drawn, draw
 from hush_client.receipt import Receipt
 from hush_client.sending.schedule import milliseconds
-from hush_client.state import ledger, outbox, sticky
+from hush_client.state import ledger, outbox
 from hush_common.domain import ParsedValue
 from hush_common.rng import ReportRng
 from hush_common.task import Task
@@ -148,7 +148,7 @@ def _decide(
         earlier = outbox.find(connection, device, task.id, receipt.round)
         receipt = receipt if earlier is None else replace(receipt, waiting=True)
     if decision is not None and task.memoized_mechanism is not None:
-        memory = sticky.find(connection, device, task.id, task.memoized_mechanism, answered=history.charged)
+        memory = ledger.find_memory(connection, device, task.id, task.memoized_mechanism, answered=history.charged)
         decision = replace(decision, memory=memory)
     return receipt, decision, earlier
 
@@ -157,7 +157,7 @@ def _history(connection: sqlite3.Connection, question: Question, device: str) ->
     task, answered = question.task, None
     pinned = ledger.pinned(connection, device, task.id)
     if pinned == task.digest and (round_ := task.current_round(question.now)) is not None:
-        answered = ledger.find(connection, device, task.id, round_)
+        answered = ledger.find_memory(connection, device, task.id, round_)
     return History(
         pinned=pinned,
         charged=task.repeat == "sticky" and ledger.is_charged(connection, device, task.id),
@@ -173,7 +173,7 @@ def _charge(
     """Charge the ledger, save the memory of a sticky task, and return the purpose's new total."""
     task = decision.task
     if drawn.memory is not None:
-        sticky.keep(connection, device, task.id, drawn.memory)
+        ledger.keep_memory(connection, device, task.id, drawn.memory)
     charge = ledger.Charge(
         device=device,
         task=task.id,

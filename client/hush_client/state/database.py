@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from hush_client.state import ledger, outbox, sticky
+from hush_client.state import ledger, outbox
 from hush_common.errors import StateError
 from hush_common.files import FileLock, draft_of, find_world_writable_parent
 from hush_common.rng import SystemRng
@@ -38,9 +38,9 @@ _BUSY_SECONDS = 5
 _BATCH_LIMIT = 512
 _SCHEMA = f"""
 BEGIN;
-{ledger.SCHEMA}
+{ledger.MEMORY_SCHEMA}
 {outbox.SCHEMA}
-{sticky.SCHEMA}
+{ledger.MEMORY_SCHEMA}
 CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};

@@ -26,7 +26,7 @@ from hush_client import Gateway, Policy
 from hush_client.gateway import SourceWorker
 from hush_client.privacy.answer import Question
 from hush_client.receipt import Receipt
-from hush_client.state import ledger, outbox, sticky
+from hush_client.state import ledger, outbox
 from hush_client.state.database import FILE_NAME
 from hush_common.task import Task, decode_task
 from hush_common.topics import task_topic
@@ -297,7 +297,7 @@ def stored(
     again: dict[str, object] = {"repeat": "sticky", "levels": 1} if repeated else {}
     task = decode_task(make_heights(**daily, **again))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + sticky.SCHEMA)
+        connection.executescript(ledger.MEMORY_SCHEMA + outbox.SCHEMA + ledger.MEMORY_SCHEMA)
         said = []
         for day in range(40):
             limits = policy or Policy(sticky=True)

@@ -17,7 +17,7 @@ from hush_client.privacy.answer import Question
 from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import draw
 from hush_client.receipt import Reason, Receipt
-from hush_client.state import ledger, outbox, sticky
+from hush_client.state import ledger, outbox
 from hush_client.state.database import State
 from hush_common.errors import StateError
 from hush_common.mechanisms.sticky import Memory
@@ -33,7 +33,7 @@ LOW, HIGH = 120.0, 220.0
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA + sticky.SCHEMA)
+        connection.executescript(ledger.MEMORY_SCHEMA + outbox.SCHEMA + ledger.MEMORY_SCHEMA)
         yield connection
 
 
@@ -210,7 +210,7 @@ def test_a_missing_value_has_the_same_report_in_every_round(connection: sqlite3.
 def test_a_second_memory_is_never_written_over_the_first(connection: sqlite3.Connection) -> None:
     give(connection, LOW, ask())
     with pytest.raises(sqlite3.IntegrityError):
-        sticky.keep(connection, "d", "heights", Memory(0, (0, 1, 2, 3), 5))
+        ledger.keep_memory(connection, "d", "heights", Memory(0, (0, 1, 2, 3), 5))
 
 
 def test_a_bit_has_two_reports_to_remember(connection: sqlite3.Connection) -> None:
