@@ -94,7 +94,7 @@ def paths(rounds: Sequence[tuple[Question, object]], act: Answer = answer_one) -
     """
     script: list[int] | None = []
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.MEMORY_SCHEMA + outbox.SCHEMA + ledger.MEMORY_SCHEMA)
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
         while script is not None:
             tree = Tree(script)
             connection.execute("BEGIN")

@@ -1,6 +1,10 @@
-"""Many devices behind one connection and one state file, each with its own ledger; and answers from sources."""
+"""Many devices behind one connection and one state file, each with its own ledger; and answers from sources.
 
-# ruff: noqa: ASYNC109 - a timeout here ends in a message, not in TimeoutError
+A source's code may raise, hang, end its thread or return nonsense, and all of it depends on the value. So a device
+decides first and only then calls the source, and nothing but the report depends on the result. A source that is not
+`async def` runs in its own daemon thread, which nobody joins: one that hangs delays no other source and no exit.
+"""
+
 # ruff: noqa: ASYNC109 - a timeout here ends in a receipt or a message, not in TimeoutError
 import asyncio
 import inspect

@@ -157,7 +157,7 @@ def _history(connection: sqlite3.Connection, question: Question, device: str) ->
     task, answered = question.task, None
     pinned = ledger.pinned(connection, device, task.id)
     if pinned == task.digest and (round_ := task.current_round(question.now)) is not None:
-        answered = ledger.find_memory(connection, device, task.id, round_)
+        answered = ledger.find(connection, device, task.id, round_)
     return History(
         pinned=pinned,
         charged=task.repeat == "sticky" and ledger.is_charged(connection, device, task.id),

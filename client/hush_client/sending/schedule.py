@@ -1,4 +1,16 @@
-"""When each entry of the outbox is sent: after its random delay, again after a refusal, and again for a recall."""
+"""When each entry of the outbox is sent: after its random delay, again after a refusal, and again for a recall.
+
+The time of sending must reveal nothing. How long a draw takes depends on the noise, and a gateway asks its devices in
+some order. So every report gets a delay, uniform over a window and independent of value and noise, that starts before
+the draw. Only a report whose delay ends before it is on the disk leaves as soon as it is.
+
+A broker that speaks MQTT 5 may refuse a report. It stays and is tried again, after ten seconds at first and at least
+every hour; the others go on. None of this is written to the disk: a start tries everything once, so that a corrected
+rule works at once. A report that is too late to be counted is not tried again before that.
+
+Anyone who may write a recall can make a device resend what it has kept, but not often: it applies one recall of a task
+in an hour. A newer one waits until then, and replaces one that waits already. It costs one write on the disk.
+"""
 
 import asyncio
 import heapq
@@ -23,6 +35,9 @@ from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_common.topics import Acknowledgement, recall_topic, report_topic, task_of_recall_topic, task_of_report_topic
 from hush_common.wire import report_digest_of
+
+
+_LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
 """The current time, aware."""
@@ -143,7 +158,6 @@ class Schedule:
         self._added.set()
 
 
-_LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 10.0
 LONGEST_PAUSE = 3600.0
@@ -284,7 +298,6 @@ class DeliveryFailures:
 
 HOUR = 3600.0
 _SWEEP = 3600.0  # seconds; what has expired is not sent from then on, and is deleted after this at most
-_RECALL_NAP = 60.0  # seconds; the loop's clock stands still while the machine sleeps
 _REMEMBERED = 300  # of a task: more than a device can apply while one of them is open
 
 
@@ -432,7 +445,7 @@ class Recalls:
                     self._size -= await self._state.run(partial(outbox.expire_retained, term=self._term()))
             except HushError as error:
                 _LOG.warning("%s", error)
-                await asyncio.sleep(_RECALL_NAP)
+                await asyncio.sleep(_NAP)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._received.wait()
@@ -511,7 +524,7 @@ class Recalls:
     def _pause(self) -> float:
         now = self._schedule.now()
         times = [self._next.get(task, now) for task in self._waiting]
-        return max(min([*times, self._swept + _SWEEP, now + _RECALL_NAP]) - now, 0.0)
+        return max(min([*times, self._swept + _SWEEP, now + _NAP]) - now, 0.0)
 
     async def _apply(self, recall: Recall) -> None:
         job = partial(

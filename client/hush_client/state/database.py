@@ -38,9 +38,8 @@ _BUSY_SECONDS = 5
 _BATCH_LIMIT = 512
 _SCHEMA = f"""
 BEGIN;
-{ledger.MEMORY_SCHEMA}
+{ledger.SCHEMA}
 {outbox.SCHEMA}
-{ledger.MEMORY_SCHEMA}
 CREATE TABLE identity (one INTEGER PRIMARY KEY CHECK (one = 1), device TEXT NOT NULL);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};

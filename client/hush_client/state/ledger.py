@@ -7,6 +7,9 @@ answer, not whether it was drawn or remembered, not why one was refused.
 A task is pinned when it is admitted, before a source is asked for a value, and permanently once something was charged
 for it: nobody can have one device answer several questions under one id. A refused task pins nothing, or a hostile one
 could lock the real one out.
+
+The memory of a sticky task is written with the charge that pays for it and never changes: a second draw would spend a
+second time. It is secret, like the value that it hides: it stays in this file, and in no message.
 """
 
 import json
@@ -42,6 +45,10 @@ CREATE TABLE refusal (
 ) WITHOUT ROWID;
 CREATE INDEX sent_as ON charge (sequence);
 CREATE TABLE pin (device TEXT, task TEXT, digest BLOB NOT NULL, PRIMARY KEY (device, task)) WITHOUT ROWID;
+CREATE TABLE memory (
+    device TEXT NOT NULL, task TEXT NOT NULL, threshold INTEGER NOT NULL, reports TEXT NOT NULL,
+    substitute INTEGER, PRIMARY KEY (device, task)
+) WITHOUT ROWID;
 """
 
 LOST = (
@@ -284,14 +291,6 @@ def unpin(connection: sqlite3.Connection, task: str) -> int:
     unpaid = [(device, name) for device, name, _ in unpaid_pins(connection) if name == task]
     connection.executemany(delete, unpaid)
     return len(unpaid)
-
-
-MEMORY_SCHEMA = """
-CREATE TABLE memory (
-    device TEXT NOT NULL, task TEXT NOT NULL, threshold INTEGER NOT NULL, reports TEXT NOT NULL,
-    substitute INTEGER, PRIMARY KEY (device, task)
-) WITHOUT ROWID;
-"""
 
 
 def find_memory(

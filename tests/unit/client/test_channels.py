@@ -297,7 +297,7 @@ def stored(
     again: dict[str, object] = {"repeat": "sticky", "levels": 1} if repeated else {}
     task = decode_task(make_heights(**daily, **again))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.MEMORY_SCHEMA + outbox.SCHEMA + ledger.MEMORY_SCHEMA)
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
         said = []
         for day in range(40):
             limits = policy or Policy(sticky=True)

@@ -33,7 +33,7 @@ LOW, HIGH = 120.0, 220.0
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.MEMORY_SCHEMA + outbox.SCHEMA + ledger.MEMORY_SCHEMA)
+        connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
         yield connection
 
 
