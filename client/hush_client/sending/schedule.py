@@ -36,7 +36,6 @@ from hush_common.task import Task
 from hush_common.topics import Acknowledgement, recall_topic, report_topic, task_of_recall_topic, task_of_report_topic
 from hush_common.wire import report_digest_of
 
-
 _LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
@@ -156,7 +155,6 @@ class Schedule:
         self._due[sequence] = due
         heapq.heappush(self._heap, (due, sequence))
         self._added.set()
-
 
 
 _FIRST_PAUSE = 10.0
