@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hush
+from hush.cli import app
 from hush_common.errors import HushError, OptionError
 from hush_simulations.sweeps.result import SweepResult
 
@@ -129,3 +130,12 @@ def test_a_scenario_of_each_kind_is_swept(tmp_path: Path) -> None:
     done = swept(tmp_path, {"scenario": list(hush.SCENARIOS), "population.clients": [40]}, trials=3)
     assert done.cells == len(hush.SCENARIOS)
     assert {row.parameters["scenario"] for row in done.rows} == set(hush.SCENARIOS)
+
+
+def test_the_command_and_the_function_refuse_workers_with_a_cluster_each_in_its_own_words(tmp_path: Path) -> None:
+    given = {"grid": GRID, "out": tmp_path, "workers": 2, "dask": "tcp://127.0.0.1:1"}
+    with pytest.raises(OptionError, match=r"^workers: has no effect with dask=\.\.\., a cluster has its own"):
+        hush.sweep(**given)  # type: ignore[arg-type]
+    command = ["sweep", "bounds", "--out", str(tmp_path), "--workers", "2", "--dask", "tcp://127.0.0.1:1"]
+    with pytest.raises(OptionError, match=r"^--workers: has no effect with --dask, a cluster has its own"):
+        app(command, standalone_mode=False)

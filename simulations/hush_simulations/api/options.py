@@ -1,4 +1,4 @@
-"""The options of `hush.simulate` and of `hush simulate`: the one place that checks them and assembles an experiment."""
+"""The options of `hush.simulate` and `hush simulate`: checks, and the experiment that they describe."""
 
 import asyncio
 import operator
@@ -7,7 +7,10 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import wraps
+from inspect import signature
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
@@ -47,6 +50,26 @@ Look = Callable[[Result], None]
 _DEFAULT = "heights"
 _DOMAIN = "domain={'kind': 'number', 'lower': 0, 'upper': 110, 'unit': 'years'}"
 _DOMAINS = (NumberDomain, BitDomain, CategoryDomain, VectorDomain)
+
+
+_P = ParamSpec("_P")
+_O = TypeVar("_O")
+_T = TypeVar("_T")
+
+
+def with_arguments_of(options: Callable[_P, _O]) -> Callable[[Callable[[_O], _T]], Callable[_P, _T]]:
+    """Let a function of options take their fields as arguments, so that these are listed once."""
+
+    def decorate(run: Callable[[_O], _T]) -> Callable[_P, _T]:
+        @wraps(run)
+        def call(*args: _P.args, **given: _P.kwargs) -> _T:
+            return run(options(*args, **given))
+
+        returned = signature(run).return_annotation
+        call.__signature__ = signature(options).replace(return_annotation=returned)  # type: ignore[attr-defined] # read by inspect
+        return call
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +113,11 @@ class SimulationOptions:
         broker = "embedded" if self.broker is None else parse_broker(str(self.broker), "broker")
         scenario = self._changed(self._asked())
         self._check_noise(scenario, broker)
-        task, confidence = scenario.task(), _confidence(self.confidence)
+        task, confidence = scenario.task(), confidence_of(self.confidence)
         shares = check_shares("shares", tuple(self.shares or ()), task)
         check_size(scenario.clients, engine, "clients")
         seed, connections, workers = (
-            None if value is None else _whole(name, value, limits)
+            None if value is None else whole_of(name, value, limits)
             for name, value, limits in (
                 ("seed", self.seed, SEED),
                 ("connections", self.connections, CONNECTIONS),
@@ -147,12 +170,12 @@ class SimulationOptions:
     def _changed(self, scenario: Scenario) -> Scenario:
         epsilon = None if self.epsilon is None else _epsilon(self.epsilon)
         scenario = scenario.asking(epsilon=epsilon, mechanism=self.mechanism)
-        rounds = scenario.rounds if self.rounds is None else _whole("rounds", self.rounds, ROUNDS)
+        rounds = scenario.rounds if self.rounds is None else whole_of("rounds", self.rounds, ROUNDS)
         if rounds > 1:
             scenario = scenario.repeated(rounds, datetime.now(UTC))
         if self.clients is None:
             return scenario
-        return scenario.of_size(_whole("clients", self.clients, CLIENTS))
+        return scenario.of_size(whole_of("clients", self.clients, CLIENTS))
 
     def _asked(self) -> Scenario:
         """The scenario, of a person's own data if there are some."""
@@ -209,14 +232,16 @@ def _epsilon(epsilon: Epsilon) -> str:
     return decimal_text(parse_epsilon(exact))
 
 
-def _whole(name: str, value: object, limits: Whole) -> int:
+def whole_of(name: str, value: object, limits: Whole) -> int:
+    """Return a whole number that was passed as the argument `name`."""
     remedy = f"pass {limits.meaning}, as in {name}={limits.example}"
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise OptionError(name, f"{str(value)[:40]!r} is not a whole number; {remedy}")
     return limits.check(operator.index(value), name, remedy)
 
 
-def _confidence(value: float) -> float:
+def confidence_of(value: float) -> float:
+    """Return a confidence that was passed as an argument."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -3,19 +3,13 @@
 import logging
 import warnings
 from collections.abc import Callable
-from functools import wraps
-from inspect import signature
-from typing import ParamSpec, TypeVar
 
 from hush_common.aio import run_blocking
 from hush_common.epsilon import WEAK_ABOVE, decimal_text
-from hush_simulations.api.options import SimulationOptions
+from hush_simulations.api.options import SimulationOptions, with_arguments_of
 from hush_simulations.engines.experiment import Experiment, Outcome
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Observed
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 class SimulationWarning(UserWarning):
@@ -26,24 +20,7 @@ class LostReportsWarning(RuntimeWarning):
     """The broker acknowledged reports that never reached the aggregator."""
 
 
-def _with_arguments_of(
-    options: Callable[_P, SimulationOptions],
-) -> Callable[[Callable[[SimulationOptions], _T]], Callable[_P, _T]]:
-    """Let a function of options take their fields as arguments, so that these are listed once."""
-
-    def decorate(run: Callable[[SimulationOptions], _T]) -> Callable[_P, _T]:
-        @wraps(run)
-        def call(*args: _P.args, **given: _P.kwargs) -> _T:
-            return run(options(*args, **given))
-
-        returned = signature(run).return_annotation
-        call.__signature__ = signature(options).replace(return_annotation=returned)  # type: ignore[attr-defined] # read by inspect
-        return call
-
-    return decorate
-
-
-@_with_arguments_of(SimulationOptions)
+@with_arguments_of(SimulationOptions)
 def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments are the fields of the options
     """Simulate devices that answer a question under local differential privacy, and compare with the truth.
 
@@ -90,7 +67,7 @@ def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments a
     return run_blocking(_simulate(options))
 
 
-@_with_arguments_of(SimulationOptions)
+@with_arguments_of(SimulationOptions)
 async def simulate_async(options: SimulationOptions) -> Run:
     """As `simulate`, in the event loop of the caller."""
     return await _simulate(options)

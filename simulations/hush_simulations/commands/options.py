@@ -2,9 +2,10 @@
 
 import asyncio
 import math
+import re
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields
 from inspect import Parameter, Signature, signature
@@ -58,6 +59,26 @@ def with_options_of(kind: type[Any], *, last: bool = False) -> Callable[[Callabl
 def _parameter(field: "Field[Any]") -> Parameter:
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)
+
+
+_ARGUMENT = re.compile(r"\b(engine|dask|broker|missing)=(?:\.\.\.|['\"]([^'\"]*)['\"])")
+
+
+@contextmanager
+def in_words_of_the_command(arguments: Collection[str]) -> Iterator[None]:
+    """Name options of the command in place of the arguments that an error names."""
+    try:
+        yield
+    except OptionError as error:
+        if error.option not in arguments:
+            raise
+        option = f"--{error.option.replace('_', '-')}"
+        raise OptionError(option, with_options(error.message)) from error.__cause__
+
+
+def with_options(text: str) -> str:
+    """Return a message about arguments as one about options: `--dask` in place of `dask=...`."""
+    return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2] or ''}".rstrip(), text)
 
 
 T = TypeVar("T")

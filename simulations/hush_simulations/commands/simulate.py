@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import platform
-import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -31,6 +30,7 @@ from hush_simulations.commands.options import (
     PlotOption,
     ThemeOption,
     check_theme,
+    in_words_of_the_command,
     parse_confidence,
     parse_connections,
     parse_count,
@@ -42,6 +42,7 @@ from hush_simulations.commands.options import (
     parse_workers,
     run_to_end,
     stopped_in_words,
+    with_options,
     with_options_of,
 )
 from hush_simulations.commands.own_data import (
@@ -67,7 +68,7 @@ from hush_simulations.results.run import Run
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, text_of
 
-_ARGUMENT = re.compile(r"\b(engine|dask|broker|missing)=(?:\.\.\.|['\"]([^'\"]*)['\"])")
+_ARGUMENTS = frozenset(field.name for field in fields(SimulationOptions))
 _OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDomain)
 
 
@@ -142,7 +143,7 @@ def options_of(request: Request) -> dict[str, Any]:
     Raises:
         OptionError, TaskError: an option that is missing, superfluous or illegal.
     """
-    names = {field.name for field in fields(SimulationOptions)} & {field.name for field in fields(Request)}
+    names = _ARGUMENTS & {field.name for field in fields(Request)}
     given = {name: getattr(request, name) for name in names - {field.name for field in fields(OwnData)}}
     if request.epsilon is not None:
         given["epsilon"] = decimal_text(parse_epsilon(request.epsilon, field="--epsilon"))
@@ -409,29 +410,13 @@ def _compare(record: Record, done: Run) -> None:
 def _simulate(options: dict[str, Any]) -> Run:
     scenario: Scenario = options["scenario"]
     total, stop = (options["clients"] or scenario.clients) * (options["rounds"] or scenario.rounds), asyncio.Event()
-    with show_progress(total) as (progress, look), in_words_of_the_command(), _warnings_said():
+    with show_progress(total) as (progress, look), in_words_of_the_command(_ARGUMENTS), _warnings_said():
         count = None if progress is None else lambda counted, _: progress(counted)
         try:
             return run_to_end(simulate_async(**options, progress=count, look=look, stop=stop), stop)
         except StoppedError:
             _say("stopped")
             raise typer.Exit(INTERRUPTED) from None
-
-
-@contextmanager
-def in_words_of_the_command() -> Iterator[None]:
-    """Name options in place of the arguments of `hush.simulate` that an error names."""
-    try:
-        yield
-    except OptionError as error:
-        if error.option not in SimulationOptions.__dataclass_fields__:
-            raise
-        option = f"--{error.option.replace('_', '-')}"
-        raise OptionError(option, _with_options(error.message)) from error.__cause__
-
-
-def _with_options(text: str) -> str:
-    return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2] or ''}".rstrip(), text)
 
 
 @contextmanager
@@ -449,7 +434,7 @@ def _warnings_said() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, SimulationWarning):
-                _say(f"WARNING: {_with_options(str(message))}")
+                _say(f"WARNING: {with_options(str(message))}")
             elif not issubclass(category, LostReportsWarning):
                 shown(message, category, filename, lineno, file, line)
 

@@ -3,10 +3,10 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -14,10 +14,12 @@ from hush_aggregator.charts import shows_signs
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
 from hush_common.terminal import Sentence, show
+from hush_simulations.api import sweep as api
 from hush_simulations.commands.options import (
     INTERRUPTED,
     PlotOption,
     ThemeOption,
+    in_words_of_the_command,
     parse_seed,
     parse_trials,
     parse_workers,
@@ -28,9 +30,8 @@ from hush_simulations.display.style import Theme, write_picture
 from hush_simulations.display.sweep_figures import pictures_of_sweep
 from hush_simulations.display.sweep_table import sweep_blocks
 from hush_simulations.sweeps.directory import SweepDirectory
-from hush_simulations.sweeps.making import resolve_sweep, run_sweep
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.sweep import SWEEPS, Sweep, SweepFile, find_sweep
+from hush_simulations.sweeps.sweep import SWEEPS, Sweep, find_sweep
 from hush_simulations.sweeps.tables import check_parquet, write_csv, write_parquet
 
 _TERMINATED = 128 + signal.SIGTERM
@@ -42,7 +43,7 @@ app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=Fa
 
 
 class _TerminatedError(BaseException):
-    """SIGTERM came. Like KeyboardInterrupt, nothing that handles errors takes it for one."""
+    """SIGTERM arrived. Like KeyboardInterrupt it is not an Exception, so that no handler of errors catches it."""
 
 
 @app.command()
@@ -55,7 +56,7 @@ def run(
         Path, typer.Option(metavar="DIR", help="Directory that keeps the cells; the same command goes on there.")
     ],
     trials: Annotated[
-        int | None, typer.Option(metavar="N", parser=parse_trials, help="Trials of each cell; 200 if nobody says.")
+        int | None, typer.Option(metavar="N", parser=parse_trials, help="Trials of each cell; 200 if left out.")
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", parser=parse_seed, help="Seed of people and noise.")] = None,
     workers: Annotated[
@@ -65,25 +66,25 @@ def run(
         str | None,
         typer.Option(metavar="ADDRESS", help="Scheduler of a Dask cluster that makes them, tcp://host:8786."),
     ] = None,
-    status: Annotated[bool, typer.Option("--status", help="Say what is made there and what is not, and stop.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show which cells are made, and stop.")] = False,
     theme: ThemeOption = None,
     plot: PlotOption = None,
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write sweep.parquet beside sweep.csv.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write sweep.parquet as well as sweep.csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Simulate a scenario at every point of a grid, many times, and measure what its estimates are worth there."""
-    if dask is not None and workers is not None:
-        raise OptionError("--workers", "says nothing with --dask, where the cluster has its own; leave one of them out")
-    asked = find_sweep(sweep)
-    meant = resolve_sweep(asked, out, trials=trials, seed=seed)
+    given: dict[str, Any] = {"grid": find_sweep(sweep), "out": out, "trials": trials, "workers": workers, "dask": dask}
+    directory = SweepDirectory(out)
+    with in_words_of_the_command(given):
+        asked = api.SweepOptions(**given, seed=seed).sweep()
     if status:
-        _tell(meant, SweepDirectory(out), as_json=as_json)
+        _show_status(asked, directory, as_json=as_json)
         return
     if parquet:
         check_parquet()
-    _say(_size(asked, meant))
-    with _terminated(), show_sweep_progress() as tick:
-        done = _run(meant, out, workers or 1, dask, tick)
+    _say(_size(asked))
+    with _stopped_by_signals(directory, asked), show_sweep_progress() as tick:
+        done = api.sweep(**given, seed=asked.seed, progress=tick)
     if as_json:
         print(json.dumps(done.to_document(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -92,17 +93,6 @@ def run(
     written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
     written += _drawn(done, out, theme or "light")
     _say("wrote " + ", ".join(map(str, written)))
-
-
-def _run(sweep: Sweep, out: Path, workers: int, dask: str | None, tick: Callable[[int, int], None]) -> SweepResult:
-    directory = SweepDirectory(out)
-    try:
-        return run_sweep(sweep, directory, workers=workers, dask=dask, progress=tick)
-    except (KeyboardInterrupt, _TerminatedError) as stopped:
-        states = directory.states(sweep.works())
-        kept = f"{whole(states.counts().get('made', 0))} of {whole(len(states.by_cell))} cells are kept in {out}"
-        _say(f"stopped: {kept}; the same command goes on with the rest")
-        raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
 
 
 def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
@@ -116,15 +106,15 @@ def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
         raise OptionError("--out", f"{out} cannot be written ({error.strerror}); make room there") from error
 
 
-def _size(asked: SweepFile, sweep: Sweep) -> str:
-    cells = asked.grid.cells
+def _size(sweep: Sweep) -> str:
+    cells = sweep.grid.cells
     return (
-        f"{whole(cells)} cells, all combinations of {asked.grid.describe()}; "
+        f"{whole(cells)} cells, all combinations of {sweep.grid.describe()}; "
         f"{whole(sweep.trials)} trials each, {whole(cells * sweep.trials)} in all; seed {sweep.seed}"
     )
 
 
-def _tell(sweep: Sweep, directory: SweepDirectory, *, as_json: bool) -> None:
+def _show_status(sweep: Sweep, directory: SweepDirectory, *, as_json: bool) -> None:
     if directory.identity() is None:
         raise OptionError("--out", f"{directory.path} has no sweep; leave --status out to begin one")
     directory.check(sweep)
@@ -134,13 +124,13 @@ def _tell(sweep: Sweep, directory: SweepDirectory, *, as_json: bool) -> None:
         print(json.dumps(document, indent=2))
         return
     said = ", ".join(f"{whole(count)} {state}" for state, count in states.counts().items())
-    busy = "; somebody is making cells" if states.busy else ""
+    busy = "; another process is making cells" if states.busy else ""
     print(printable(f"{directory.path}: {whole(len(states.by_cell))} cells: {said}{busy}"))
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does."""
+def _stopped_by_signals(directory: SweepDirectory, sweep: Sweep) -> Iterator[None]:
+    """End by Ctrl-C or SIGTERM with a line about the cells that are made."""
 
     def end(_: int, __: object) -> NoReturn:
         raise _TerminatedError
@@ -148,6 +138,11 @@ def _terminated() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
+    except (KeyboardInterrupt, _TerminatedError) as stopped:
+        states = directory.states(sweep.works())
+        kept = f"{whole(states.counts().get('made', 0))} of {whole(len(states.by_cell))} cells are kept"
+        _say(f"stopped: {kept} in {directory.path}; the same command goes on with the rest")
+        raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import secrets
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -11,16 +10,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict
 from multiprocessing.synchronize import Event
-from pathlib import Path
-from typing import TypeVar
 
 from hush_common.errors import HushError
 from hush_simulations.engines.cluster import Cluster
-from hush_simulations.engines.experiment import SEED, TRIALS, check_confidence, check_drawing
 from hush_simulations.sweeps.directory import FinishedCell, SweepDirectory, versions_here
 from hush_simulations.sweeps.evaluation import evaluate_cell
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.sweep import CellWork, Sweep, SweepFile
+from hush_simulations.sweeps.sweep import CellWork, Sweep
 from hush_simulations.sweeps.trials import experiment_of
 
 Progress = Callable[[int, int], object]
@@ -39,7 +35,7 @@ def run_sweep(
     workers: int = 1,
     dask: str | None = None,
     resume: bool = True,
-    progress: Progress = lambda _, __: None,
+    progress: Progress,
 ) -> SweepResult:
     """Simulate the missing cells, and return all of them.
 
@@ -133,48 +129,3 @@ def _remarks(every: Sequence[FinishedCell]) -> tuple[str, ...]:
     now = asdict(versions_here())
     found = {(name, was): None for made in every for name, was in asdict(made.versions).items() if was != now[name]}
     return tuple(f"some cells were made with {name} {was}, this is {now[name]}" for name, was in found)
-
-
-T = TypeVar("T")
-
-_TRIALS, _CONFIDENCE = 200, 0.95
-
-
-def resolve_sweep(
-    asked: SweepFile,
-    out: Path,
-    *,
-    trials: int | None = None,
-    seed: int | None = None,
-    confidence: float | None = None,
-    draw: str | None = None,
-    option: Callable[[str], str] = "--{}".format,
-) -> Sweep:
-    """Return the sweep of a file with the options that replace what it says.
-
-    Without a seed it gets that of the sweep in `out`, or a fresh one. `option` formats names of arguments in messages.
-
-    Raises:
-        OptionError: an argument that is illegal.
-    """
-    often = _first(trials, asked.trials, _TRIALS)
-    level = _first(confidence, asked.confidence, _CONFIDENCE)
-    chosen = _first(seed, asked.seed, _seed_of(out))
-    return Sweep(
-        bases=asked.bases,
-        grid=asked.grid,
-        trials=TRIALS.check(often, option("trials"), f"write {TRIALS.meaning}, as in 200"),
-        seed=SEED.check(chosen, option("seed"), "write a whole number from 0 up"),
-        confidence=check_confidence(level, option("confidence"), str(level)),
-        drawing=check_drawing(_first(draw, asked.draw, "auto"), option("draw")),
-    )
-
-
-def _first(*found: T | None) -> T:
-    return next(one for one in found if one is not None)
-
-
-def _seed_of(out: Path) -> int:
-    before = SweepDirectory(out).identity()
-    seed = None if before is None else before.get("seed")
-    return seed if isinstance(seed, int) else secrets.randbelow(1 << 32)
