@@ -16,7 +16,7 @@ from time import monotonic
 
 from servers import Mosquitto
 
-from hush_aggregator.broker_signs import RecallReason
+from hush_aggregator.recalls import RecallReason
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
 from hush_client.state.database import FILE_NAME

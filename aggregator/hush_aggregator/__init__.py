@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from hush_aggregator.broker.mqtt import MqttBus
     from hush_aggregator.estimate import Estimate, PartEstimate
     from hush_aggregator.estimation import InProcesses
-    from hush_aggregator.result import Result
-    from hush_aggregator.result_reader import ResultReader
+    from hush_aggregator.result import Result, ResultReader
     from hush_aggregator.store import SqliteReader, SqliteStore
 
 __all__ = [
@@ -35,7 +34,7 @@ _HOMES = {
     "MqttBus": "hush_aggregator.broker.mqtt",
     "PartEstimate": "hush_aggregator.estimate",
     "Result": "hush_aggregator.result",
-    "ResultReader": "hush_aggregator.result_reader",
+    "ResultReader": "hush_aggregator.result",
     "SqliteReader": "hush_aggregator.store",
     "SqliteStore": "hush_aggregator.store",
 }

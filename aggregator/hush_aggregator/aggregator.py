@@ -19,17 +19,23 @@ from hush_aggregator.broker.session import Bus, OversizeGuard, Session
 from hush_aggregator.closing import StoreWatcher, TaskCloser
 from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.home_assistant import Announcing
-from hush_aggregator.intake.admission import PendingReports, admit
-from hush_aggregator.intake.decode import ReportMessage, TaskMessage, decode, receive
-from hush_aggregator.intake.progress import BacklogWatch, IntakeStatus
+from hush_aggregator.intake import (
+    BacklogWatch,
+    IntakeStatus,
+    PendingReports,
+    ReportMessage,
+    TaskMessage,
+    admit,
+    decode,
+    receive,
+)
 from hush_aggregator.logs import fields
 from hush_aggregator.ownership import Ownership, OwnershipClaim, shown
 from hush_aggregator.recalls import Recalls
 from hush_aggregator.release import EstimatePublisher
-from hush_aggregator.result import Counted, Result
-from hush_aggregator.result_reader import ResultReader, utc_now
+from hush_aggregator.result import Counted, Result, ResultReader, utc_now
 from hush_aggregator.store.base import CommitOutcome, Store
-from hush_aggregator.tasks.known import KnownTasks, NoRoomError
+from hush_aggregator.tasks import KnownTasks, NoRoomError
 from hush_common.aio import Backoff, cancellable, run_to_completion
 from hush_common.errors import BrokerError, LoginRefusedError, TaskError, most_severe
 from hush_common.task import Task

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from hush_aggregator.store import SqliteStore
 from hush_aggregator.store.base import State, Store, Worker
-from hush_aggregator.tasks.known import KnownTasks
+from hush_aggregator.tasks import KnownTasks
 from hush_common.errors import StoreError
 from hush_common.task import CLOCK_SKEW
 

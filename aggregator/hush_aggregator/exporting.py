@@ -9,8 +9,7 @@ from pathlib import Path
 
 from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
-from hush_aggregator.tasks.changes import check_round, row_of
-from hush_aggregator.tasks.known import stored_task
+from hush_aggregator.tasks import check_round, row_of, stored_task
 from hush_common.errors import OptionError, StoreError
 from hush_common.files import draft_of, sync
 from hush_common.task import Task

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from hush_aggregator.intake.progress import IntakeStatus
+from hush_aggregator.intake import IntakeStatus
 from hush_aggregator.store.base import CommitOutcome, TaskCount
 from hush_common.wire import Refusal
 

@@ -25,7 +25,7 @@ from typing import NoReturn
 from hush_aggregator.broker.session import Session
 from hush_aggregator.result import encode, read_result
 from hush_aggregator.store.base import Origin, Owner, State, Store, TaskRow, Worker
-from hush_aggregator.tasks.known import KnownTasks
+from hush_aggregator.tasks import KnownTasks
 from hush_common.aio import in_slices, run_all
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic

@@ -36,7 +36,9 @@ _COMMANDS = {
     ),
     "results": _Command("hush_aggregator.commands.results", "Print results: of any round of a store, or as retained."),
     "watch": _Command("hush_aggregator.commands.watch", "Watch a task in the terminal as its reports arrive."),
-    "export": _Command("hush_aggregator.commands.export", "Write the counted reports of a task to CSV or Parquet."),
+    "export": _Command(
+        "hush_aggregator.commands.results", "Write the counted reports of a task to CSV or Parquet.", "export_app"
+    ),
     "http": _Command("hush_aggregator.commands.http", "Serve tasks and results of a store over HTTP."),
     "store": _Command("hush_aggregator.commands.store", "Back up the store of an aggregator, and put it back."),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),

@@ -10,8 +10,7 @@ import pytest
 from fake_bus import FakeBus
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.intake.admission import PendingReports
-from hush_aggregator.intake.decode import ReportMessage
+from hush_aggregator.intake import PendingReports, ReportMessage
 from hush_aggregator.store import SqliteStore
 from hush_common import untrusted
 from hush_common.task import make_task

@@ -18,9 +18,7 @@ from virtual_time import VirtualLoop
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimation import Failure, InThread
-from hush_aggregator.intake.admission import admit
-from hush_aggregator.intake.decode import decode, receive
-from hush_aggregator.intake.progress import Progress
+from hush_aggregator.intake import Progress, admit, decode, receive
 from hush_aggregator.logs import LogFormat, logging_to
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_aggregator.tally import Tally

@@ -27,8 +27,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 
-from hush_aggregator.intake.admission import admit
-from hush_aggregator.intake.decode import decode, receive
+from hush_aggregator.intake import admit, decode, receive
 from hush_aggregator.store import SqliteStore
 from hush_common.task import Task, make_task
 from hush_common.topics import Delivery, report_topic

@@ -29,7 +29,7 @@ from servers import Mosquitto, free_port
 
 from hush_aggregator.estimate.tallies import sums
 from hush_aggregator.store import Accepted, SqliteStore
-from hush_aggregator.store.schema import seal
+from hush_aggregator.store.reading import seal
 from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame

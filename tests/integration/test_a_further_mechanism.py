@@ -23,14 +23,13 @@ from toy import coarse_analysis, kary_analysis
 from toy.coarse import Coarse
 from toy.kary import KaryResponse
 
+from hush_aggregator import explain
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate import mechanisms as analyses
 from hush_aggregator.estimate.mechanisms.analysis import Analysis
-from hush_aggregator.intake.admission import admit
-from hush_aggregator.intake.decode import decode, receive
+from hush_aggregator.explain import alternatives
+from hush_aggregator.intake import admit, decode, receive
 from hush_aggregator.tally import Tally
-from hush_aggregator.tasks import explain
-from hush_aggregator.tasks.explain import alternatives
 from hush_client import Gateway
 from hush_common.domain import CategoryDomain, Domain, NumberDomain
 from hush_common.errors import TaskError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from servers import need
 
-from hush_aggregator.intake.progress import IntakeStatus
+from hush_aggregator.intake import IntakeStatus
 from hush_aggregator.metrics import Exposition, Figures, IntakeFigures
 from hush_aggregator.store import CommitOutcome
 from hush_common.wire import Refusal

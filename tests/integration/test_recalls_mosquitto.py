@@ -14,7 +14,7 @@ from chaos import Serve, spent
 from counting import shell
 from servers import Mosquitto
 
-from hush_aggregator.broker_signs import RecallReason
+from hush_aggregator.recalls import RecallReason
 from hush_client import Gateway
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.topics import estimate_topic

@@ -24,8 +24,7 @@ from hush_aggregator.estimate.mechanisms import subset_selection
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.intake.admission import admit
-from hush_aggregator.intake.decode import Block, Decoded
+from hush_aggregator.intake import Block, Decoded, admit
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels

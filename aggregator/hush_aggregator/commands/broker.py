@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.broker.certificates import Certificate, given, make
 from hush_aggregator.broker.mosquitto import (
+    Certificate,
     Directory,
     Listener,
     Role,
@@ -19,6 +19,8 @@ from hush_aggregator.broker.mosquitto import (
     closed_above,
     configuration,
     control_of,
+    given,
+    make,
 )
 from hush_common.broker_url import password_in
 from hush_common.errors import OptionError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.commands.task import Id, JsonOption
+from hush_aggregator.commands.task import Id, JsonOption, StoreOption
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.terminal import Column, Row, Table, show
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hush_aggregator.broker.session import Bus
     from hush_aggregator.result import ForeignResult, Result
     from hush_common.broker_url import BrokerUrl
+
 
 _RETAINED_WITHIN_S = 1.0
 _LONGEST = 18  # digits: beyond that no store has a round
@@ -94,7 +95,7 @@ def _document(found: "Result | ForeignResult", *, pooled: bool) -> Mapping[str, 
 
 
 def _stored(task: str, store: Path, round_: str, confidence: float, *, all_rounds: bool) -> list["Result"]:
-    from hush_aggregator.result_reader import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.result import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
     from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - as above
 
     with SqliteReader(store) as opened:
@@ -173,3 +174,30 @@ def show_results(found: "Sequence[Result | ForeignResult]", round_: str = "") ->
     used = [name for name in COLUMNS if any(row[name] for row in rows)]
     columns = [Column(name, right=name in _RIGHT) for name in used]
     show([Table(columns, [Row([row[name] for name in used]) for row in rows])])
+
+
+export_app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@export_app.command()
+def export(
+    task: Id,
+    store: StoreOption,
+    out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet; it must not be there yet.")],
+    round_: Annotated[int | None, typer.Option("--round", help="Only this round, from 0; left out: all.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the counted reports of a task to a file, whether its aggregator runs or not.
+
+    A row for each report: round, its random id, and the integers of its body, as devices sent them. There is neither a
+    sender nor a time: the store has none. Rows are in the order of their ids.
+    """
+    from hush_aggregator.exporting import export_reports  # noqa: PLC0415 - --help must not wait for numpy
+
+    if out.suffix not in (".csv", ".parquet"):
+        raise OptionError("--out", "ends in neither .csv nor .parquet; name such a file")
+    count = export_reports(store, task, out, round_)
+    if as_json:
+        print(json.dumps({"v": 1, "task": task, "file": str(out), "reports": count}))
+    else:
+        print(printable(f"wrote {out}: {count} reports"))

@@ -22,12 +22,12 @@ from hush_aggregator.closing import ClockCheck
 from hush_aggregator.commands.http import LogFormatOption, http_extra
 from hush_aggregator.estimation import InProcesses
 from hush_aggregator.home_assistant import PREFIX, Announcing
-from hush_aggregator.intake.progress import IntakeStatus, Progress
+from hush_aggregator.intake import IntakeStatus, Progress
 from hush_aggregator.logs import Log, LogFormat, fields, logging_to
 from hush_aggregator.store import Limits, SqliteStore
 from hush_aggregator.store.base import CommitOutcome
-from hush_aggregator.tasks.known import check_files
-from hush_aggregator.watch.over_http import HttpUrl
+from hush_aggregator.tasks import check_files
+from hush_aggregator.watch.source import HttpUrl
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
 from hush_common.errors import OptionError, StoreError
 from hush_common.task import Task, read_task

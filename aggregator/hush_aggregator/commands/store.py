@@ -26,7 +26,7 @@ def backup(file: _File, store: StoreOption, as_json: JsonOption = False) -> None
 
     The copy is checked: what an estimate is made of is as it was written.
     """
-    from hush_aggregator.store.backup import back_up  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.store.sqlite import back_up  # noqa: PLC0415 - --help must not wait for numpy
 
     reports = back_up(store, file)
     _say(as_json, "backed up", file, reports)
@@ -44,7 +44,7 @@ def restore(
     The aggregator that starts with it asks devices to send again what they have kept: what was counted since the backup
     counts again, and once. What no device has kept any more is gone.
     """
-    from hush_aggregator.store.backup import put_back  # noqa: PLC0415 - as above
+    from hush_aggregator.store.sqlite import put_back  # noqa: PLC0415 - as above
 
     reports = put_back(file, store, replace=replace)
     _say(as_json, "restored", store, reports)

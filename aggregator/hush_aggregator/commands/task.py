@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.tasks.explain import blocks, meaning, warnings
+from hush_aggregator.explain import blocks, meaning, warnings
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.task import Task, digest_of, match_published, read_task
@@ -40,11 +40,11 @@ def close(
 
     A running aggregator reacts within two seconds: the estimate says `final`, and a closed task is withdrawn.
     """
+    from hush_aggregator import tasks  # noqa: PLC0415 - it brings numpy, which `check` does without
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks import changes  # noqa: PLC0415 - it brings numpy, which `check` does without
 
     with SqliteEditor(store) as opened:
-        row = changes.close(opened, task, round_)
+        row = tasks.close(opened, task, round_)
     which, facts = (row.id, {}) if round_ is None else (f"round {round_} of {row.id}", {"round": round_})
     say("closed", row, "nothing more is counted, whatever still comes", facts if as_json else None, which)
 
@@ -57,8 +57,7 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     """
     from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks.known import stored_task  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks import row_of, stored_task  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
     with SqliteEditor(store) as opened:
@@ -90,7 +89,7 @@ def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
     """List the tasks of a store: who gave them, what is to become of them, and who publishes them."""
     from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - it brings numpy, which `check` does without
-    from hush_aggregator.tasks.changes import facts_of  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks import facts_of  # noqa: PLC0415 - as above
 
     with SqliteReader(store) as opened:
         facts = [facts_of(opened, row) for row in opened.task_rows()]
@@ -121,11 +120,11 @@ def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
 
     A running aggregator reacts within two seconds, any other when it starts. To ask again, run hush task publish.
     """
+    from hush_aggregator import tasks  # noqa: PLC0415 - as above
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks import changes  # noqa: PLC0415 - as above
 
     with SqliteEditor(store) as opened:
-        row = changes.withdraw(opened, task)
+        row = tasks.withdraw(opened, task)
     say("withdrawn", row, "nobody is asked any more, and what is under way counts", {} if as_json else None)
 
 
@@ -138,8 +137,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     from hush_aggregator.ownership import TAKE_OVER  # noqa: PLC0415 - as above
     from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
     from hush_aggregator.store import Owner, SqliteEditor  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks.known import stored_task  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks import row_of, stored_task  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
 
@@ -165,7 +163,7 @@ def forget(
     The task is closed, and what the broker retains of it is cleared. Backups still have what they have.
     """
     from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks.changes import row_of  # noqa: PLC0415 - as above
+    from hush_aggregator.tasks import row_of  # noqa: PLC0415 - as above
 
     with SqliteEditor(store) as opened:
         row = row_of(opened, task, forgotten=True)
@@ -228,7 +226,7 @@ def publish(
     """
     if store is not None:
         from hush_aggregator.store import Origin, SqliteEditor  # noqa: PLC0415 - `check` does without numpy
-        from hush_aggregator.tasks.changes import give  # noqa: PLC0415 - as above
+        from hush_aggregator.tasks import give  # noqa: PLC0415 - as above
 
         task = read_task(file)
         _warn(task)

@@ -11,9 +11,8 @@ import typer
 
 from hush_aggregator.commands.results import show_results
 from hush_aggregator.commands.task import Id
-from hush_aggregator.watch.over_http import TOKEN_VARIABLE, HttpUrl, watch_http
-from hush_aggregator.watch.shows import Show, as_json, drawn, is_drawn, lines
-from hush_aggregator.watch.watched import Heard, News, Watched
+from hush_aggregator.watch.source import TOKEN_VARIABLE, HttpUrl, watch_http
+from hush_aggregator.watch.terminal import Heard, News, Show, Watched, as_json, drawn, is_drawn, lines
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address, password_in
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.task import is_task_id
@@ -70,7 +69,7 @@ def _service(task: str, http: str, token_file: Path | None) -> tuple[_Listen, st
 
 
 def _broker(task: str, where: BrokerUrl) -> tuple[_Listen, str]:
-    from hush_aggregator.watch.over_mqtt import watch_broker  # noqa: PLC0415 - HTTP needs no MQTT
+    from hush_aggregator.watch.source import watch_broker  # noqa: PLC0415 - HTTP needs no MQTT
 
     return partial(watch_broker, where, task), str(where)
 

@@ -14,7 +14,7 @@ from hush_aggregator.broker.session import Session
 from hush_aggregator.home_assistant.device import announcement
 from hush_aggregator.result import encode
 from hush_aggregator.store.base import State
-from hush_aggregator.tasks.known import KnownTasks
+from hush_aggregator.tasks import KnownTasks
 from hush_common.rng import SystemRng
 
 __all__ = ["PREFIX", "Announcing"]

@@ -10,6 +10,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from hush_aggregator import tasks as changes
+from hush_aggregator.explain import warnings
 from hush_aggregator.exporting import FORMATS, need_arrow, reports_of
 from hush_aggregator.http.feed import ChangeFeed
 from hush_aggregator.http.schemas import (
@@ -41,9 +43,7 @@ from hush_aggregator.http.service import (
 from hush_aggregator.metrics import CONTENT_TYPE, Exposition, StoreFigures
 from hush_aggregator.store import Origin, SqliteEditor, SqliteReader
 from hush_aggregator.store.base import UNKNOWN, StoreReader, TaskRow
-from hush_aggregator.tasks import changes
-from hush_aggregator.tasks.changes import check_round, facts_of, row_of
-from hush_aggregator.tasks.explain import warnings
+from hush_aggregator.tasks import check_round, facts_of, row_of
 from hush_common.errors import OptionError, StoreError, TaskError
 from hush_common.task import ROUND_LIMIT, Task, read_draft
 from hush_common.wire import Refusal

@@ -24,7 +24,7 @@ from hush_aggregator.http.page.view import TaskViews
 from hush_aggregator.http.schemas import DescribedApp
 from hush_aggregator.http.security import HEAD_LIMIT, Guard
 from hush_aggregator.http.service import ProblemError, ProblemType, Service, StoreService, problem
-from hush_aggregator.tasks.changes import ClosedError, NoRoundError, TakenError, UnknownError
+from hush_aggregator.tasks import ClosedError, NoRoundError, TakenError, UnknownError
 from hush_common.errors import StoreError, TaskError
 
 ROUTERS: tuple[APIRouter, ...] = (

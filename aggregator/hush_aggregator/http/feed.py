@@ -25,8 +25,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from hush_aggregator.http.service import StoreService
-from hush_aggregator.result import encode
-from hush_aggregator.result_reader import utc_now
+from hush_aggregator.result import encode, utc_now
 from hush_aggregator.store import TaskCount
 from hush_aggregator.store.base import StoreReader
 from hush_common.errors import StoreError

@@ -22,13 +22,12 @@ from fastapi import Depends, Request, Response
 
 from hush_aggregator.estimation import Estimator, InThread
 from hush_aggregator.http.client_address import Network
-from hush_aggregator.intake.progress import IntakeStatus
+from hush_aggregator.intake import IntakeStatus
 from hush_aggregator.metrics import Figures
-from hush_aggregator.result import Counted, Result, encode, result_of
-from hush_aggregator.result_reader import read_round, utc_now
+from hush_aggregator.result import Counted, Result, encode, read_round, result_of, utc_now
 from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
-from hush_aggregator.tasks.known import stored_task
+from hush_aggregator.tasks import stored_task
 from hush_common.errors import OptionError, StoreError, printable
 from hush_common.task import Task
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from hush_aggregator.intake.admission import Admitted, admit
-from hush_aggregator.intake.decode import decode, receive
+from hush_aggregator.intake import Admitted, admit, decode, receive
 from hush_aggregator.store.base import UNKNOWN
 from hush_common.task import CLOCK_SKEW, Task, make_task
 from hush_common.topics import Delivery

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_aggregator.intake.progress import BacklogWatch
+from hush_aggregator.intake import BacklogWatch
 
 
 async def count(watch: BacklogWatch, seconds: int, each: int, idle: float) -> None:

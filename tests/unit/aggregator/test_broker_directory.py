@@ -14,8 +14,16 @@ from certificates import Authority
 from hardened import Hardened, hush
 from servers import need
 
-from hush_aggregator.broker.certificates import given
-from hush_aggregator.broker.mosquitto import Directory, Listener, Role, closed_above, configuration, roles_of, rules
+from hush_aggregator.broker.mosquitto import (
+    Directory,
+    Listener,
+    Role,
+    closed_above,
+    configuration,
+    given,
+    roles_of,
+    rules,
+)
 from hush_common.errors import OptionError, SetupError
 
 PASSWORD = "hunter2 ü:$7$"  # noqa: S105 - of tests

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hush_aggregator.broker_signs import BrokerRestartDetector, RecallReason
+from hush_aggregator.recalls import BrokerRestartDetector, RecallReason
 from hush_aggregator.store.base import BrokerMemory
 from hush_common.topics import BROKER_UPTIME
 

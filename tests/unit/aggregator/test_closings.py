@@ -8,7 +8,7 @@ import pytest
 from broker_world import CLOSING, DRAFT, HOUR, World, frame, living
 
 from hush_aggregator.closing import LASTING_S
-from hush_aggregator.intake.progress import Progress
+from hush_aggregator.intake import Progress
 from hush_aggregator.store import CommitOutcome, SqliteEditor, State
 from hush_common.errors import TaskError
 from hush_common.task import make_task

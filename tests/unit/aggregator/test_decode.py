@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hush_aggregator.intake.decode import Decoded, receive
-from hush_aggregator.intake.decode import decode as decode_messages
+from hush_aggregator.intake import Decoded, receive
+from hush_aggregator.intake import decode as decode_messages
 from hush_common import wire
 from hush_common.topics import Delivery, is_sender
 from hush_common.wire import HEADER, Refusal, Report, encode_frame, encode_json

@@ -11,11 +11,10 @@ from rendered import rendered, squeezed
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.tallies import fold
-from hush_aggregator.intake.admission import admit
-from hush_aggregator.intake.decode import decode, receive
+from hush_aggregator.explain import blocks, expected_error, meaning
+from hush_aggregator.intake import admit, decode, receive
 from hush_aggregator.result import Result, encode
 from hush_aggregator.store import SqliteStore
-from hush_aggregator.tasks.explain import blocks, expected_error, meaning
 from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task

@@ -7,8 +7,7 @@ from contextlib import closing
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_aggregator.intake.admission import PendingReports
-from hush_aggregator.intake.decode import ReportMessage, receive
+from hush_aggregator.intake import PendingReports, ReportMessage, receive
 from hush_common.topics import Delivery
 
 LATER, NOW = receive(Delivery(f"hush/v1/reports/{task}/d", b"") for task in ("later", "known")).reports

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.http.service import Service
-from hush_aggregator.intake.progress import Backlog, IntakeStatus
+from hush_aggregator.intake import Backlog, IntakeStatus
 from hush_aggregator.metrics import Figures
 from hush_aggregator.store import Origin, SqliteReader, SqliteStore, State
-from hush_aggregator.store.schema import _VERSION
+from hush_aggregator.store.reading import _VERSION
 
 OTHER = {**DRAFT, "epsilon": "2"}
 TOML = b'id = "new"\nepsilon = "1"\n[domain]\nkind = "bit"\n'

@@ -7,7 +7,7 @@ import pytest
 
 from hush_aggregator.logs import LogFormat, logging_to
 from hush_aggregator.store import Origin, SqliteStore
-from hush_aggregator.tasks.known import COLUMNS, COLUMNS_OF_ONE, PAYLOAD_BYTES, TASKS, KnownTasks, TaskNames, columns_of
+from hush_aggregator.tasks import COLUMNS, COLUMNS_OF_ONE, PAYLOAD_BYTES, TASKS, KnownTasks, TaskNames, columns_of
 from hush_common.errors import TaskError
 from hush_common.task import Task, make_task
 
@@ -109,7 +109,7 @@ def test_no_warning_ends_those_that_come_later(tmp_path: Path) -> None:
 
 
 def test_names_that_are_not_counted_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.tasks.known._MOST_NAMES", 3)
+    monkeypatch.setattr("hush_aggregator.tasks._MOST_NAMES", 3)
     names = TaskNames()
     assert [names.add(name) for name in "abcabcd"] == [True] * 3 + [False] * 3 + [True]
     assert (len(names), "c" in names, "d" in names, names.overflowed) == (3, True, False, True)
@@ -121,7 +121,7 @@ def test_names_that_are_not_counted_take_a_bounded_memory(monkeypatch: pytest.Mo
 def test_where_more_have_no_room_than_are_remembered_any_unknown_task_may_be_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.tasks.known._MOST_NAMES", 2)
+    monkeypatch.setattr("hush_aggregator.tasks._MOST_NAMES", 2)
     with SqliteStore(tmp_path / "store") as store:
         known = KnownTasks(store, ())
         assert known.limit_reached == ""

@@ -12,7 +12,7 @@ from virtual_time import VirtualLoop
 
 from hush_aggregator.ownership import TAKE_OVER, Ownership, OwnershipClaim
 from hush_aggregator.store import Owner, SqliteStore
-from hush_aggregator.tasks.known import KnownTasks
+from hush_aggregator.tasks import KnownTasks
 from hush_common.aio import AT_ONCE, run_all
 from hush_common.errors import BrokerError
 from hush_common.task import make_task

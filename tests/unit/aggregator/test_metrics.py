@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hush_aggregator.intake.progress import Backlog, IntakeStatus
+from hush_aggregator.intake import Backlog, IntakeStatus
 from hush_aggregator.metrics import EVERY_S, Exposition, Figures, Histogram, IntakeFigures, StoreFigures
 from hush_aggregator.store import CommitOutcome, TaskCount
 from hush_common.wire import Refusal

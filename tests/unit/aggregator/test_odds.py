@@ -8,10 +8,10 @@ from pathlib import Path
 import mpmath
 import pytest
 
+from hush_aggregator.explain import EVEN, dearest, factor, from_to, losses, sure
 from hush_aggregator.http.page.pages import render_index
 from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.store.base import Origin, State
-from hush_aggregator.tasks.explain import EVEN, dearest, factor, from_to, losses, sure
 from hush_common.epsilon import parse_epsilon
 from hush_common.task import make_task
 

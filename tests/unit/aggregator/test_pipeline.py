@@ -176,7 +176,7 @@ async def test_reports_of_a_task_that_is_published_for_another_store_are_not_ref
 async def test_reports_of_a_task_for_which_there_is_no_room_are_refused_as_that(
     store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.tasks.known.TASKS", 1)
+    monkeypatch.setattr("hush_aggregator.tasks.TASKS", 1)
     bus = FakeBus()
     async with running(bus, store, tasks=(), any_task=True) as aggregator:
         await bus.up.wait()
@@ -199,7 +199,7 @@ async def test_reports_of_a_task_for_which_there_is_no_room_are_refused_as_that(
 async def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted_all_the_same(
     store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.intake.admission._LIMIT", 10)
+    monkeypatch.setattr("hush_aggregator.intake._LIMIT", 10)
     bus = FakeBus(retained_after=0.1)
     bus.retained["hush/v1/tasks/heights"] = HEIGHTS.payload
     bus.send(TOPIC, *frames(100))

@@ -1,7 +1,7 @@
 """What is wrong with reports, in words."""
 
 from hush_aggregator.estimate.diagnostics import OK, OUTLIERS, TOO_LITTLE_NOISE
-from hush_aggregator.report_problems import MONITOR, report_problems
+from hush_aggregator.presentation import MONITOR, report_problems
 from hush_aggregator.result import MORE_THAN_ENROLLED
 
 

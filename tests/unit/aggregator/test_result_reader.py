@@ -14,7 +14,7 @@ from commands import run
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.estimate.tallies import fold
-from hush_aggregator.result_reader import ResultReader
+from hush_aggregator.result import ResultReader
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore
 from hush_aggregator.store import reading as reading_module
 from hush_common.errors import HushError, StoreError, TaskError

@@ -15,10 +15,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hush_aggregator.commands import export, results, store
+from hush_aggregator.commands import results, store
 from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore, State
-from hush_aggregator.tasks.known import KnownTasks, check_files
+from hush_aggregator.tasks import KnownTasks, check_files
 from hush_common.errors import HushError, OptionError, StoreError, TaskError
 from hush_common.task import Task, make_task
 from hush_common.wire import Refusal
@@ -163,14 +163,14 @@ def test_without_pyarrow_an_export_says_what_to_install_and_leaves_nothing(
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(OptionError, match=r"needs pyarrow; run pip install pyarrow, or take CSV"):
-        told(export.app, "heights", "--store", path, "--out", tmp_path / "reports.parquet")
+        told(results.export_app, "heights", "--store", path, "--out", tmp_path / "reports.parquet")
     assert not list(tmp_path.glob("reports*"))
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_an_export_has_every_report_and_no_file_is_overwritten(path: Path, tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"reports.{ending}"
-    assert told(export.app, "heights", "--store", path, "--out", out) == f"wrote {out}: 45 reports\n"
+    assert told(results.export_app, "heights", "--store", path, "--out", out) == f"wrote {out}: 45 reports\n"
     with SqliteReader(path) as reader:
         wanted = {
             (report.round, report.id.hex(), report.body[0])
@@ -187,9 +187,12 @@ def test_an_export_has_every_report_and_no_file_is_overwritten(path: Path, tmp_p
     assert found == wanted
     assert out.stat().st_mode & 0o777 == 0o600
     with pytest.raises(OptionError, match="is there already"):
-        told(export.app, "heights", "--store", path, "--out", out)
+        told(results.export_app, "heights", "--store", path, "--out", out)
     other = tmp_path / f"other.{ending}"
-    assert told(export.app, "heights", "--store", path, "--out", other, "--round", 2) == f"wrote {other}: 5 reports\n"
+    assert (
+        told(results.export_app, "heights", "--store", path, "--out", other, "--round", 2)
+        == f"wrote {other}: 5 reports\n"
+    )
     assert not list(tmp_path.glob("*.part"))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hush_aggregator.store import UNKNOWN, Accepted, SqliteEditor, SqliteReader, SqliteStore, State
-from hush_aggregator.store.backup import back_up, put_back
+from hush_aggregator.store.sqlite import back_up, put_back
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 

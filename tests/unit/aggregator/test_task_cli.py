@@ -11,7 +11,7 @@ from rendered import rendered, squeezed
 from typer.testing import CliRunner
 
 from hush_aggregator.commands.task import app
-from hush_aggregator.tasks.explain import alternatives, blocks, expected_error, meaning, warnings
+from hush_aggregator.explain import alternatives, blocks, expected_error, meaning, warnings
 from hush_common.epsilon import posterior
 from hush_common.errors import EpsilonError, TaskError
 from hush_common.task import Task, make_task

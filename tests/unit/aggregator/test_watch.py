@@ -10,12 +10,9 @@ from made_results import result_of, single
 
 from hush_aggregator.charts import ASCII, HEAVY, draw_interval
 from hush_aggregator.estimate import Estimate, PartEstimate
-from hush_aggregator.presentation import rows_of
-from hush_aggregator.report_problems import report_problems
+from hush_aggregator.presentation import report_problems, rows_of
 from hush_aggregator.result import encode, result_in
-from hush_aggregator.watch.picture import Past, picture
-from hush_aggregator.watch.view import View, figures_of, view_of
-from hush_aggregator.watch.watched import Heard, News, Watched
+from hush_aggregator.watch.terminal import Heard, News, Past, View, Watched, figures_of, picture, view_of
 from hush_common.task import Task, make_task
 from hush_common.terminal import Screen
 from hush_common.wire import Refusal

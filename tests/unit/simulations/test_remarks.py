@@ -7,7 +7,7 @@ import pytest
 from rendered import rendered
 from screens import document, screen
 
-from hush_aggregator.tasks.explain import blocks as task_blocks
+from hush_aggregator.explain import blocks as task_blocks
 from hush_common.domain import NumberDomain
 from hush_common.task import make_task
 from hush_simulations.api.simulate import simulate

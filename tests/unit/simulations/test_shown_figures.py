@@ -17,8 +17,8 @@ import pytest
 from rendered import rendered
 
 from hush.cli import main
-from hush_aggregator.tasks import explain
-from hush_aggregator.tasks.explain import meaning
+from hush_aggregator import explain
+from hush_aggregator.explain import meaning
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import read_task
 from hush_simulations.display import plan_table, table

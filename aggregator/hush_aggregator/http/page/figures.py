@@ -17,8 +17,7 @@ from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
 from hush_aggregator.http.page.charts import Axis, Chart
 from hush_aggregator.http.page.view import Point, TaskStatus, TaskView
-from hush_aggregator.presentation import interval_name
-from hush_aggregator.report_problems import MONITOR, Verdict, report_problems
+from hush_aggregator.presentation import MONITOR, Verdict, interval_name, report_problems
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.task import Task

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from hush_aggregator.explain import EVEN, Loss, factor, from_to, losses
 from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.store.base import Origin
-from hush_aggregator.tasks.explain import EVEN, Loss, factor, from_to, losses
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.formatting import duration, exact
 from hush_common.task import Task

@@ -18,10 +18,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from hush_aggregator.explain import dearest, sure
 from hush_aggregator.http.page.figures import FAILURES, Course, Figures, Rounds, band_of
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.view import TaskView, TaskViews
-from hush_aggregator.tasks.explain import dearest, sure
 from hush_common.epsilon import decimal_text
 from hush_common.errors import StoreError
 from hush_common.formatting import significant, whole

@@ -1,1 +1,0 @@
-"""Receive, decode and admit reports, and log what was counted."""

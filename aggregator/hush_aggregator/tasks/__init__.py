@@ -1,1 +1,0 @@
-"""The tasks that an aggregator counts: those known, their changes, and what they mean for privacy."""
