@@ -1,5 +1,6 @@
 """Results of a store that nobody counts into, or that another process counts into."""
 
+import csv
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -91,6 +92,20 @@ def test_the_command_prints_all_rounds_together_as_json_and_as_a_table(store: Sq
     assert "round" not in document
     assert "all" in run(asked, path.parent).out.split()
     assert "--all-rounds" in run([*asked, "--round", "1"], path.parent).err
+
+
+def test_all_rounds_together_as_csv_have_the_digits_of_json(store: SqliteStore, path: Path) -> None:
+    store.commit([accepted(0, 1 << 19, 1 << 18), accepted(10, 1 << 20, round_=1)], {})
+    asked = ["results", "heights", "--store", str(path), "--all-rounds"]
+    (document,) = json.loads(run([*asked, "--json"], path.parent).out)["results"]
+    rows = list(csv.DictReader(run([*asked, "--csv"], path.parent).out.splitlines()))
+    assert [row["target"] for row in rows] == ["reporters", "population"]
+    for row in rows:
+        assert (row["task"], row["round"], row["n"]) == ("heights", "all", "3")
+        assert float(row["value"]) == document["mean"]
+        assert [float(row["low"]), float(row["high"])] == document["intervals"][row["target"]]
+    each = csv.DictReader(run([*asked[:-1], "--round", "all", "--csv"], path.parent).out.splitlines())
+    assert {row["round"] for row in each} == {"0", "1"}
 
 
 async def test_a_task_that_comes_later_is_found_and_what_is_not_there_is_named(store: SqliteStore) -> None:
