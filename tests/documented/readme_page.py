@@ -39,9 +39,12 @@ def _claims() -> tuple[str, ...]:
     return (
         f"![{computed(n)} heights, the reports that the aggregator received",
         f"*{computed(n)} simulated people, ε = {given(epsilon)}. Above",
-        f"One report says almost nothing; {computed(n)} of them find the mean.",
+        f"One report says almost nothing; {computed(n)} of them show the mean.",
         f"With Python ≥ {given(needed[1])}, in a clone",
-        f"At ε = {given(1)}, an observer who was 50/50 about a person's answer is at most {computed(sure)} sure of it",
+        (
+            "Take an observer who was 50/50 about a person's answer. "
+            f"After seeing the report, at ε = {given(1)}, the observer is at most {computed(sure)} sure of it"
+        ),
         f"under {given(8)} MB in all, without numpy",  # weighed by tests/integration/test_install.py
         f"deduplicated by a random {computed(8 * REPORT_ID_BYTES)}-bit id",
     )
