@@ -96,7 +96,7 @@ def test_a_scheduler_that_is_not_there_is_one_line_within_the_time_that_it_says(
 
 @pytest.mark.parametrize("address", ["scheduler", "tcp://user:secret@host:1", "http://host:8786", "tcp://host"])
 def test_what_is_no_address_is_not_repeated(tmp_path: Path, address: str) -> None:
-    with pytest.raises(OptionError, match="--dask: is no address of a scheduler; write it as in tcp://host:8786"):
+    with pytest.raises(OptionError, match="--dask: is not the address of a scheduler; write it as in tcp://host:8786"):
         hush.sweep({"task.epsilon": [1]}, out=tmp_path / "out", trials=2, seed=1, dask=address)
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""A broker for a simulation: embedded, the installed mosquitto, or one that runs already."""
+"""The broker of a simulation: embedded, the installed mosquitto, or one that is running already."""
 
 import asyncio
 import os
@@ -18,8 +18,8 @@ BROKERS = ("embedded", "mosquitto")
 _START_SECONDS = 10.0
 _TRIES = 3
 
-# Nothing may be dropped: mosquitto forgets what exceeds 1000 messages for a client that is away or slow, and holds
-# back what exceeds 20 that are not acknowledged, unless it is told otherwise.
+# Nothing may be dropped: by default mosquitto drops messages above 1000 for a client that is away or slow, and holds
+# back those above 20 that are not acknowledged.
 _CONFIGURATION = """\
 listener {port} 127.0.0.1
 allow_anonymous true
@@ -33,10 +33,10 @@ log_dest file {directory}/mosquitto.log
 
 
 def parse_broker(text: str, option: str = "--broker") -> str:
-    """A broker that a person chose: `embedded`, `mosquitto`, or the address of one that runs.
+    """Return a broker as chosen: `embedded`, `mosquitto`, or the address of a running one.
 
     Raises:
-        OptionError: none of these; `option` is what its message calls the choice.
+        OptionError: it is something else; the message names `option`.
     """
     if text in BROKERS:
         return text
@@ -50,7 +50,7 @@ def parse_broker(text: str, option: str = "--broker") -> str:
 
 
 def is_external(choice: str) -> bool:
-    """Whether `choice` is a broker that others may use as well."""
+    """Whether `choice` is a broker that others may use too."""
     return choice not in BROKERS
 
 
@@ -61,11 +61,7 @@ def is_local(choice: str) -> bool:
 
 @asynccontextmanager
 async def open_broker(choice: str, directory: Path) -> AsyncIterator[BrokerUrl]:
-    """A broker while the context is open; one that was started here is stopped at its end.
-
-    Args:
-        choice: as `parse_broker` returns it.
-        directory: where a started server may keep its files.
+    """Yield the URL of a broker; stop it at the end if it was started here. mosquitto keeps its files in `directory`.
 
     Raises:
         BrokerError: it cannot be started.
@@ -83,7 +79,7 @@ async def open_broker(choice: str, directory: Path) -> AsyncIterator[BrokerUrl]:
 
 
 def installed_mosquitto() -> str | None:
-    """The path of the mosquitto server, also where Debian puts it, outside the path of most users."""
+    """Return the path of the mosquitto server, also in the directory of Debian, which most users lack in their PATH."""
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
 
 
@@ -107,15 +103,15 @@ async def mosquitto_broker(directory: Path) -> AsyncIterator[str]:
 
 
 async def _start(program: str, directory: Path) -> tuple[Process, int]:
-    """Start it, on another port if somebody takes the free one first."""
+    """Start it, on another port if another process takes the free one first."""
     configuration = directory / "mosquitto.conf"
     for _ in range(_TRIES):
         port = _free_port()
         text = _CONFIGURATION.format(port=port, directory=directory)
         if os.geteuid() == 0:
-            text += "user root\n"  # it would change to a user who may not write to our directory
+            text += "user root\n"  # else it changes to a user who may not write to the directory
         configuration.write_text(text, encoding="utf-8")
-        # A session of its own: Ctrl-C reaches us alone, and we stop it last.
+        # In a separate session Ctrl-C does not reach it: it is stopped last.
         process = await asyncio.create_subprocess_exec(
             program, "-c", str(configuration), stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
         )
@@ -166,4 +162,4 @@ def _last_line(directory: Path) -> str:
         lines = (directory / "mosquitto.log").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    return lines[-1].strip() if lines else "it says nothing"
+    return lines[-1].strip() if lines else "its log is empty"

@@ -1,12 +1,12 @@
-"""The embedded broker: amqtt in this process, so that nothing needs installing. The only place that imports amqtt.
+"""The embedded broker: amqtt in this process, so that nothing needs installing. The only module that imports amqtt.
 
-It has its own event loop in its own thread, for two reasons: its tasks may fail in ways that only the loop's exception
-handler sees, and that handler must not speak for the loop of a simulation; and a busy simulation must not keep it from
-reading its sockets. The listening socket is ours (amqtt calls that an external listener), so that a port that is taken
-gives our message and port 0 works.
+It has its own event loop in its own thread, for two reasons: only the loop's exception handler sees how some of its
+tasks fail, and that handler must not serve the loop of a simulation; and a busy simulation must not keep it from
+reading its sockets. The listening socket is ours (an external listener of amqtt), so that a port in use gives our
+message and port 0 works.
 
-Good for trying things. It keeps everything in memory, and gives up on a message that the aggregator leaves
-unacknowledged for five seconds, or at the loss of its connection; mosquitto does neither.
+It is for trying things: it keeps everything in memory, and drops a message that the aggregator leaves unacknowledged
+for five seconds, or when the connection is lost; mosquitto does neither.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from amqtt.broker import Broker  # type: ignore[import-untyped]
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType  # type: ignore[import-untyped]
 from amqtt.plugins.base import BaseAuthPlugin  # type: ignore[import-untyped]
 
+from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 
 _SHUTDOWN_SECONDS = 5.0
@@ -32,34 +33,27 @@ _LISTENER = "default"
 
 
 class _OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
-    """Admits everybody, without marking the session as anonymous.
-
-    amqtt keeps nothing for an anonymous client that is away; an aggregator relies on a persistent session.
-    """
+    """Admits every client, without marking the session as anonymous: amqtt keeps no session of an anonymous client."""
 
     async def authenticate(self, *, session: Any) -> bool:  # noqa: ANN401, ARG002 - the signature is amqtt's
         return True
 
 
 class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
-    """amqtt with three faults mended.
-
-    A session that returns is heard at once, a newcomer gets only what it subscribed to, and what a client sent before
-    it left reaches its subscribers.
-    """
+    """amqtt with three faults fixed, one in each method."""
 
     def __init__(self, configuration: BrokerConfig) -> None:
         super().__init__(configuration)
         self._redelivering: set[asyncio.Task[None]] = set()
 
     async def _publish_session_retained_messages(self, session: Any) -> None:  # noqa: ANN401
-        """Deliver what a session missed while it is heard already; amqtt would first wait for each acknowledgement."""
+        """Deliver missed messages while the session is served; amqtt would first wait for each acknowledgement."""
         task = asyncio.create_task(super()._publish_session_retained_messages(session), name="hush-redeliver")
         self._redelivering.add(task)
         task.add_done_callback(self._redelivering.discard)
 
     async def _handle_disconnect(self, client_session: Any, handler: Any, disconnect_waiter: Any) -> None:  # noqa: ANN401
-        """Hand on what a client sent before it left; amqtt has acknowledged it by now, and would forget it."""
+        """Deliver what a client sent before it left; amqtt has acknowledged it by now, and would drop it."""
         received = client_session.delivered_message_queue
         while not received.empty():
             message: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -68,7 +62,7 @@ class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
         await super()._handle_disconnect(client_session, handler, disconnect_waiter)
 
     async def _publish_retained_messages_for_subscription(self, subscription: tuple[str, int], session: Any) -> None:  # noqa: ANN401
-        """Publish them to a session that holds the subscription; amqtt sends a newcomer those of everybody's."""
+        """Publish them to a session with that subscription; amqtt sends a new one those of all subscriptions."""
         if any(holder is session for holder, _ in self._subscriptions.get(subscription[0], ())):
             await super()._publish_retained_messages_for_subscription(subscription, session)
 
@@ -77,15 +71,10 @@ class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
 async def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Run a broker while the context is open.
 
-    Args:
-        host: the address to listen on; anything but loopback opens it to the network, without passwords.
-        port: a TCP port; 0 takes a free one.
-
-    Yields:
-        Its URL.
+    It yields its URL. Any host but loopback opens it to the network, without passwords. Port 0 takes a free one.
 
     Raises:
-        BrokerError: the port is taken, or the address is not one of this machine.
+        BrokerError: the port is in use, or the address is not one of this machine.
     """
     server = _Server(host, port)
     with _silenced("amqtt"):
@@ -93,14 +82,14 @@ async def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> AsyncIterat
         thread.start()
         try:
             listening: int = await asyncio.wrap_future(server.port)
-            yield f"mqtt://{_bracketed(host)}:{listening}"
+            yield str(BrokerUrl(host, listening))
         finally:
             server.stop()
             await asyncio.to_thread(thread.join, 2 * _SHUTDOWN_SECONDS)
 
 
 class _Server:
-    """One broker and its event loop, for a thread of its own."""
+    """One broker and its event loop, to run in a separate thread."""
 
     def __init__(self, host: str, port: int) -> None:
         self.port: Future[int] = Future()
@@ -122,14 +111,14 @@ class _Server:
 
     async def _serve(self) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
-        self._loop.set_exception_handler(lambda _loop, _context: None)  # what amqtt's tasks leave behind
+        self._loop.set_exception_handler(lambda _loop, _context: None)  # errors that amqtt's tasks leave
         broker = _Broker(_configuration())
         await broker.start()
         try:
             listener = await self._listen(broker)
             self.port.set_result(listener.sockets[0].getsockname()[1])
             await self._stopped.wait()
-            listener.close()  # nobody new while the sessions end
+            listener.close()  # no new client while the sessions end
         finally:
             await _shut_down(broker)
 
@@ -145,12 +134,12 @@ class _Server:
             return await asyncio.start_server(serve, host, port)
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
-            url = f"mqtt://{_bracketed(host)}:{port}"
+            url = str(BrokerUrl(host, port))
             raise BrokerError(url, f"cannot listen there ({reason}); choose another --port or --host") from error
 
 
 async def _shut_down(broker: _Broker) -> None:
-    with suppress(Exception):  # a broker that fails while it stops has nothing left to say
+    with suppress(Exception):  # how a broker fails while it stops does not matter
         async with asyncio.timeout(_SHUTDOWN_SECONDS):
             await broker.shutdown()
 
@@ -162,13 +151,9 @@ def _configuration() -> BrokerConfig:
     )
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 @contextmanager
 def _silenced(name: str) -> Iterator[None]:
-    """Keep a library's log from the terminal; a handler that the application installed on it still gets everything."""
+    """Keep a library's log from the terminal, but not from handlers that the application installed on it."""
     logger, quiet = logging.getLogger(name), logging.NullHandler()
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(quiet)

@@ -1,4 +1,4 @@
-"""A bad link to a good broker: it dies when it likes, and acknowledges late, twice or never."""
+"""A faulty link to a good broker: it breaks, loses messages, and acknowledges late, twice or never."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,39 +10,32 @@ from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError
 from hush_common.topics import Acknowledgement
 
-_PATIENCE_SECONDS = 30.0  # after which a client gives up an acknowledgement, as that of MQTT does
+_PATIENCE_SECONDS = 30.0  # until a client gives up on an acknowledgement, as the MQTT client does
 
 
 class Fate(Enum):
-    """What becomes of a publication."""
+    """What happens to a publication."""
 
     GOOD = auto()
     LATE = auto()
-    """It arrives; the acknowledgement takes its time."""
+    """It arrives; the acknowledgement is late."""
     TWICE = auto()
     """It arrives twice, as QoS 1 allows."""
     NEVER = auto()
-    """It arrives; nobody ever acknowledges."""
+    """It arrives; it is never acknowledged."""
     LOST = auto()
-    """The link dies before it arrives."""
+    """The link breaks before it arrives."""
     FORGOTTEN = auto()
-    """It is acknowledged, and nobody ever gets it."""
+    """It is acknowledged, and never delivered."""
     REORDERED = auto()
-    """It waits until one that was published later has arrived, or for a moment where there is none."""
+    """It waits until a later one has arrived, or for a moment if there is none."""
     CUT = auto()
-    """It arrives; the link dies before the acknowledgement."""
+    """It arrives; the link breaks before the acknowledgement."""
 
 
 @dataclass(slots=True)
 class FaultyTransport:
-    """A transport around another.
-
-    Args:
-        inner: the way to the broker.
-        fate: asked at each publication, with its topic and payload.
-        lateness: seconds by which a late acknowledgement is late.
-        reachable: whether the next attempt to connect succeeds.
-    """
+    """A transport around another, with the `fate` of each publication, and the seconds by which one is late."""
 
     inner: Transport
     fate: Callable[[str, bytes], Fate]
@@ -67,7 +60,7 @@ class FaultyTransport:
                 self._link = None
 
     def drop(self) -> None:
-        """Cut the link of now, if there is one."""
+        """Break the current link, if there is one."""
         if self._link is not None:
             self._link.lose()
 
@@ -130,7 +123,7 @@ class _FaultyLink:
             lost.cancel()
 
     async def _be_overtaken(self, number: int) -> None:
-        """Wait until a later one has arrived, as long as a late one takes at most."""
+        """Wait until a later one has arrived, at most as long as a late one takes."""
         self._waiting[number] = overtaken = asyncio.Event()
         try:
             async with asyncio.timeout(self._transport.lateness()):
@@ -141,7 +134,7 @@ class _FaultyLink:
             del self._waiting[number]
 
     async def _stay(self, seconds: float) -> None:
-        """Wait, unless the link is lost meanwhile."""
+        """Wait, or until the link is lost."""
         try:
             async with asyncio.timeout(seconds):
                 await self._lost.wait()

@@ -1,7 +1,7 @@
 """An MQTT broker without a network: retained messages, QoS 1, and persistent sessions, in one event loop.
 
-The client and the aggregator that run over it are the real ones; what is missing is the socket. A link of a device
-forgets everything when it ends; the session of an aggregator keeps what nobody acknowledged and delivers it again.
+Client and aggregator are the real ones; only the socket is missing. The link of a device keeps nothing when it ends;
+the session of an aggregator keeps unacknowledged messages and delivers them again.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from hush_aggregator.broker.session import BATCH_LIMIT, Bus, Session
 from hush_client.sending.transport import Link, Transport
@@ -18,7 +17,7 @@ from hush_common.topics import ALL_RECALLS, Acknowledgement, Delivery
 
 
 def matches(wanted: str, topic: str) -> bool:
-    """Whether a topic filter, with `+` for one level and `#` for the rest, takes in `topic`."""
+    """Whether a topic filter, with `+` for one level and `#` for the rest, matches `topic`."""
     if "+" not in wanted and "#" not in wanted:
         return wanted == topic
     levels = topic.split("/")
@@ -30,45 +29,16 @@ def matches(wanted: str, topic: str) -> bool:
     return len(wanted.split("/")) == len(levels)
 
 
-class Connected(Protocol):
-    """A connection of an aggregator.
-
-    Attributes:
-        listen: told what the broker says of itself, and of recalls.
-        looks: told what is published under a topic, by topic.
-    """
-
-    listen: Callable[[str, bytes], object]
-    looks: dict[str, Callable[[str, bytes], object]]
-
-    def wake(self) -> None:
-        """Something has come."""
-        ...
-
-    def lose(self) -> None:
-        """It is lost."""
-        ...
-
-
 @dataclass(slots=True)
 class PersistentSession:
-    """What outlives a connection of an aggregator: its subscriptions, and the messages it has not acknowledged.
-
-    Args:
-        filters: topic filters subscribed to.
-        known: whether somebody has connected to it.
-        waiting: messages not handed over on the connection of now, in order.
-        unacknowledged: messages handed over, by number, in order.
-        acknowledged: how many messages were acknowledged.
-        connection: the connection of now, if there is one.
-    """
+    """What outlives a connection of an aggregator: its topic filters, and the messages it has not acknowledged."""
 
     filters: list[str] = field(default_factory=list)
     known: bool = False
-    waiting: deque[tuple[str, bytes]] = field(default_factory=deque)
+    waiting: deque[tuple[str, bytes]] = field(default_factory=deque)  # not delivered on the current connection
     unacknowledged: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     acknowledged: int = 0
-    connection: Connected | None = None
+    connection: "_Session | None" = None
 
     def put(self, topic: str, payload: bytes) -> None:
         self.waiting.append((topic, payload))
@@ -76,7 +46,7 @@ class PersistentSession:
             self.connection.wake()
 
     def restore(self) -> None:
-        """Put back what was handed over and never acknowledged, ahead of everything newer."""
+        """Put back delivered messages that were never acknowledged, ahead of all newer ones."""
         self.waiting.extendleft(reversed(self.unacknowledged.values()))
         self.unacknowledged.clear()
 
@@ -87,21 +57,19 @@ class PersistentSession:
                 self.connection.wake()
 
 
-_MOST_ROUTES = 10_000  # topics of which it is remembered who gets what is published there
+_MOST_ROUTES = 10_000  # topics whose subscribers are cached
 
 
 class MemoryBroker:
     """A broker for devices and aggregators of one event loop.
 
-    Args:
-        name: what messages to people call it.
-        window: most messages that a session may leave unacknowledged; None for no limit.
+    A session may leave at most `window` messages unacknowledged; None for no limit.
 
     Attributes:
         reachable: whether connections succeed; a test may set it to False and call `drop`.
         retained: the message that a new subscriber of a topic gets first, by topic.
-        forbidden: what no device may subscribe to.
-        about: what it says about itself to an aggregator that asks, by topic; a real one has an uptime there.
+        forbidden: topics that no device may subscribe to.
+        about: its messages about itself, such as its uptime, by topic.
     """
 
     def __init__(self, name: str = "memory", *, window: int | None = None) -> None:
@@ -116,23 +84,21 @@ class MemoryBroker:
         self._routes: dict[str, list[_Link | PersistentSession]] = {}
 
     def transport(self) -> Transport:
-        """A way to this broker for a device."""
+        """Return a transport to this broker for a device."""
         return _Transport(self)
 
     def bus(self, identifier: str = "aggregator") -> Bus:
-        """This broker for an aggregator; the session belongs to the identifier."""
+        """Return a bus to this broker for an aggregator; the session belongs to the identifier."""
         return _Bus(self, identifier)
 
     def drop(self) -> None:
-        """Break every connection, as a broker does that dies. What sessions remember stays."""
-        for link in list(self._links):
-            link.lose()
-        for session in self._sessions.values():
-            if session.connection is not None:
-                session.connection.lose()
+        """Break every connection, as a broker that crashes. The sessions stay."""
+        connections: list[_Link | _Session] = [*self._links, *self._connections()]
+        for connection in connections:
+            connection.lose()
 
     def deliver(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Hand a message to everybody who subscribed; a retained one with no payload clears the topic."""
+        """Send a message to all subscribers; a retained one with no payload clears the topic."""
         if retain and payload:
             self.retained[topic] = payload
         elif retain:
@@ -144,13 +110,11 @@ class MemoryBroker:
         for receiver in route:
             receiver.put(topic, payload)
         if matches(ALL_RECALLS, topic):
-            for session in self._sessions.values():
-                if session.connection is not None:
-                    session.connection.listen(topic, payload)
+            self._notify(topic, payload)
         self.show(topic, payload)
 
     def _route(self, topic: str) -> "list[_Link | PersistentSession]":
-        """Who has subscribed to a topic: looked up once, until anybody subscribes, comes or goes."""
+        """Return the subscribers of a topic. `deliver` caches them until a subscription or connection changes."""
         everybody: list[_Link | PersistentSession] = [*self._links, *self._sessions.values()]
         return [one for one in everybody if any(matches(wanted, topic) for wanted in one.filters)]
 
@@ -158,17 +122,22 @@ class MemoryBroker:
         self._routes.clear()
 
     def show(self, topic: str, payload: bytes) -> None:
-        """Let every aggregator see what is published that looks at the topic."""
-        for session in self._sessions.values():
-            if session.connection is not None and topic in session.connection.looks:
-                session.connection.looks[topic](topic, payload)
+        """Pass a message to every aggregator that reads the topic outside its session."""
+        for connection in self._connections():
+            if topic in connection.looks:
+                connection.looks[topic](topic, payload)
 
     def tell(self, topic: str, payload: bytes) -> None:
-        """Say something about itself to every aggregator, now and whenever one asks."""
+        """Publish a message about itself to every aggregator, now and when one connects."""
         self.about[topic] = payload
-        for session in self._sessions.values():
-            if session.connection is not None:
-                session.connection.listen(topic, payload)
+        self._notify(topic, payload)
+
+    def _notify(self, topic: str, payload: bytes) -> None:
+        for connection in self._connections():
+            connection.listen(topic, payload)
+
+    def _connections(self) -> "list[_Session]":
+        return [session.connection for session in self._sessions.values() if session.connection is not None]
 
     def retained_under(self, wanted: str) -> list[tuple[str, bytes]]:
         return [(topic, payload) for topic, payload in self.retained.items() if matches(wanted, topic)]
@@ -189,7 +158,7 @@ class MemoryBroker:
         self.forget_routes()
 
     def session(self, identifier: str = "aggregator") -> "PersistentSession":
-        """What it keeps for an aggregator, connected or not."""
+        """Return the session of an aggregator, connected or not."""
         return self._sessions.setdefault(identifier, PersistentSession())
 
 

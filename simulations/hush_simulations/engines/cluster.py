@@ -1,7 +1,7 @@
-"""A Dask cluster: other machines that make pieces of the work. The results are the same, since seeds belong to pieces.
+"""A Dask cluster: other machines that do pieces of the work. The results are the same, since seeds belong to pieces.
 
-What runs there is hush as it is installed there: other versions of hush or numpy are refused by name. A worker that is
-lost has its pieces made again by another.
+The workers run the hush that is installed there: other versions of hush or numpy are refused by name. The pieces of a
+lost worker are done again by another.
 """
 
 import logging
@@ -32,19 +32,16 @@ _ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://[\w.\[\]:-]+:[0-9]{1,5}")
 
 
 class Cluster:
-    """A connection to the scheduler of a cluster, to be used in a `with`.
-
-    Args:
-        address: as in `tcp://scheduler:8786`.
+    """A connection to the scheduler of a cluster, such as `tcp://scheduler:8786`, to be used in a `with`.
 
     Raises:
-        OptionError: no such address; or, on entering, nobody there within `TIMEOUT_S`, no worker, or other versions.
+        OptionError: not an address; on entering: no scheduler or worker within `TIMEOUT_S`, or other versions.
         MissingExtraError: on entering: Dask is not installed here.
     """
 
     def __init__(self, address: str) -> None:
-        if not _ADDRESS.fullmatch(address):  # which is not repeated: a login may stand in it
-            raise OptionError(_OPTION, "is no address of a scheduler; write it as in tcp://host:8786")
+        if not _ADDRESS.fullmatch(address):  # not repeated in the message: it may have a login
+            raise OptionError(_OPTION, "is not the address of a scheduler; write it as in tcp://host:8786")
         self.address = address
         self._client: Client | None = None
 
@@ -56,7 +53,7 @@ class Cluster:
                 "--dask needs distributed, which comes with hush-ldp[dask]; "
                 "in a clone of hush, run: pip install '.[dask]'"
             ) from None
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told once, by us
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # our messages name each error once
         try:
             self._client = dask.Client(self.address, timeout=TIMEOUT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
@@ -79,15 +76,10 @@ class Cluster:
     def each(
         self, make: Callable[[W], R], pieces: Sequence[W], wanted: Callable[[], bool] = lambda: True
     ) -> Iterator[R]:
-        """What `make` makes of each piece, as it is done.
-
-        Args:
-            make: runs there.
-            pieces: of the work.
-            wanted: asked every second whether anybody still waits; if not, the rest is left.
+        """Yield the results of `make`, which runs on the workers, until `wanted`, called every second, returns False.
 
         Raises:
-            OptionError: the workers are gone for `TIMEOUT_S`, or the scheduler.
+            OptionError: the scheduler is lost, or all workers for `TIMEOUT_S`.
         """
         if self._client is None:
             raise RuntimeError("a cluster is used in a with")
@@ -115,7 +107,7 @@ class Cluster:
         return OptionError(_OPTION, f"the workers at {self.address[:80]} are lost; start them again, and repeat this")
 
     def _check(self, client: "Client") -> None:
-        """Somebody works there, with the same versions."""
+        """Check that there is a worker, and that all have the same versions."""
         try:
             client.wait_for_workers(1, timeout=TIMEOUT_S)
         except TimeoutError as error:

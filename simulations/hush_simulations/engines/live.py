@@ -1,8 +1,8 @@
 """The live engine: real gateways, a real aggregator and a broker, on one question, until every report is counted.
 
-Nothing is shortened: each device charges its ledger and stores its report before the first byte leaves, every report
-is one MQTT message, and the aggregator commits it to SQLite before it is acknowledged. The `memory` engine leaves out
-the sockets, and its gateways send the reports of many devices in one message, as real ones may.
+Nothing is skipped: each device charges its ledger and stores its report before the first byte is sent, every report
+is one MQTT message, and the aggregator commits it to SQLite before it is acknowledged. The `memory` engine has no
+sockets, and its gateways send the reports of many devices in one message, as real ones may.
 """
 
 import asyncio
@@ -40,11 +40,7 @@ from hush_simulations.scenarios.behaviour import as_numbers, truthful_count
 
 
 class VirtualClock:
-    """The current time, moved by an offset; call it as the clocks of client and aggregator are called.
-
-    Args:
-        start: what it shows now; None for the real time.
-    """
+    """A clock for client and aggregator: the current time and an offset, with which it begins at `start`."""
 
     def __init__(self, start: datetime | None = None) -> None:
         self._offset = timedelta(0) if start is None else start - datetime.now(UTC)
@@ -53,7 +49,7 @@ class VirtualClock:
         return datetime.now(UTC) + self._offset
 
     def turn_to(self, moment: datetime) -> None:
-        """Show `moment` (aware) now, unless it is past already: this clock never goes back."""
+        """Move the clock forward to `moment` (aware); it never goes back."""
         self._offset = max(self._offset, moment - datetime.now(UTC))
 
 
@@ -62,7 +58,7 @@ _REFUSING, _SHOCKS, _DROPPING = 2, 3, 4  # streams of a seed; 1 chooses epsilons
 
 @dataclass(slots=True)
 class Answers:
-    """Those of a round: who sent a report, how many values were moved into the domain, and why others sent nothing."""
+    """The answers of a round: devices that reported, values clamped to the domain, and others by their reason."""
 
     reporters: "array[int]" = field(default_factory=lambda: array("q"))
     clamped: int = 0
@@ -71,11 +67,11 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """Who of those who tell the truth answers, as a panel says. Liars are always there.
+    """Which honest devices answer, as the panel of the scenario says. Liars always do.
 
     Args:
         refusing: devices that never answer, shape (devices,).
-        present: how likely each device is there in each round, shape (rounds, devices); None where all are.
+        present: probability that a device answers in a round, shape (rounds, devices); None if all do.
         seed: of the draws of each round.
     """
 
@@ -85,7 +81,7 @@ class Attendance:
 
     @classmethod
     def of(cls, experiment: Experiment, truthful: int) -> Self:
-        """That of the first so many devices."""
+        """Return that of the first `truthful` devices."""
         scenario, domain, seed = experiment.scenario, experiment.task.domain, experiment.seed or 0
         panel, names = scenario.panel, scenario.groups
         groups = np.array(experiment.groups[:truthful] if names else [0] * truthful, dtype=np.int64)
@@ -101,7 +97,7 @@ class Attendance:
         return cls(refusing, present, seed)
 
     def away(self, round_: int) -> frozenset[int]:
-        """The devices that are not there."""
+        """Return the devices that do not answer."""
         missing = self.refusing
         if self.present is not None:
             draws = np.random.default_rng([self.seed, _DROPPING, round_]).random(len(missing))
@@ -109,62 +105,47 @@ class Attendance:
         return frozenset(np.nonzero(missing)[0].tolist())
 
 
-_CONCURRENT = 2000  # answers under way at once, from the first draw to the commit: bounds queues at every station
-_GROUPS = 2  # of devices, at each gateway: one is drawn while another is on its way
+_CONCURRENT = 2000  # answers in flight, from the first draw to the commit: bounds every queue
+_GROUPS = 2  # of devices, at each gateway: one is drawn while another is sent
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A round: its number, what its devices do, and whether nobody else is to be asked."""
+class DevicePool:
+    """Lets devices answer, several of one gateway together.
 
-    round: int
-    answers: Answers
-    stop: asyncio.Event
-
-
-class Answering:
-    """Lets devices answer: some of one gateway together, as its devices do that ask it at the same time.
-
-    Which ones makes no difference to what they draw: a gateway draws for one device after the other, in their order.
-
-    Args:
-        experiment: values, and choices where there are any.
-        task: what is asked.
-        declined: told how many answers more were declined.
+    That does not change their reports: a gateway draws for its devices one after the other. `declined` is called with
+    the number of answers that devices declined.
     """
 
-    def __init__(self, experiment: Experiment, task: Task, declined: Callable[[int], None]) -> None:
-        self._experiment, self._task, self._declined = experiment, task, declined
+    def __init__(
+        self, experiment: Experiment, task: Task, stop: asyncio.Event, declined: Callable[[int], None]
+    ) -> None:
+        self._experiment, self._task, self._stop, self._declined = experiment, task, stop, declined
         self._places = asyncio.Semaphore(_CONCURRENT)
 
     def release(self, answers: int) -> None:
-        """So many answers need nothing more: make room for others."""
+        """Make room for as many answers."""
         for _ in range(answers):
             self._places.release()
 
-    async def all(
-        self, round_: int, queues: Sequence[tuple[Gateway, Iterator[int]]], answers: Answers, stop: asyncio.Event
-    ) -> None:
-        """Ask the devices of each gateway, all gateways at the same time, until all have answered or `stop` is set."""
-        # Devices that choose among offers are asked one by one: those of one call have one epsilon.
+    async def ask_all(self, round_: int, queues: Sequence[tuple[Gateway, Iterator[int]]], answers: Answers) -> None:
+        """Ask the devices of each gateway, all gateways at the same time, until all have answered or it is stopped."""
+        # Devices that choose among offers are asked individually: those of one call have one epsilon.
         largest = 1 if self._experiment.choices else max(1, _CONCURRENT // (_GROUPS * len(queues)))
         groups = _GROUPS if largest > 1 else -(-_CONCURRENT // len(queues))
-        asked = _Asked(round_, answers, stop)
         async with asyncio.TaskGroup() as group:
             for position, (gateway, devices) in enumerate(queues):
                 for worker in range(groups):
-                    asking = self._ask(asked, gateway, devices, largest)
+                    asking = self._ask(round_, gateway, devices, largest, answers)
                     group.create_task(asking, name=f"hush-devices-{position}-{worker}")
 
-    async def _ask(self, asked: "_Asked", gateway: Gateway, devices: Iterator[int], largest: int) -> None:
-        answers = asked.answers
+    async def _ask(self, round_: int, gateway: Gateway, devices: Iterator[int], largest: int, answers: Answers) -> None:
         while True:
             places = await self._take_places(largest)
-            group = [] if asked.stop.is_set() else list(islice(devices, places))
+            group = [] if self._stop.is_set() else list(islice(devices, places))
             self.release(places - len(group))
             if not group:
                 return
-            for device, receipt in zip(group, await self._report(asked.round, gateway, group), strict=True):
+            for device, receipt in zip(group, await self._report(round_, gateway, group), strict=True):
                 if receipt.reason is None:
                     answers.reporters.append(device)
                     answers.clamped += receipt.value == "moved"
@@ -173,7 +154,7 @@ class Answering:
                     self._declined(1)
 
     async def _take_places(self, most: int) -> int:
-        """Wait for one, and take what else is free: whoever held some and waited for more could wait for ever."""
+        """Wait for one place, and take the free ones: a task that held some and waited for more could wait for ever."""
         await self._places.acquire()
         taken = 1
         while taken < most and not self._places.locked():
@@ -200,9 +181,9 @@ Watch = Callable[[Result], None]
 be watched, and no others."""
 
 _FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
-_LOOK_SHARE = 0.2  # of the time, at most, for looking: a look at many categories takes long
-_GRACE_SECONDS = 5.0  # a connection may be away that long before the run is given up
-_STALL_SECONDS = 15.0  # no report counted for that long: what is missing is lost
+_LOOK_SHARE = 0.2  # of the time, at most: an estimate of many categories takes long
+_GRACE_SECONDS = 5.0  # without a connection before the run is given up
+_STALL_SECONDS = 15.0  # without a counted report: the missing ones are lost
 
 
 async def simulate(
@@ -211,27 +192,40 @@ async def simulate(
     on_look: Watch | None = None,
     stop: asyncio.Event | None = None,
 ) -> Outcome:
-    """Run an experiment to its end, or until `stop` is set: then no further device is asked, and what is there counts.
+    """Run an experiment to its end, or until `stop` is set: then no further device is asked, but what was sent counts.
 
     Raises:
         BrokerError: no broker, a login refused, or a connection that stays lost.
-        StateError: a device cannot keep its state (a full disk).
-        StoreError: the aggregator cannot keep its store.
+        StateError: a device cannot write its state (a full disk).
+        StoreError: the aggregator cannot write its store.
     """
     with tempfile.TemporaryDirectory(prefix="hush-simulation-", ignore_cleanup_errors=True) as directory:
         try:
             async with open_network(experiment, Path(directory)) as network:
-                run = _Run(experiment, network, Path(directory), on_progress or (lambda _: None), on_look)
-                return await run.run(stop or asyncio.Event())
+                return await _Run(
+                    experiment,
+                    network,
+                    Path(directory),
+                    stop=stop or asyncio.Event(),
+                    on_progress=on_progress or (lambda _: None),
+                    on_look=on_look,
+                ).run()
         except BaseExceptionGroup as errors:
             raise _reason(errors) from errors
 
 
 class _Run:
-    """One run: who answers, what is counted, and when to give up."""
+    """One run: asks the devices, waits until their reports are counted, and gives up when they are not."""
 
     def __init__(
-        self, experiment: Experiment, network: Network, directory: Path, on_progress: Progress, on_look: Watch | None
+        self,
+        experiment: Experiment,
+        network: Network,
+        directory: Path,
+        *,
+        stop: asyncio.Event,
+        on_progress: Progress,
+        on_look: Watch | None,
     ) -> None:
         self._experiment = experiment
         self._network = network
@@ -239,29 +233,28 @@ class _Run:
         self._on_progress = on_progress
         self._on_look = on_look
         self._clock = VirtualClock(network.task.opens)
-        self._counted = 0  # reports that the aggregator judged, a redelivery not counted again
-        self._settled = 0  # those, and answers that their devices declined
+        self._counted = 0  # reports that the aggregator accepted or refused, without redeliveries
+        self._settled = 0  # these, and answers that their devices declined
         self._moved = asyncio.Event()
-        self._answering = Answering(experiment, network.task, self._settle)
-        # Over a network each report is a message of its own, as devices send that have a connection each; and where
-        # messages meet faults, which are drawn for each.
+        self._devices = DevicePool(experiment, network.task, stop, self._settle)
+        # Over a network each report is a separate message, as of devices with a connection each; with faults too, which
+        # are drawn for each message.
         alone = experiment.engine != "memory" or experiment.scenario.faults
         self._frame = 1 if alone else FRAME_REPORTS
-        self._stop = asyncio.Event()
+        self._stop = stop
         scenario = experiment.scenario
         self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
         self._patience = _STALL_SECONDS * (8 if scenario.faults.lost + scenario.faults.cut else 1)  # links back off
         self._truthful = truthful_count(len(experiment.values), scenario.liars)
         self._attendance = Attendance.of(experiment, self._truthful)
 
-    async def run(self, stop: asyncio.Event) -> Outcome:
-        self._stop = stop
+    async def run(self) -> Outcome:
         store = await asyncio.to_thread(SqliteStore, self._directory / "aggregator.sqlite")
         try:
             rounds = await self._with_aggregator(store)
         finally:
             await asyncio.to_thread(store.close)
-        return Outcome(self._network.task, tuple(rounds), stopped=stop.is_set())
+        return Outcome(self._network.task, tuple(rounds), stopped=self._stop.is_set())
 
     async def _with_aggregator(self, store: SqliteStore) -> list[RoundOutcome]:
         aggregator = Aggregator(
@@ -297,10 +290,10 @@ class _Run:
             self._trouble.around(self._network.transport(number)),
             name=self._network.sender(number),
             state=self._directory / f"gateway-{number}",
-            # A person's device refuses a large epsilon; a simulation is where one looks at what it would do.
+            # A real device refuses a large epsilon; a simulation shows its effect.
             policy=Policy(max_epsilon=limit, lifetime=limit, sticky=True),
             frame=self._frame,
-            spread=0,  # nobody watches the time of sending here
+            spread=0,  # the time of sending reveals nothing here
             rng=None if seed is None else SeededRng(seed, number),
             clock=self._clock,
         )
@@ -338,10 +331,10 @@ class _Run:
             (gateway, (device for device in range(position, truthful, len(gateways)) if device not in away))
             for position, gateway in enumerate(gateways)
         ]
-        await self._answering.all(round_, queues, answers, self._stop)
+        await self._devices.ask_all(round_, queues, answers)
 
     async def _lie(self, round_: int, answers: Answers) -> int:
-        """Let the liars publish what they like; how many different reports that is beyond one for each."""
+        """Let the liars publish their reports; return how many different ones there are above one for each."""
         liars = range(self._truthful, len(self._experiment.values))
         answers.reporters.extend(liars)
         if not liars:
@@ -350,7 +343,7 @@ class _Run:
         rng = SystemRng() if seed is None else SeededRng(seed, number)
         topic = report_topic(self._network.task.id, self._network.sender(number))
         return await publish_lies(
-            self._network.transport(number),  # a good one: liars see to that
+            self._network.transport(number),  # without faults
             topic,
             self._network.task,
             round_,
@@ -360,7 +353,7 @@ class _Run:
         )
 
     async def _look(self, aggregator: Aggregator, number: int) -> None:
-        """Show the estimate again and again, seldom enough to slow nothing down."""
+        """Show the estimate repeatedly, rarely enough to slow nothing down."""
         if self._on_look is None:
             return
         counted = -1
@@ -380,8 +373,8 @@ class _Run:
         self._settle(handled)
 
     def _settle(self, answers: int) -> None:
-        """So many answers need nothing more: make room for others."""
-        self._answering.release(answers)
+        """Note that as many answers are counted or declined."""
+        self._devices.release(answers)
         self._moved_on(answers)
 
     def _moved_on(self, answers: int) -> None:
@@ -390,13 +383,13 @@ class _Run:
         self._on_progress(self._settled)
 
     async def _count(self, expected: int) -> None:
-        """Wait until the aggregator has judged so many reports, or until nothing moves any more."""
+        """Wait until the aggregator has handled that number of reports, or nothing arrives any more."""
         while self._counted < expected:
             if not await self._moves():
                 return
 
     async def _moves(self) -> bool:
-        """Whether anything is settled before patience ends."""
+        """Whether an answer is settled before patience ends."""
         before = self._settled
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
@@ -406,7 +399,7 @@ class _Run:
         return self._settled > before
 
     async def _watch_progress(self) -> None:
-        """Raise when devices wait for ever, as they would if the broker admitted the aggregator and not them."""
+        """Raise if devices wait for ever, as when the broker admits the aggregator and not them."""
         while await self._moves():
             pass
         raise BrokerError(
@@ -415,7 +408,7 @@ class _Run:
         )
 
     async def _watch_connection(self) -> None:
-        """Raise when the broker is not there, or went away for longer than a moment."""
+        """Raise if the broker is unreachable, at first or for several seconds."""
         bus = self._network.bus
         await bus.attempted.wait()
         if bus.trouble is not None:
@@ -432,5 +425,5 @@ class _Run:
 
 
 def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error that is meant for a person; a group without one is a bug and stays as it is."""
+    """Return the first error that is meant for a person; a group without one is a bug and is returned itself."""
     return next((error for error in flatten_group(errors) if isinstance(error, HushError)), errors)

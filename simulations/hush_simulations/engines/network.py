@@ -1,4 +1,4 @@
-"""How the aggregator, the gateways (with faults) and the liars of a simulation reach its broker."""
+"""How the aggregator, the gateways (with faults) and the liars of a simulation connect to its broker."""
 
 import asyncio
 import random
@@ -28,14 +28,10 @@ _TIDY_SECONDS = 10.0
 
 
 class SingleTaskBus:
-    """A bus that serves one task only, and remembers whether it is connected.
+    """A bus for one task only, which knows whether it is connected.
 
-    Without the first, a simulation on a shared broker would collect everybody's reports and publish estimates made of
-    whatever part of them it saw.
-
-    Args:
-        bus: the bus itself.
-        task_id: the task of the simulation.
+    With a whole bus, a simulation on a shared broker would collect reports of other tasks, and publish estimates from
+    the part of them that it saw.
 
     Attributes:
         attempted: set once the first attempt to connect has ended, either way.
@@ -77,14 +73,10 @@ class SingleTaskBus:
             self.connected.clear()
 
 
-async def tidy(bus: Bus, task_id: str, aggregator: str) -> None:
+async def _tidy(bus: Bus, task_id: str, aggregator: str) -> None:
     """Clear the retained messages of a simulation and the session of its aggregator; do nothing if that fails.
 
-    Args:
-        bus: the broker, under the client id of the aggregator; connecting once with a clean session ends its
-            persistent one.
-        task_id: the task of the simulation.
-        aggregator: the aggregator's name in its status topic.
+    The bus has the client id of the aggregator: connecting once with a clean session ends its persistent one.
     """
     topics = (task_topic(task_id), estimate_topic(task_id), status_topic(aggregator))
     with suppress(BrokerError, TimeoutError):
@@ -93,20 +85,20 @@ async def tidy(bus: Bus, task_id: str, aggregator: str) -> None:
                 await session.publish(topic, b"", retain=True)
 
 
-_PATIENCE_SECONDS = 10.0  # the embedded broker now and then forgets an answer
-_HEAD = 40  # of a task id, which may be 64 long: the rest makes it unique on a broker of others
+_PATIENCE_SECONDS = 10.0  # the embedded broker sometimes loses an answer
+_HEAD = 40  # characters of a task id; the remaining 24 make it unique on a shared broker
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How everybody reaches the broker.
+    """How the aggregator and the gateways connect to the broker.
 
     Args:
-        task: what is asked, under an id that is free on that broker.
+        task: the question, under an id that is free on that broker.
         aggregator: a name that no other aggregator there has.
         bus: for the aggregator.
         transport: for the gateway of a number.
-        sender: what stands in the topics of that gateway: the user it logs in as, since access rules name users.
+        sender: the name in the topics of that gateway: the user of its login, since access rules name users.
     """
 
     task: Task
@@ -118,7 +110,7 @@ class Network:
 
 @asynccontextmanager
 async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator[Network]:
-    """Start the broker of an experiment, or find the one that runs; leave nothing behind on it.
+    """Start the broker of an experiment, or connect to the running one; leave nothing on it.
 
     Raises:
         BrokerError: the broker cannot be started, or its user cannot be part of a topic.
@@ -141,11 +133,11 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
             yield Network(task, name, single, lambda number: MqttTransport(url, _gateway(number)), sender)
         finally:
             if is_external(experiment.broker):
-                await tidy(MqttBus(url, identifier), task.id, name)
+                await _tidy(MqttBus(url, identifier), task.id, name)
 
 
 def _task(experiment: Experiment, name: str) -> Task:
-    """The task, on a broker of others under an id of this run alone."""
+    """The task, on a shared broker under an id of this run."""
     task = experiment.task
     if not is_external(experiment.broker):
         return task
@@ -164,21 +156,11 @@ def _sender(url: BrokerUrl) -> Callable[[int], str]:
 
 
 _LATENESS_SECONDS = 0.05
-_SEED_OF_FAULTS = 1
 
 
 @dataclass(slots=True)
 class Trouble:
-    """What goes wrong, drawn for each publication.
-
-    Args:
-        faults: how often.
-        topic: of reports; nothing else is disturbed.
-        seed: of the draws.
-
-    Attributes:
-        forgotten: payloads that were acknowledged, and forgotten.
-    """
+    """The faults of reports under a topic, drawn for each publication; `forgotten` counts acknowledged losses."""
 
     faults: Faults
     topic: str
@@ -187,26 +169,20 @@ class Trouble:
     _random: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
-        self._random = random.Random(f"{self.seed}/{_SEED_OF_FAULTS}")  # noqa: S311 - of the weather, not of a device
+        self._random = random.Random(f"{self.seed}/1")  # noqa: S311 - faults of the network are not secret
 
     def around(self, transport: Transport) -> Transport:
-        """The same way, with faults."""
+        """Return the transport with faults."""
         if not self.faults:
             return transport
         return FaultyTransport(transport, self._fate, lambda: _LATENESS_SECONDS)
 
-    def _fate(self, topic: str, payload: bytes) -> Fate:  # noqa: ARG002 - whatever is in it
+    def _fate(self, topic: str, payload: bytes) -> Fate:  # noqa: ARG002 - a fault ignores the content
         if not topic.startswith(self.topic):
             return Fate.GOOD
         draw = self._random.random()
-        for share, fate in (
-            (self.faults.lost, Fate.LOST),
-            (self.faults.cut, Fate.CUT),
-            (self.faults.late, Fate.LATE),
-            (self.faults.twice, Fate.TWICE),
-            (self.faults.reordered, Fate.REORDERED),
-            (self.faults.forgotten, Fate.FORGOTTEN),
-        ):
+        for fate in (Fate.LOST, Fate.CUT, Fate.LATE, Fate.TWICE, Fate.REORDERED, Fate.FORGOTTEN):
+            share: float = getattr(self.faults, fate.name.lower())
             if draw < share:
                 self.forgotten += fate is Fate.FORGOTTEN
                 return fate
@@ -224,59 +200,37 @@ async def publish_lies(
     values: Sequence[Value],
     rng: ReportRng,
 ) -> int:
-    """Publish what all liars send in a round.
+    """Publish what all liars, the last of the devices, send in a round; return their different reports above one each.
 
-    Args:
-        transport: the way to the broker.
-        topic: of their reports.
-        task: what is asked.
-        round_: which round.
-        liars: by kind; together the last of the devices.
-        values: the true ones of all devices.
-        rng: of noise and ids.
-
-    Returns:
-        How many different reports that is beyond one for each liar.
+    `values` are the true ones of all devices.
     """
     device, different = truthful_count(len(values), liars), 0
     async with transport.connect() as link:
         for some in liars:
             for _ in range(some.among(len(values))):
-                for payload in forged(task, round_, some, values[device], rng):
+                for payload in _forged(task, round_, some, values[device], rng):
                     await link.publish(topic, payload)
                 different += 0 if some.lie == "replay" else some.reports - 1
                 device += 1
     return different
 
 
-def forged(task: Task, round_: int, some: Liars, value: object, rng: ReportRng) -> Iterator[bytes]:
-    """What one liar publishes in a round.
-
-    Args:
-        task: what is asked; of several epsilons the liar takes the dearest.
-        round_: which round.
-        some: its kind.
-        value: its true one.
-        rng: of noise and ids.
-    """
-    told = value if some.lie == "replay" else some.value
-    if some.lie == "replay":
-        copies, different = 1 + some.reports, 1
-    else:
-        copies, different = 1, some.reports
+def _forged(task: Task, round_: int, some: Liars, value: object, rng: ReportRng) -> Iterator[bytes]:
+    """Return what one liar with a true value publishes in a round; of several epsilons it takes the largest."""
+    claimed, copies, different = (value, 1 + some.reports, 1) if some.lie == "replay" else (some.value, 1, some.reports)
     for _ in range(different):
-        report = Report.new(task.report_digest, round_, _body(task, some, told, rng), rng)
+        report = Report.new(task.report_digest, round_, _body(task, some, claimed, rng), rng)
         for _ in range(copies):
             yield encode_frame((report,))
 
 
-def _body(task: Task, some: Liars, told: object, rng: ReportRng) -> tuple[int, ...]:
+def _body(task: Task, some: Liars, claimed: object, rng: ReportRng) -> tuple[int, ...]:
     randomizer = task.randomizer
     if some.lie == "edge":
         from hush_simulations.engines.bulk.laws import law_of  # noqa: PLC0415 - few scenarios have such liars
 
-        dearest: Mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer
-        body = law_of(dearest).extreme_body(dearest)
+        last: Mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer
+        body = law_of(last).extreme_body(last)
         return (len(randomizer.parts) - 1, *body) if isinstance(randomizer, Offers) else body
-    index = task.domain.complete(task.domain.read(told), rng)
+    index = task.domain.complete(task.domain.read(claimed), rng)
     return perturb(randomizer, index, rng, max(len(task.offers) - 1, 0))

@@ -1,4 +1,4 @@
-"""Repeatable noise, for tests and lessons. It is not private: anyone who knows the seed subtracts it."""
+"""Repeatable noise, for tests and lessons. It is not private: anyone who knows the seed can subtract it."""
 
 import random
 
@@ -14,12 +14,8 @@ NOT_PRIVATE = "from the seed: NOT private"
 class SeededRng:
     """A `hush_common.rng.ReportRng` whose noise follows from a seed: the opposite of privacy, on purpose.
 
-    Ids are those of the operating system: with ids of the seed, an observer could tell by one report whether a guess of
-    the seed is right, before any noise is subtracted.
-
-    Args:
-        seed: 0 or more.
-        stream: which of many independent sequences under that seed, such as the number of a gateway.
+    Ids come from the operating system: with ids from the seed, one report would confirm a guess of the seed. `stream`
+    is one of many independent sequences of a seed, such as the number of a gateway.
     """
 
     __slots__ = ("_random",)
@@ -34,5 +30,5 @@ class SeededRng:
         return self._random.randbytes(count)
 
     def report_id(self) -> bytes:
-        self._random.randbytes(REPORT_ID_BYTES)  # what ids once took: the noise after it is what a seed always gave
+        self._random.randbytes(REPORT_ID_BYTES)  # as when ids came from the seed: the noise of a seed stays the same
         return SystemRng().report_id()
