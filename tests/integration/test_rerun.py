@@ -9,8 +9,7 @@ from commands import without_progress
 from typer.testing import CliRunner, Result
 
 from hush_common.errors import HushError
-from hush_simulations.commands.simulate import app
-from hush_simulations.results.differences import differences
+from hush_simulations.commands.simulate import app, differences
 
 Json = dict[str, object]
 

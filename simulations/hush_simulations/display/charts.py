@@ -13,10 +13,10 @@ from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.formatting import exact, significant, whole
 from hush_simulations.display.distributions import Distribution, reported_numbers, reported_part, true_numbers
-from hush_simulations.display.parts import parts_of
 from hush_simulations.display.plan_table import amount_in_words
 from hush_simulations.display.run_figure import round_edges
-from hush_simulations.display.sweep_figures import layout_of, representative_row, value_label
+from hush_simulations.display.sweep import layout_of, representative_row, value_label
+from hush_simulations.display.table import parts_of
 from hush_simulations.planning.costs import TARGETS
 from hush_simulations.planning.plan import Plan
 from hush_simulations.results.run import Run

@@ -10,11 +10,35 @@ from hush_aggregator.estimate.finite_channel import KEPT
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, ratio, significant, whole
-from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
+from hush_common.terminal import TIE, Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.auditing.audit import Finding, Tested
-from hush_simulations.display.error_words import error_in_words, is_share
 from hush_simulations.planning.costs import TARGETS, Target
 from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
+
+
+def error_in_words(domain: Domain, value: float) -> str:
+    """An error in the unit of the value, and in per cent of its range where that is another number."""
+    match domain:
+        case BitDomain() | CategoryDomain():
+            points = significant(value, scale=100)
+            return f"{points}{TIE}{'point' if points == '1' else 'points'}"
+        case VectorDomain(coordinates=coordinates):
+            return _of_number(coordinates[0], value)
+        case NumberDomain():
+            return _of_number(domain, value)
+
+
+def is_share(number: NumberDomain) -> bool:
+    """Whether nobody gave bounds, so that an error is one of the range."""
+    return (number.lower, number.upper, number.unit) == (0, 1, "")
+
+
+def _of_number(number: NumberDomain, value: float) -> str:
+    if is_share(number):
+        return f"{significant(value, scale=100)} %"
+    share = Fraction(value) / (Fraction(number.upper) - Fraction(number.lower))
+    return f"{significant(value)}{TIE}{number.unit}".rstrip() + f" ({significant(share, scale=100)} %)"
+
 
 _VISIBLE = 1.005  # times as dear, or as cheap, from which on a sentence tells it
 _NEEDS: Mapping[Unknown, str] = {

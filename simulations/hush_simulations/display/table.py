@@ -1,20 +1,174 @@
-"""The tables that hush simulate prints: the estimate, its parts, its rounds, and every figure."""
+"""What hush simulate prints: the estimate, its parts, its rounds, remarks, and every figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
-from hush_aggregator.estimate.estimates import Intervals
+from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.epsilon import decimal_text
-from hush_common.formatting import exact, fixed, significant, whole
+from hush_common.formatting import exact, fixed, ratio, significant, whole
 from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
-from hush_simulations.display.parts import parts_of
-from hush_simulations.display.remarks import remarks
 from hush_simulations.engines.experiment import ABSENT
-from hush_simulations.results.run import PooledRounds, Round, Run
+from hush_simulations.results.run import PooledRounds, Round, Run, auto_mechanism
 from hush_simulations.results.score import Score
 from hush_simulations.scenarios.population import Observed
+
+_PART_DIGITS = 2  # of the standard error: a row has to fit into 80 columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One category or coordinate, as it is shown.
+
+    Args:
+        name: its label or name.
+        score: its comparison with the truth.
+        wording: the format of its numbers.
+        estimate: its frequency or mean, or None.
+        intervals: individual ones.
+        stderr: by target.
+        unit: of a coordinate.
+        bounds: the smallest and the largest legal value.
+    """
+
+    name: str
+    score: Score
+    wording: NumberFormat
+    estimate: float | None = None
+    intervals: Intervals = field(default_factory=dict)
+    stderr: ByTarget = field(default_factory=dict)
+    unit: str = ""
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def is_outside(self) -> bool:
+        """Return whether the estimate is outside the bounds, as an unbiased one may be."""
+        return self.estimate is not None and not self.bounds[0] <= self.estimate <= self.bounds[1]
+
+
+def parts_of(done: Round | PooledRounds) -> list[Part]:
+    """Return the parts of a round, in the order of the task; without an estimate only the truth."""
+    scores, domain = done.score.parts, done.result.task.domain
+
+    def wording(error: float | None) -> NumberFormat:
+        return (
+            NumberFormat.share(error, _PART_DIGITS)
+            if domain.is_share
+            else NumberFormat.measured("", error, _PART_DIGITS)
+        )
+
+    found = [
+        Part(
+            name=one.name,
+            score=scores[one.name],
+            wording=wording(_largest(one.stderr)),
+            estimate=one.mean,
+            intervals=one.intervals,
+            stderr=one.stderr,
+            unit=one.unit,
+            bounds=of.axis,
+        )
+        for one, of in zip(done.result.parts, domain.parts, strict=False)
+    ]
+    return found or [Part(name=name, score=score, wording=wording(None)) for name, score in scores.items()]
+
+
+def _largest(stderr: ByTarget) -> float | None:
+    return max(stderr.values(), default=None)
+
+
+_NAMED = 3  # estimates outside the bounds, up to which each is named
+_VISIBLE = 1.005  # times as many people, from which on it is told
+
+
+def remarks(run: Run, together: PooledRounds | None) -> Iterator[str]:
+    """Sentences, in their order.
+
+    Args:
+        run: the simulation.
+        together: its rounds as one estimate, if that is shown.
+    """
+    if run.stopped:
+        asked = whole(run.clients * run.task.rounds)
+        yield (
+            f"Stopped with {whole(run.published)} of {asked} answers sent: all of the above is about those. Intervals "
+            f"are for an end that was fixed before; if what you saw made you stop, rely on the intervals at any time."
+        )
+    yield from _legend(run, together)
+    yield from _outside(run)
+    yield from _choice_of_epsilon(run)
+    yield from _best(run)
+
+
+def _legend(run: Run, together: PooledRounds | None) -> Iterator[str]:
+    if run.score.parts or len(run.rounds) > 1:
+        yield (
+            "reporters: the devices that answered. population: those from which they were drawn. "
+            "off: the estimate less the truth. covers: whether the interval holds the truth."
+        )
+    if len(run.rounds) == 1:
+        return
+    if not run.score.parts:
+        yield "at any time: holds however often you look while reports arrive; the others are for the end of a round."
+    if together:
+        yield (
+            "All rounds together: the noise of every report is new, so that their mean has less of it. The people are "
+            "the same: the interval for the population allows for as many as answered, not for as many as there are "
+            "reports, and covers at least as often as it says."
+        )
+    elif run.task.repeat == "sticky":
+        yield "The rounds repeat the answers of the first one, noise and all: to average them gains nothing."
+
+
+def _outside(run: Run) -> Iterator[str]:
+    """Why an estimate that nobody can have is there."""
+    domain = run.task.domain
+    if run.score.parts:
+        names = [part.name for part in parts_of(run.last) if part.is_outside]
+        if names:
+            legal = "0 to 100 %" if isinstance(domain, CategoryDomain) else "the bounds"
+            which = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} of {len(run.score.parts)}"
+            yield (
+                f"An estimate outside {legal} ({which}) is deliberate: estimates are unbiased and never clipped, "
+                f"intervals are."
+            )
+        return
+    mean = run.result.mean
+    lower, upper = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
+    if mean is None or lower <= mean <= upper:
+        return
+    scale, unit = (100, "%") if isinstance(domain, BitDomain) else (1, run.task.unit)
+    legal = f"{exact(lower, scale=scale)} to {exact(upper, scale=scale)} {unit}".rstrip()
+    yield f"An estimate outside {legal} is deliberate: it is unbiased and never clipped, the intervals are."
+
+
+def _choice_of_epsilon(run: Run) -> Iterator[str]:
+    pooled = run.result.estimate.pooled
+    if pooled and len(run.rounds) == 1:
+        yield (
+            "Two estimates for two questions: take that for the reporters to speak of those who answered; take that "
+            f"for the population, which has the least variance, to speak of all, if {pooled.assumes}."
+        )
+
+
+def _best(run: Run) -> Iterator[str]:
+    """Which mechanism `auto` takes, and what it would have saved."""
+    found = auto_mechanism(run.task) if run.result.n else None
+    if found is None:
+        return
+    own, (name, times) = run.task.mechanism, found
+    if own == name:
+        yield f"{own} is what auto takes here."
+    elif times <= _VISIBLE:
+        yield f"--mechanism auto takes {name}, which needs as many devices here."
+    else:
+        yield (
+            f"--mechanism auto takes {name}. For the same standard error in the worst case {own} needs {ratio(times)} "
+            f"times as many devices, as hush plan --rms computes."
+        )
+
 
 _TARGETS = (REPORTERS, POPULATION)
 

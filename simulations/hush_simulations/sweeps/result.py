@@ -150,7 +150,7 @@ class SweepResult:
             OptionError: there is no such figure.
         """
         # By name: results import nothing that shows them, and matplotlib is loaded when a figure is asked for.
-        modules = ("hush_simulations.display.sweep_figures", "hush_simulations.display.style")
+        modules = ("hush_simulations.display.sweep", "hush_simulations.display.style")
         display, style = map(import_module, modules)
         pictures = display.pictures_of_sweep(self)
         if f"sweep-{what}" not in pictures:

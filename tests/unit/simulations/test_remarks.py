@@ -11,7 +11,7 @@ from hush_aggregator.explain import blocks as task_blocks
 from hush_common.domain import NumberDomain
 from hush_common.task import make_task
 from hush_simulations.api.simulate import simulate
-from hush_simulations.display.remarks import remarks
+from hush_simulations.display.table import remarks
 from hush_simulations.planning.plan import PlanQuestion, solve
 from hush_simulations.results.run import auto_mechanism, planned_document
 from hush_simulations.scenarios.scenario_file import SCENARIOS

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from hush_common.errors import OptionError
 from hush_simulations.commands.sweep import app
 from hush_simulations.display.style import DARK
-from hush_simulations.display.sweep_figures import bias_figure, coverage_figure, error_figure, layout_of
+from hush_simulations.display.sweep import bias_figure, coverage_figure, error_figure, layout_of
 from hush_simulations.sweeps.result import Parameter, SweepResult
 
 

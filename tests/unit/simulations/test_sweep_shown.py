@@ -12,7 +12,7 @@ from rendered import rendered
 
 from hush_common.errors import OptionError
 from hush_simulations.display.progress import pace, show_sweep_progress
-from hush_simulations.display.sweep_table import sweep_blocks
+from hush_simulations.display.sweep import sweep_blocks
 from hush_simulations.sweeps import tables
 from hush_simulations.sweeps.result import COLUMNS, Parameter, SweepResult, SweepRow
 
