@@ -1,5 +1,6 @@
 """Fixtures that need the outside world."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -19,6 +20,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # What commands print must not depend on the terminal of who tests, nor on the width that a test runner assumes.
 for _variable in ("COLUMNS", "NO_COLOR"):
     os.environ.pop(_variable, None)
+
+
+def pytest_collection_finish() -> None:
+    """Let no later collection of garbage look through the thousands of collected tests and imported modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager
