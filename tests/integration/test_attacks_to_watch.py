@@ -141,8 +141,8 @@ def test_the_command_lists_plays_and_writes_the_picture(tmp_path: Path) -> None:
     assert document["figures"]["hush answered"] == 25
     wrong = hush("nonsense")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "there is no such attack; choose float, averaging, poison, link, silence" in wrong.stderr
+    assert "'nonsense' is not an attack; choose one of float, averaging, poison, link, silence" in wrong.stderr
     (tmp_path / "file").write_text("")
     refused = hush("silence", "--out", str(tmp_path / "file"))
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "the directory cannot be made (File exists)" in refused.stderr
+    assert "cannot create this directory (File exists)" in refused.stderr

@@ -266,7 +266,7 @@ def test_a_chapter_is_a_notebook_of_jupyter_with_its_outputs(tmp_path: Path) -> 
     assert sum("data:image/png" in str(cell.get("outputs")) for cell in cells) == 3
 
 
-RUNNING = "hush: running the chapter notes, which takes some seconds\n"
+RUNNING = "hush: running the chapter notes, which takes a few seconds\n"
 
 
 def run_hush(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -281,7 +281,7 @@ def test_the_command_lists_prints_and_says_what_is_wrong() -> None:
     assert printed.stdout.startswith("Location, scale, and the proof step by step\n")
     wrong = run_hush("tour", "nonsense")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "there is no such chapter; choose heights, mechanism, slides, notes, lecture" in wrong.stderr
+    assert "'nonsense' is not a chapter; choose one of heights, mechanism, slides, notes, lecture" in wrong.stderr
     assert "which chapter?" in run_hush("tour", "--open").stderr
 
 
@@ -327,7 +327,7 @@ def test_what_is_opened_is_a_copy_in_this_directory_and_keeps_what_is_changed(tm
     assert copy.read_bytes() == installed.read_bytes()
     copy.write_text("changed", encoding="utf-8")
     again = run_cli("notes", "--open")
-    assert again.output == "hush: opening tour-notes.py with your changes; delete it to begin anew\n"
+    assert again.output == "hush: opening tour-notes.py with your changes; delete it to start again\n"
     assert copy.read_text(encoding="utf-8") == "changed"
     assert [first.exit_code, again.exit_code] == [0, 0]
     assert opened.paths == [copy, copy] != [installed, installed]
@@ -353,7 +353,7 @@ def test_where_no_copy_can_be_written_nothing_is_opened(
 
     monkeypatch.setattr(Path, "open", refuse)
     ended = run_cli("notes", "--open")
-    words = f"tour-notes.py cannot be written in {tmp_path} (Permission denied); change to a directory of your own"
+    words = f"cannot write tour-notes.py in {tmp_path} (Permission denied); change to a directory that you can write to"
     assert isinstance(ended.exception, OptionError)
     assert words in str(ended.exception)
     assert opened.paths == []

@@ -1,4 +1,4 @@
-"""Attacks that one can watch: each succeeds against a naive device or aggregator, and meets its bound at hush.
+"""Demonstrations of attacks: each succeeds against a naive device or aggregator, and fails against hush.
 
-A module each. `run` plays the attack against both, and returns what came of it: a table, figures, and a picture.
+Each has a module. `run` plays the attack against both, and returns the result: a table, figures and a picture.
 """

@@ -1,8 +1,8 @@
-"""`averaging`: asking the same device again and again, until the mean of its noisy reports is its value.
+"""`averaging`: ask the same device repeatedly, until the mean of its noisy reports is its value.
 
-A device that draws fresh noise for each report is safe once. After T reports the mean errs by R·sqrt(2/T)/epsilon, and
-their losses have added up to T·epsilon. A ledger stops that: it is charged before a report leaves, and a question that
-it no longer admits is not answered, whatever it is called.
+A device that draws fresh noise for each report is safe once. After T reports the error of the mean is
+R·sqrt(2/T)/epsilon, and their losses add up to T·epsilon. A ledger stops that. It is charged before a report leaves,
+and the device refuses every task beyond its limit, under any name.
 """
 
 import math
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 DAYS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 365)
-_ASKED = 16  # days on which the real devices are asked; they have stopped long before
+_ASKED = 16  # days on which the real devices are asked; they stop much earlier
 _VICTIMS = 24
 _VALUE = 172.0
 _DOMAIN: dict[str, object] = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
@@ -75,30 +75,31 @@ def run(seed: int | None = None) -> Demonstration:
             "hush: ε spent",
         ),
         rows,
-        "Fresh noise every day averages away, and a year of it is the value; a ledger that is charged before each "
-        "report leaves an error that no further question makes smaller. Errors are root mean squares; exact is that of "
-        f"infinitely many devices, from which {_VICTIMS} differ by chance, with a standard deviation of 14 to 23 %.",
+        "Fresh noise averages out: every further report reduces the error. hush charges a ledger before each report. "
+        "So its devices stop, and further questions do not reduce the error. Errors are root mean squares. Exact is "
+        f"the error of infinitely many devices. {_VICTIMS} differ from it by chance, with a standard deviation of 14 "
+        "to 23 %.",
         figures,
         partial(_draw, naive, same, reworded),
     )
 
 
 def _exact(reports: int) -> float:
-    """Root mean square error of the mean of so many reports: each adds noise of variance 2·R^2."""
+    """Return the root mean square error of the mean of n reports: each has noise of variance 2·R^2."""
     return _RANGE * math.sqrt(2 / reports)
 
 
 def _naive(rng: np.random.Generator) -> dict[int, float]:
-    """Root mean square error of the mean of the first reports, of as many victims as are real, by the day."""
+    """Return the root mean square error by day, for as many naive devices as there are real ones."""
     noise = rng.laplace(0, _RANGE, (_VICTIMS, DAYS[-1])).cumsum(axis=1)
     return {day: float(np.sqrt(((noise[:, day - 1] / day) ** 2).mean())) for day in DAYS}
 
 
 async def _real(*, reworded: bool) -> tuple[list[float], Fraction]:
-    """Errors of the mean after each report that real devices sent, and what the largest ledger says at the end.
+    """Return the error after each report of real devices, and the largest amount spent.
 
-    Where every day has a purpose of its own, the devices have a limit over all purposes, as docs/device.md advises
-    where not all who may publish are trusted.
+    With a new purpose every day, the devices have a limit over all purposes. SECURITY.md advises one if not everybody
+    who may publish tasks is trusted.
     """
     broker = OverheardBroker()
     tasks = [_task(day, reworded=reworded) for day in range(1, _ASKED + 1)]
@@ -132,7 +133,7 @@ def _task(day: int, *, reworded: bool) -> Task:
 
 
 def _heard(broker: OverheardBroker, tasks: Sequence[Task], sender: str) -> list[float]:
-    """What one device reported, decoded, in the order of the tasks."""
+    """Return the decoded reports of one device, in the order of the tasks."""
     values = []
     for task in tasks:
         values += [float(_NUMBERS.value_of(report.body[0])) for one, report in broker.reports(task) if one == sender]
@@ -140,7 +141,7 @@ def _heard(broker: OverheardBroker, tasks: Sequence[Task], sender: str) -> list[
 
 
 def _at(errors: Sequence[float], day: int) -> float:
-    """The error after that day: once the ledger is full, that of the last report."""
+    """Return the error after that day; after the budget is spent, that of the last report."""
     return errors[min(day, len(errors)) - 1]
 
 

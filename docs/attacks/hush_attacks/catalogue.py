@@ -1,4 +1,4 @@
-"""The attacks by their names; each is loaded when it is played."""
+"""The attacks by name. Each module is imported when its attack is played."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -9,13 +9,13 @@ from hush_attacks.demonstration import Demonstration
 ATTACKS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "float": ("floating_point", "Read a yes or no from the last bits of floating-point noise."),
-        "averaging": ("averaging", "Ask the same device every day, until the noise averages away."),
-        "poison": ("poisoning", "Move a mean by false reports, and by many devices that are one."),
+        "averaging": ("averaging", "Ask the same device every day, until the noise averages out."),
+        "poison": ("poisoning", "Move a mean with false reports, and with many identities of one device."),
         "link": ("linking", "Tell which two reports came from one device."),
-        "silence": ("silence", "Find a value by the questions that are not answered."),
+        "silence": ("silence", "Find a value from the questions that a device does not answer."),
     }
 )
-"""Module and what the attacker does, by name."""
+"""The module and the description of each attack, by name."""
 
 
 def play(name: str, seed: int | None = None) -> Demonstration:
@@ -23,7 +23,7 @@ def play(name: str, seed: int | None = None) -> Demonstration:
 
     Args:
         name: in `ATTACKS`.
-        seed: fixes what the naive side draws; a real device has no seed.
+        seed: of the naive side; a real device has no seed.
 
     Raises:
         KeyError: there is no such attack.

@@ -1,4 +1,4 @@
-"""`hush attack`: an attack that one can watch, against a naive system and against hush."""
+"""`hush attack`: play an attack against a naive system and against hush."""
 
 import json
 from pathlib import Path
@@ -20,24 +20,24 @@ app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=Fa
 @app.command()
 def attack(
     name: Annotated[
-        str | None, typer.Argument(metavar="[ATTACK]", help="One of the attacks; without one they are listed.")
+        str | None, typer.Argument(metavar="[ATTACK]", help="Name of an attack; without it hush lists them.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the picture, as PNG and SVG, into this directory.")
     ] = None,
     theme: ThemeOption = None,
     seed: Annotated[
-        int | None, typer.Option(parser=parse_seed, help="Repeat what the naive side draws; real devices have no seed.")
+        int | None, typer.Option(parser=parse_seed, help="Seed of the naive side; real devices have none.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Play an attack against a naive system and against hush: a table, a picture, and what it means."""
+    """Play an attack against a naive system and against hush. Print a table, draw a picture, explain the result."""
     check_theme(theme, out)
     if name is None:
         _list(as_json=as_json)
         return
     if name not in ATTACKS:
-        raise OptionError("ATTACK", f"there is no such attack; choose {', '.join(ATTACKS)}")
+        raise OptionError("ATTACK", f"{name[:40]!r} is not an attack; choose one of {', '.join(ATTACKS)}")
     if out is not None:
         _writable(out)
     with show_waiting(f"playing the attack {name}, which takes up to a minute"):
@@ -68,7 +68,7 @@ def _writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OptionError("--out", f"the directory cannot be made ({error.strerror}); name another") from error
+        raise OptionError("--out", f"cannot create this directory ({error.strerror}); name another") from error
 
 
 def _draw(played: Demonstration, folder: Path, theme: Theme) -> None:
@@ -76,4 +76,4 @@ def _draw(played: Demonstration, folder: Path, theme: Theme) -> None:
     try:
         write_picture(picture, folder, f"attack-{played.name}", theme)
     except OSError as error:
-        raise OptionError("--out", f"the picture cannot be written ({error.strerror}); name another") from error
+        raise OptionError("--out", f"cannot write the picture ({error.strerror}); name another") from error

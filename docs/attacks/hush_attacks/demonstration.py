@@ -1,4 +1,4 @@
-"""Demonstration: what came of an attack, against a naive system and against hush."""
+"""Demonstration: the result of an attack against a naive system and against hush."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An attack that was played.
+    """The result of an attack.
 
     Args:
         name: for `hush attack NAME`.
         title: what the attacker wants.
         columns: titles of the table.
         rows: its cells; the first of each is a text.
-        meaning: in one sentence, what follows.
+        meaning: the conclusion, in a few sentences.
         figures: the numbers behind the table, by name.
-        draw: makes the picture; takes `palette`.
+        draw: draws the picture; takes `palette`.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""`float`: reading a value out of the last bits of floating-point noise (Mironov 2012).
+"""`float`: read a value from the last bits of floating-point noise (Mironov 2012).
 
 numpy draws U = k·2^-53 and returns loc + b·log(2U) below one half, loc - b·log(2 - 2U) above. So a report y is
-possible under the value x only if one of these few numbers, added to x, *is* y, bit for bit. Who knows b tries both
-values; where only one can have led to y, the report has told it, whatever epsilon promised.
+possible under the value x only if one of these few numbers, added to x, *is* y, bit for bit. An attacker who knows b
+tries both values. If only one of them can produce y, the report reveals it, whatever epsilon promised.
 """
 
 import math
@@ -31,7 +31,7 @@ _UNIT = 2.0**-53
 _NEAR = 4  # y - x is rounded, so U is known up to a few units
 
 Report = tuple[int, float]
-"""A value, and what was reported of it."""
+"""A value and its report."""
 
 
 def possible_for_numpy(y: float, x: int, scale: float) -> bool:
@@ -94,14 +94,14 @@ def run(seed: int | None = None, count: int = 1000) -> Demonstration:
         "Read a yes or no from the last bits of one report",
         (
             "epsilon",
-            "numpy: named with certainty",
-            "numpy: named wrongly",
+            "numpy: value found with certainty",
+            "numpy: wrong value found",
             "hush: verdicts that are right",
-            "a guess may be right, at most",
+            "most that epsilon allows",
         ),
         tuple(rows),
-        "Noise that is drawn in floating point hides nothing from who looks at its last bits; on hush's integers the "
-        "same attack is a guess, and no better one than epsilon allows.",
+        "The last bits of floating-point noise reveal the value. hush draws integers. There the same attack only "
+        "guesses, and is right no more often than epsilon allows.",
         figures,
         partial(_draw, figures),
     )
@@ -113,14 +113,14 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
         axes = figure.subplots()
         x = np.arange(len(EPSILONS))
         for shift, key, name, color in (
-            (-0.2, "naive identified", "numpy's noise: value named, with certainty", palette.noisy),
-            (0.2, "hush right among verdicts", "hush: the same verdicts, share that is right", palette.true),
+            (-0.2, "naive identified", "numpy's noise: value found with certainty", palette.noisy),
+            (0.2, "hush right among verdicts", "hush: share of these verdicts that is right", palette.true),
         ):
             heights = [100 * figures[f"{key}, epsilon {float(one):g}"] for one in EPSILONS]
             axes.bar(x + shift, heights, 0.38, color=color, label=name)
         for place, one in enumerate(EPSILONS):
             most = 100 * figures[f"allowed, epsilon {float(one):g}"]
-            label = "what a guess may reach at this ε" if place == 0 else None
+            label = "the most that this ε allows" if place == 0 else None
             axes.plot([place - 0.42, place + 0.42], [most, most], color=palette.ink, lw=2.2, label=label)
         axes.set_xticks(x, [f"ε = {float(one):g}" for one in EPSILONS])
         axes.set_ylim(0, 130)

@@ -1,8 +1,8 @@
-"""`link`: who can tell that two reports came from one device: a broker, an aggregator's store, a log, a resend.
+"""`link`: who can tell that two reports came from one device?
 
-A report has no name in it and a fresh random id. But it travels: a broker sees who sends what and when. Here ten real
-devices answer two tasks over a broker that writes everything down, a real aggregator counts, a recall makes the devices
-send again, and each observer is asked to match the reports of the second task to those of the first.
+A report has no name in it and a fresh random id. But a broker sees who sends what and when. Here ten real devices
+answer two tasks over a broker that records everything. A real aggregator counts, and a recall makes the devices send
+again. Each observer matches the reports of the second task to those of the first.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ DEVICES = 10
 _PATIENCE = 30.0
 
 Marks = Sequence[Hashable]
-"""Of each report, in the order of the devices that sent them, all that an observer can hold against another report."""
+"""For each report, in the order of its devices, everything that an observer can compare with another report."""
 
 
 def run(seed: int | None = None) -> Demonstration:  # noqa: ARG001 - nothing is drawn that a seed could fix
@@ -50,19 +50,19 @@ def run(seed: int | None = None) -> Demonstration:  # noqa: ARG001 - nothing is 
     return Demonstration(
         "link",
         "Tell which two reports came from one device",
-        ("observer", "what it has of a report", "reports matched"),
+        ("observer", "what it knows about a report", "reports matched"),
         tuple(rows),
-        "Whoever runs the broker knows who sends, and when; the aggregator's store and log do not, a gateway hides its "
-        "devices among each other, and a resend shows a report to be the same one and nothing of its value.",
+        "The broker knows who sends, and when. The aggregator's store and log do not. A gateway hides which of its "
+        "devices answered. A resend shows that it is the same report, and nothing more about its value.",
         figures,
         partial(_draw, figures),
     )
 
 
 def matched(first: Marks, second: Marks) -> float:
-    """The share of devices whose two reports are matched, at best: by equal marks, and at random among those left.
+    """Return the largest share of devices whose two reports can be matched: by equal marks, else at random.
 
-    A mark that is shared by several is a guess among them.
+    If several reports share a mark, the observer guesses among them.
     """
     total = 0.0
     for mark, other in zip(first, second, strict=True):

@@ -1,4 +1,4 @@
-"""A broker that writes down whatever is published, with real devices on it."""
+"""A broker that records every message, and real devices that use it."""
 
 from hush_client import Client, Policy
 from hush_common.task import Task
@@ -8,7 +8,7 @@ from hush_simulations.brokers.memory import MemoryBroker
 
 
 class OverheardBroker(MemoryBroker):
-    """A broker in memory that keeps every message that a device published, in the order in which they came.
+    """A broker in memory that stores every message of a device, in the order of arrival.
 
     Attributes:
         messages: topic and payload of each.
@@ -24,11 +24,11 @@ class OverheardBroker(MemoryBroker):
         super().deliver(topic, payload, retain=retain)
 
     def publish(self, task: Task) -> None:
-        """As an administrator publishes a task."""
+        """Publish a task, as an administrator does."""
         self.deliver(task_topic(task.id), task.payload, retain=True)
 
     def reports(self, task: Task) -> list[tuple[str, Report]]:
-        """The reports of a task with their senders, sent again or not."""
+        """Return the reports of a task with their senders, including resends."""
         found = []
         for topic, payload in self.messages:
             frame = decode(payload)
@@ -38,5 +38,5 @@ class OverheardBroker(MemoryBroker):
 
 
 def device(broker: MemoryBroker, name: str, directory: str, policy: Policy) -> Client:
-    """A real device at this broker, which sends at once."""
+    """Return a real device on this broker, which sends at once."""
     return Client("mqtt://memory", device=name, state=directory, transport=broker.transport(), policy=policy, spread=0)

@@ -1,8 +1,8 @@
-"""`poison`: moving a mean by false reports, and by many devices that are one.
+"""`poison`: move a mean with false reports, and with many identities of one device.
 
-Nobody can tell a false report from an honest one: noise looks like noise. What can be bounded is how far one report
-moves the mean (`worst_case_bias`), and how many of them one credential may send (`--quota`). Here 1000 honest devices
-are joined by liars, and a real aggregator counts them all.
+Nobody can distinguish a false report from an honest one: both look like noise. hush limits how far one report moves
+the mean (`worst_case_bias`), and how many reports one login can send (`--quota`). Here liars join 1000 honest devices,
+and a real aggregator counts them all.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Bodies = list[tuple[int, ...]]
 
 
 def run(seed: int | None = None) -> Demonstration:
-    """Count honest devices, and then the same with liars among them."""
+    """Count honest devices, then the same with liars."""
     heights = HEIGHTS.draws(HONEST, np.random.default_rng(seed)).tolist()
     rows: list[tuple[str, ...]] = []
     figures: dict[str, float] = {}
@@ -81,7 +81,7 @@ def run(seed: int | None = None) -> Demonstration:
                 sybils = [_extreme(task) for _ in range(_SYBILS)]
                 result, counted = run_blocking(_counted(task, honest, sybils, one_sender=True, quota=quota))
                 shift = _mean(result) - _mean(alone)
-                said = f"{_SYBILS} devices that are one" + (f", --quota {quota}" if quota else ", no quota")
+                said = f"one device with {_SYBILS} reports" + (f", --quota {quota}" if quota else ", no quota")
                 rows.append(
                     (
                         f"{counted - HONEST} counted",
@@ -101,21 +101,21 @@ def run(seed: int | None = None) -> Demonstration:
         f"Move the mean of {HONEST} heights at ε = 1",
         ("liars", "each of them", "mechanism", "mean moves", "winsorised", "at most"),
         tuple(rows),
-        "Unbounded noise lets one false report move the mean as far as the window reaches; a bounded mechanism, or the "
-        "winsorised mean, takes most of that, a quota all but one of many that share a credential, and a liar who "
-        "follows the protocol cannot be told from a tall person.",
+        "With unbounded noise, one false report can move the mean up to the limit in the last column. A bounded "
+        "mechanism, or the winsorised mean, removes most of that. A quota removes all but one of many reports of one "
+        "login. A liar who follows the protocol looks like a tall person.",
         figures,
         partial(_draw, figures),
     )
 
 
 def _drawn(task: Task, height: float) -> tuple[int, ...]:
-    """A body as the protocol draws it."""
+    """Draw a body by the protocol."""
     return _mechanism(task).perturb(task.domain.index(height).scalar, SystemRng())
 
 
 def _extreme(task: Task) -> tuple[int, ...]:
-    """The legal body that moves the mean upwards the most."""
+    """Return the legal body that moves the mean up furthest."""
     mechanism = _mechanism(task)
     return max(mechanism.outputs()) if mechanism.span is None else (mechanism.span[1],)
 
@@ -129,7 +129,7 @@ def _mechanism(task: Task) -> Mechanism:
 async def _counted(
     task: Task, honest: Bodies, false: Bodies, *, one_sender: bool = False, quota: int = 0
 ) -> tuple[Result, int]:
-    """What a real aggregator makes of these reports, each from a sender of its own, and how many it counted."""
+    """Return the result of a real aggregator for these reports, and how many it counted."""
     broker, settled = MemoryBroker(), asyncio.Event()
     expected, seen = len(honest) + len(false), 0
 
@@ -168,7 +168,7 @@ def _mean(result: Result) -> float:
 
 
 def _robust(result: Result, alone: Result) -> float | None:
-    """How far the winsorised mean moved; None where the mechanism needs none."""
+    """Return how far the winsorised mean moved; None if the mechanism has none."""
     after, before = result.estimate.winsorised, alone.estimate.winsorised
     return None if after is None or before is None else after.mean - before.mean
 
@@ -178,7 +178,7 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
     bars = (
         ("laplace: mean", f"laplace, {extreme}, {{}}: shift", palette.noisy),
         ("laplace: winsorised mean", f"laplace, {extreme}, {{}}: winsorised shift", palette.third),
-        ("the mechanism hush picks", f"auto, {extreme}, {{}}: shift", palette.true),
+        ("the mechanism that hush chooses", f"auto, {extreme}, {{}}: shift", palette.true),
     )
     with styled(palette):
         figure = canvas(3.7)
@@ -193,7 +193,7 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
                 label=name,
             )
         logarithmic(axes, "y")
-        axes.set_ylim(top=30 * axes.get_ylim()[1])  # the legend stands above the bars
+        axes.set_ylim(top=30 * axes.get_ylim()[1])  # the legend is above the bars
         axes.set_xticks(x, [f"{many} liars" if many > 1 else "1 liar" for many in _LIARS])
         axes.set_ylabel("the mean moves by, cm")
         axes.set_title(f"False reports among {HONEST} honest ones")

@@ -1,8 +1,8 @@
-"""`silence`: learning a value from which questions are not answered.
+"""`silence`: find a value from the questions that a device does not answer.
 
-Whoever publishes tasks chooses their bounds. A device that refuses a task because its value lies outside tells so by
-its silence, for nothing: each refusal halves what is left, and no ledger is charged. hush decides whether to answer
-before anybody looks at the value, and moves what lies outside to the nearest bound.
+The publisher of a task chooses its bounds. If a device refuses a task because its value is outside, its silence reveals
+that: each refusal halves the possible range, and no ledger is charged. hush decides without the value whether to
+answer, and moves a value outside the bounds to the nearest one.
 """
 
 import tempfile
@@ -31,19 +31,19 @@ TASKS = 25
 _EPSILON = "0.000001"
 _LOWER, _UPPER = 100.0, 250.0
 _SECRETS = tuple(_LOWER + 3 * k for k in range(51))
-"""What the attacker holds for possible of a real device, each as likely as the others."""
+"""The values that the attacker thinks possible, each equally likely."""
 _VALUE = 139.0
-_STEPS = NumberDomain(_LOWER, _UPPER).steps  # of every task, whatever its bounds are
+_STEPS = NumberDomain(_LOWER, _UPPER).steps  # the same for every task, whatever its bounds
 
 
 @dataclass
 class _Observer:
-    """Who publishes tasks, hears all reports, knows the device's code, and weighs an answer and its absence alike."""
+    """An attacker who publishes tasks, reads all reports, knows the code, and uses both answers and silence."""
 
     likely: list[Decimal] = field(default_factory=lambda: [Decimal(0)] * len(_SECRETS))
 
     def hear(self, broker: OverheardBroker, task: Task) -> bool:
-        """Take in what came; whether anything did."""
+        """Update the odds with the reports of a task. Return whether there were any."""
         reports = broker.reports(task)
         law = Laplace(Fraction(_EPSILON), _STEPS)
         for _, report in reports:
@@ -86,19 +86,19 @@ def run(seed: int | None = None) -> Demonstration:  # noqa: ARG001 - nothing is 
             "naive: height known to",
             "naive: charged",
             "hush: answered",
-            "hush: log-odds moved",
+            "hush: change of log-odds",
             "hush: charged",
         ),
         rows,
-        "A refusal that depends on the value is an answer without noise and without a charge; hush answers or refuses "
-        "before it looks, and an attacker who weighs every report and every silence learns no more than was charged.",
+        "A refusal that depends on the value is an answer without noise and without a charge. hush decides without the "
+        "value. An attacker who uses every report and every silence learns no more than was charged.",
         figures,
         partial(_draw, widths, moved),
     )
 
 
 def _naive() -> list[float]:
-    """How closely a device's value is known after each task, where it refuses what its value does not fit."""
+    """Return how precisely the value is known after each task, if the device refuses bounds without its value."""
     low, high, widths = _LOWER, _UPPER, [_UPPER - _LOWER]
     for _ in range(TASKS):
         middle = (low + high) / 2
@@ -108,7 +108,7 @@ def _naive() -> list[float]:
 
 
 async def _real() -> tuple[list[float], list[Fraction], list[int]]:
-    """After each task: how far the observer of a real device has come, what the ledger says, and the answers so far."""
+    """Return, after each task: the change of the log-odds, the amount spent, and the number of answers."""
     broker, observer, answered = OverheardBroker(), _Observer(), [0]
     moved, spent = [0.0], [Fraction(0)]
     with tempfile.TemporaryDirectory() as folder:

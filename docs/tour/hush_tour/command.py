@@ -1,4 +1,4 @@
-"""`hush tour`: the documents that hush was created from, at work: a chapter each."""
+"""`hush tour`: a chapter for each document that hush was created from."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=Fa
 @app.command()
 def tour(
     name: Annotated[
-        str | None, typer.Argument(metavar="[CHAPTER]", help="A chapter; without one they are listed.")
+        str | None, typer.Argument(metavar="[CHAPTER]", help="Name of a chapter; without it hush lists them.")
     ] = None,
     open_: Annotated[
         bool,
@@ -32,7 +32,9 @@ def tour(
         return
     found = next((one for one in CHAPTERS if one.name == name), None)
     if found is None:
-        raise OptionError("CHAPTER", f"there is no such chapter; choose {', '.join(one.name for one in CHAPTERS)}")
+        raise OptionError(
+            "CHAPTER", f"{name[:40]!r} is not a chapter; choose one of {', '.join(one.name for one in CHAPTERS)}"
+        )
     _need_marimo()
     if open_:
         command = [sys.executable, "-m", "marimo", "edit", str(_copied(found))]
@@ -41,7 +43,7 @@ def tour(
 
 
 def _copied(found: Chapter) -> Path:
-    """Copy a chapter into the working directory: a notebook saves what is changed in it, and hush stays as installed.
+    """Copy a chapter into the working directory, because a notebook saves changes in its file.
 
     Raises:
         OptionError: the copy cannot be written.
@@ -51,10 +53,10 @@ def _copied(found: Chapter) -> Path:
         with path.open("xb") as file:
             file.write(found.path.read_bytes())
     except FileExistsError:
-        _say(f"opening {path} with your changes; delete it to begin anew")
+        _say(f"opening {path} with your changes; delete it to start again")
     except OSError as error:
-        here = f"{path} cannot be written in {Path.cwd()} ({error.strerror})"
-        raise OptionError("--open", f"{here}; change to a directory of your own") from None
+        here = f"cannot write {path} in {Path.cwd()} ({error.strerror})"
+        raise OptionError("--open", f"{here}; change to a directory that you can write to") from None
     else:
         _say(f"opening {path}, a copy of the chapter; your changes are saved in it")
     return path
@@ -67,7 +69,7 @@ def _say(words: str) -> None:
 
 def _list() -> None:
     rows = [Row([one.name, one.title, one.source]) for one in CHAPTERS]
-    columns = [Column("chapter"), Column("what it is about"), Column("after")]
+    columns = [Column("chapter"), Column("what it is about"), Column("source")]
     note = "hush tour heights prints a chapter; hush tour heights --open opens a copy as a notebook, with sliders."
     show([Table(columns, rows), Sentence(""), Sentence(note)])
 
@@ -75,13 +77,13 @@ def _list() -> None:
 def _print(found: Chapter) -> None:
     from hush_tour.reading import blocks, run  # noqa: PLC0415 - marimo takes a second to import
 
-    _say(f"running the chapter {found.name}, which takes some seconds")
+    _say(f"running the chapter {found.name}, which takes a few seconds")
     show(blocks(run(found)[0]))
 
 
 def _need_marimo() -> None:
     try:
-        import marimo  # noqa: F401, PLC0415 - a second, for those who look at a chapter
+        import marimo  # noqa: F401, PLC0415 - takes a second
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "hush tour needs marimo, which comes with hush-ldp[tour]; in a clone of hush, run: pip install '.[tour]'"

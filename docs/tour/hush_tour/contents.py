@@ -1,4 +1,4 @@
-"""The chapters of the tour, in their order."""
+"""The chapters of the tour, in order."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +8,12 @@ _FOLDER = Path(__file__).with_name("chapters")
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One document, at work.
+    """A chapter about one document.
 
     Args:
         name: for `hush tour NAME`.
         title: what it is about.
-        source: the document that it follows.
+        source: the document.
     """
 
     name: str
@@ -36,9 +36,5 @@ CHAPTERS = (
 
 
 def chapter(name: str) -> Chapter:
-    """The chapter of this name.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """Return the chapter with this name, or raise KeyError."""
     return {one.name: one for one in CHAPTERS}[name]

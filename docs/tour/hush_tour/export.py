@@ -1,4 +1,4 @@
-"""The chapters as pages: Markdown with pictures for a light and for a dark ground, and notebooks of Jupyter."""
+"""Export chapters as Markdown, with pictures for light and dark backgrounds, and as Jupyter notebooks."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from hush_tour.prose import Plot, Prose
 
 
 def write_page(chapter: Chapter, shown: Sequence[Prose | Plot], folder: Path) -> Path:
-    """Write a chapter that was run as a page of MyST Markdown, with its pictures beside it."""
+    """Write a chapter as MyST Markdown, with its pictures in the same folder."""
     blocks: list[str] = []
     for number, one in enumerate(shown):
         if isinstance(one, Prose):
@@ -27,10 +27,10 @@ def write_page(chapter: Chapter, shown: Sequence[Prose | Plot], folder: Path) ->
 
 
 def write_notebook(chapter: Chapter, folder: Path) -> Path:
-    """Write a chapter as a notebook of Jupyter, with its outputs.
+    """Write a chapter as a Jupyter notebook, with its outputs.
 
     Raises:
-        subprocess.CalledProcessError: a cell fails; marimo has said which.
+        subprocess.CalledProcessError: a cell fails; marimo has printed which.
     """
     path = folder / f"{chapter.name}.ipynb"
     options = ["--include-outputs", "--force", "--output", str(path)]

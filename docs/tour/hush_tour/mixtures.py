@@ -1,7 +1,7 @@
-"""Mixtures of normal distributions, and how far apart two people are who are drawn from one.
+"""Mixtures of normal distributions, and the difference of two people drawn from one.
 
-The difference of two independent people of parts i and j is normal with mean mu_i - mu_j and variance s_i² + s_j², so
-the law of |x - x'| is a mixture of folded normal distributions, with closed forms for all that is asked here.
+The difference of two independent people of components i and j is normal with mean mu_i - mu_j and variance s_i² + s_j².
+So the law of |x - x'| is a mixture of folded normal distributions, with closed forms for everything here.
 """
 
 from collections.abc import Callable, Iterator

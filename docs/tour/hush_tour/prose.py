@@ -1,4 +1,4 @@
-"""What a cell of a chapter shows: prose and pictures, that a notebook renders and a terminal can print."""
+"""Prose and pictures of a chapter, which a notebook renders and a terminal can print."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class Prose:
-    """Markdown: a notebook shows it as such, a terminal as it is written.
-
-    Args:
-        blocks: each with an indentation of its own, which is taken away; an empty line comes between two.
-    """
+    """Markdown. Each block is dedented; an empty line separates two blocks."""
 
     def __init__(self, *blocks: str) -> None:
         self.markdown: str = "\n\n".join(dedent(block).strip() for block in blocks)
@@ -28,18 +24,18 @@ class Prose:
 
 
 def table(*rows: Sequence[object]) -> str:
-    """A table in Markdown; the first row is its heading."""
+    """Return a Markdown table; the first row is its heading."""
     head, *body = ("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
     return "\n".join((head, "|" + "---|" * len(rows[0]), *body))
 
 
 class Plot:
-    """A figure, and in one sentence what is to be seen on it: for those who cannot see it, and for a terminal.
+    """A figure, and a sentence that describes it for screen readers and terminals.
 
     Args:
-        shows: that sentence.
-        draw: draws it; called with `args` and the palette.
-        args: what is to be drawn.
+        shows: the sentence.
+        draw: draws the figure from `args` and the palette.
+        args: the data.
     """
 
     def __init__(self, shows: str, draw: Callable[..., "Figure"], *args: object) -> None:
@@ -48,13 +44,13 @@ class Plot:
         self._args = args
 
     def png(self, palette: Palette = LIGHT) -> bytes:
-        """The figure, on the ground of this palette."""
+        """Return the figure in the colours of this palette."""
         written = BytesIO()
         self._draw(*self._args, palette=palette).savefig(written, format="png")
         return written.getvalue()
 
     def _repr_html_(self) -> str:
-        """As an image with its description."""
+        """Return an image with its description."""
         encoded = b64encode(self.png()).decode()
         style = "max-width:100%;height:auto"
         return f'<img alt="{escape(self.shows)}" style="{style}" src="data:image/png;base64,{encoded}">'

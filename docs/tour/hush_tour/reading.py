@@ -1,4 +1,4 @@
-"""Chapters that are run: what their cells show, and how a terminal shows it."""
+"""Run a chapter, and print what its cells show on a terminal."""
 
 import importlib.util
 import re
@@ -17,7 +17,7 @@ _EMPHASIS = re.compile(r"(?<![*\w])\*{1,2}(?=\S)(.+?)(?<=\S)\*{1,2}(?![*\w])")
 
 
 def notebook(chapter: Chapter) -> "App":
-    """The notebook of a chapter, not run yet."""
+    """Load the notebook of a chapter."""
     spec = importlib.util.spec_from_file_location(f"hush_tour_{chapter.name}", chapter.path)
     if spec is None or spec.loader is None:  # pragma: no cover - a path that ends in .py has both
         raise ImportError(f"{chapter.path} is not a module")
@@ -28,13 +28,13 @@ def notebook(chapter: Chapter) -> "App":
 
 
 def run(chapter: Chapter) -> tuple[list[Prose | Plot], dict[str, object]]:
-    """What the cells show, in their order, and every name that they define."""
+    """Return what the cells show, in order, and every name that they define."""
     outputs, names = notebook(chapter).run()
     return [output for output in outputs if isinstance(output, Prose | Plot)], dict(names)
 
 
 def blocks(shown: Sequence[Prose | Plot]) -> Iterator[Renderable]:
-    """What is shown, for a terminal: paragraphs, tables, and what is to be seen on each picture."""
+    """Yield paragraphs, tables and the descriptions of pictures, for a terminal."""
     for one in shown:
         if isinstance(one, Plot):
             yield Sentence(f"[Figure: {one.shows}]", "dim", indent=0)
