@@ -102,12 +102,7 @@ class SimulationOptions:
     stop: asyncio.Event | None = None
 
     def experiment(self) -> Experiment:
-        """The experiment that the options describe.
-
-        Raises:
-            OptionError: an option that is missing, superfluous or illegal.
-            TaskError: the question is no legal task.
-        """
+        """Return the experiment that the options describe, or raise OptionError or TaskError."""
         engine = check_engine(str(self.engine), "engine")
         self._check_engine(engine)
         broker = "embedded" if self.broker is None else parse_broker(str(self.broker), "broker")

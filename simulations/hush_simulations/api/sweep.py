@@ -35,12 +35,9 @@ class SweepOptions:
     progress: Progress | None = None
 
     def sweep(self) -> Sweep:
-        """The sweep that the options describe; they replace what a sweep file says.
+        """Return the sweep that the options describe; they replace what a sweep file says.
 
         Without a seed it gets that of the sweep in `out`, or a fresh one.
-
-        Raises:
-            OptionError: an option that is illegal or superfluous.
         """
         if self.dask is not None and self.workers is not None:
             raise OptionError("workers", "has no effect with dask=..., a cluster has its own; leave one of them out")

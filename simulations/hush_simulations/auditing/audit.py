@@ -177,16 +177,9 @@ ONE_SIDED: RuleKind = "one-sided reports"
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """The test of one rule.
+    """The test of one rule: a lower bound of epsilon, ≥ 0, right guesses among all, and the confidence of this bound.
 
-    Args:
-        kind: how the rule was chosen.
-        bound: lower bound of epsilon, ≥ 0.
-        rule: the reports on which the guess is the first value, and those on which it is the second, in words; empty
-            where that guess is never made.
-        right: right guesses.
-        guesses: guesses made.
-        confidence: of this bound alone.
+    `rule` describes the reports on which the guess is the first value, and the second; empty if that is never guessed.
     """
 
     kind: RuleKind

@@ -64,11 +64,7 @@ def numeric(report: object) -> float | None:
 
 
 def views_of_reports(reports: Sequence[object]) -> list[ReportView]:
-    """Return views of unknown reports: numbers as such; of tuples the whole, and every part.
-
-    Raises:
-        TypeError: reports that are neither numbers nor can be compared.
-    """
+    """Return views of unknown reports: numbers as such; of tuples the whole, and every part."""
     if all(numeric(one) is not None for one in reports) and not all(isinstance(one, bool) for one in reports):
         return [ReportView("the report", numeric)]
     hash(reports[0])  # what cannot be compared says so
@@ -98,15 +94,7 @@ def _part(place: int, *, as_numbers: bool) -> Callable[[object], Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A mechanism under audit.
-
-    Args:
-        name: in words.
-        declared: the epsilon that it claims; None if it claims none.
-        inputs: the two values, in words.
-        draw: a fresh report of input 0 or 1.
-        views: how to look at the reports.
-    """
+    """A mechanism under audit: its claimed epsilon, if any, two inputs in words, and a fresh report of input 0 or 1."""
 
     name: str
     declared: Fraction | None
@@ -116,11 +104,7 @@ class Subject:
 
 
 def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates: int, rng: Rng) -> Subject:
-    """Return a mechanism of hush by name, with the parameters that a task would get.
-
-    Raises:
-        OptionError: there is no such mechanism, or no table for this epsilon.
-    """
+    """Return a mechanism of hush by name, with the parameters that a task would get."""
     kind = named(name)
     if kind is None:
         names = ", ".join(other.name for other in known())
@@ -184,11 +168,7 @@ def _extreme(domain: Domain, side: int) -> tuple[str, Index]:
 
 
 def own_subject(path: str, inputs: tuple[object, object], declared: Fraction | None) -> Subject:
-    """Return a function of yours from a value to a report: a number, a bool, a text, or a tuple of them.
-
-    Raises:
-        HushError: it cannot be imported, is no function, or raised an exception; the message says which.
-    """
+    """Return a function of yours from a value to a report: a number, a bool, a text, or a tuple of them."""
     function = _load(path)
 
     def draw(side: int) -> object:

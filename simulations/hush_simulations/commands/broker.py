@@ -10,15 +10,7 @@ from hush_simulations.commands.options import parse_port, run_to_end
 
 
 def run(port: str, host: str) -> None:
-    """Run the embedded broker until Ctrl-C.
-
-    Args:
-        port: as typed: a TCP port; 0 takes a free one.
-        host: address to listen on.
-
-    Raises:
-        OptionError: either cannot be used.
-    """
+    """Run the embedded broker until Ctrl-C; port 0 takes a free one."""
     number = parse_port(port)
     if not host or not host.isprintable() or "/" in host or " " in host:
         raise OptionError("--host", f"{host[:60]!r} is not an address; write for example 127.0.0.1")

@@ -33,12 +33,7 @@ from hush_simulations.engines.experiment import (
 
 
 def with_options_of(kind: type[Any], *, last: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take, in place of its first parameter, the fields of a dataclass.
-
-    Args:
-        kind: a dataclass whose fields are annotated as typer wants it, each with a default.
-        last: whether help lists them after the command's own.
-    """
+    """Let a command take, in place of its first parameter, the fields of a dataclass; `last` in its help."""
 
     def decorate(run: Callable[..., None]) -> Callable[..., None]:
         own = list(signature(run).parameters.values())[1:]
@@ -89,11 +84,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 @contextmanager
 def stopped_in_words() -> Iterator[None]:
-    """Say that Ctrl-C stopped what is no coroutine: options that are read, files that are written.
-
-    Raises:
-        typer.Exit: with 130, after what was begun was undone.
-    """
+    """Say that Ctrl-C stopped what is not a coroutine: reading options, writing files. Exits with 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -102,14 +93,9 @@ def stopped_in_words() -> Iterator[None]:
 
 
 def run_to_end(work: Coroutine[Any, Any, T], stop: asyncio.Event | None = None) -> T:
-    """Run `work` in a new event loop and return what it returns.
+    """Run `work` in a new event loop and return its result; exit with 130 after Ctrl-C, 143 after SIGTERM.
 
-    Args:
-        work: what to do.
-        stop: set by a first Ctrl-C, so that the work may come to an end of its own; a second one stops it.
-
-    Raises:
-        typer.Exit: stopped by Ctrl-C (130) or SIGTERM (143), after what was started has been stopped as well.
+    A first Ctrl-C sets `stop`, so that the work may end regularly; a second one cancels it.
     """
     signals: list[int] = []
     try:
@@ -166,11 +152,6 @@ PlotOption = Annotated[
 
 
 def check_theme(theme: Theme | None, out: Path | None) -> None:
-    """A ground is for what is written.
-
-    Raises:
-        OptionError: nothing is.
-    """
     if theme is not None and out is None:
         raise OptionError("--theme", "is about the pictures that --out writes; add --out DIR, or leave it out")
 

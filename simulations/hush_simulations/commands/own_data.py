@@ -54,11 +54,7 @@ class CsvOptions:
     decimal: Decimal = None
 
     def check_unused(self) -> None:
-        """Refuse options without a file that they are about.
-
-        Raises:
-            OptionError: naming one of them.
-        """
+        """Reject options without a file that they are about."""
         for field in fields(self):
             if getattr(self, field.name) is not None:
                 message = "describes a person's own data; name the file with --csv FILE as well"
@@ -116,11 +112,7 @@ class OwnData:
 
 
 def scenario_of_file(own: OwnData, file: Path) -> Scenario:
-    """The question, put to the people of a file.
-
-    Raises:
-        OptionError: an option that is missing or superfluous, or a file that cannot be used.
-    """
+    """Return the question, put to the people of a file."""
     if own.scenario is not None:
         return _of_shipped(own, own.scenario, file)
     asked = [kind for kind, options in _KINDS.items() if any(getattr(own, option) is not None for option in options)]

@@ -84,12 +84,7 @@ def is_repeatable(document: object) -> bool:
 
 
 def differences(before: object, after: object) -> list[str]:
-    """Each figure that differs, as `name: then, now`; floats differ from one part in 10^12 on.
-
-    Args:
-        before: the document of a run.
-        after: that of its repetition. Where the noise came from the system, what rests on it is not compared.
-    """
+    """List each figure that differs, as `name: then, now`; with system noise only what does not depend on it."""
     if not is_repeatable(before) or not is_repeatable(after):
         before, after = _without_noise(before), _without_noise(after)
     return list(_differing("", before, after))

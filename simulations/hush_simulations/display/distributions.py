@@ -30,13 +30,7 @@ _CELL = (1 << 20) + 1  # which no sweep and no subpopulation has
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Numbers, and the number of devices of each.
-
-    Args:
-        values: shape (numbers,).
-        counts: of the same shape.
-        name: the epsilon of these devices, if there are several.
-    """
+    """Numbers, and the number of devices of each, both of shape (numbers,); `name` is the epsilon of several."""
 
     values: NDArray[np.float64]
     counts: NDArray[np.float64]

@@ -24,11 +24,7 @@ from hush_simulations.results.run import Run
 
 
 def prepare(directory: Path) -> Path:
-    """Create the directory and check that it can be written, before a long run.
-
-    Raises:
-        OptionError: it is a file, or cannot be made or written.
-    """
+    """Create the directory and check that it can be written, before a long run."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
@@ -44,17 +40,7 @@ def prepare(directory: Path) -> Path:
 def write_files(
     directory: Path, run: Run, theme: Theme = "light", more: Mapping[str, bytes] | None = None
 ) -> list[Path]:
-    """Write the files, and return their paths; a run in bulk has no reports.
-
-    Args:
-        directory: that `prepare` made.
-        run: a finished run.
-        theme: light or dark pictures, or both.
-        more: files to write with these, all or none.
-
-    Raises:
-        OptionError: the directory cannot be written; its old files are unchanged.
-    """
+    """Write the files of a run, and `more`, all or none; return their paths. A run in bulk has no reports."""
     from hush_simulations.display.run_figure import picture_of  # noqa: PLC0415 - most runs write no picture
 
     files: dict[str, Writer] = {"result.json": _of((to_json(run) + "\n").encode())}

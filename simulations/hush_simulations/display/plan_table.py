@@ -204,12 +204,7 @@ _SHARES = 2
 
 
 def audit_blocks(findings: Sequence[Finding], confidence: float) -> Iterator[Renderable]:
-    """Each finding, and what a verdict means.
-
-    Args:
-        findings: one at least.
-        confidence: of all verdicts together.
-    """
+    """Yield each finding, and what a verdict means; `confidence` is of all verdicts together."""
     for one in findings:
         yield Sentence(one.name, "bold", indent=0, hanging=2)
         yield Facts([*_facts(one)], least=_LABELS)

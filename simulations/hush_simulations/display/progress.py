@@ -24,13 +24,7 @@ EVERY_S = 5.0
 
 
 def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
-    """Return a function to call with the number done; it prints a line at most every `EVERY_S` seconds.
-
-    Args:
-        what: is counted, as in "reports counted".
-        total: at least 1.
-        clock: seconds.
-    """
+    """Return a function of the number done; it prints a line at most every `EVERY_S` seconds."""
     began = last = clock()
 
     def tick(done: int) -> None:
@@ -50,13 +44,7 @@ _MOST_LINES = 5
 
 
 class Line(NamedTuple):
-    """The anytime interval of one number.
-
-    Args:
-        name: of the part.
-        estimate: the mean so far, formatted.
-        band: its ends, formatted.
-    """
+    """The anytime interval of one part, formatted."""
 
     name: str
     estimate: str
@@ -147,12 +135,7 @@ def render(result: Result) -> "Text":
 
 @contextmanager
 def show_waiting(what: str, every_s: float = EVERY_S) -> Iterator[None]:
-    """Show that work without a count goes on: a spinner on a terminal, else a line every few seconds.
-
-    Args:
-        what: is done, as in "playing the attack averaging".
-        every_s: seconds between two lines.
-    """
+    """Show that work without a count goes on: a spinner on a terminal, else a line every few seconds."""
     from rich.console import Console  # noqa: PLC0415
 
     console = Console(stderr=True)

@@ -426,12 +426,7 @@ def picture_of(run: Run) -> Picture:
 
 
 def figure_of(run: Run, palette: Palette = LIGHT) -> "Figure":
-    """Return the figure of a run: of several rounds the last one, and the estimates of all.
-
-    Args:
-        run: what is drawn.
-        palette: the colours.
-    """
+    """Return the figure of a run: of several rounds the last one, and the estimates of all."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - matplotlib takes a second to import
 
     wording = NumberFormat.of(run.result)

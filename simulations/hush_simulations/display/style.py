@@ -37,17 +37,7 @@ _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e5
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """Colours of a picture.
-
-    Args:
-        ground: behind everything.
-        ink: text, axes and intervals.
-        faint: notes.
-        true: true values, which only a simulation knows.
-        noisy: reports and estimates.
-        third: a third line.
-        fourth: a fourth line. People with any colour blindness can tell the four apart.
-    """
+    """Colours of a picture. People with any colour blindness can tell `true`, `noisy`, `third` and `fourth` apart."""
 
     ground: str
     ink: str
@@ -116,12 +106,7 @@ def canvas(height: float, layout: "LayoutEngine | None" = None) -> "Figure":
 
 
 def logarithmic(axes: "Axes", directions: str) -> None:
-    """Make axes logarithmic, with plain labels.
-
-    Args:
-        axes: of which figure.
-        directions: "x", "y" or "xy".
-    """
+    """Make the axes "x", "y" or "xy" logarithmic, with plain labels."""
     from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - matplotlib takes a second to import
 
     class LogTicks(LogFormatter):
@@ -211,13 +196,7 @@ _ILLEGAL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in XML
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure that can be drawn with either palette.
-
-    Args:
-        title: its subject in a few words.
-        shows: a description in a sentence or two, for people who cannot see it.
-        draw: draws it with a palette.
-    """
+    """A figure that `draw` draws with a palette; `shows` describes it for people who cannot see it."""
 
     title: str
     shows: str
@@ -225,11 +204,6 @@ class Picture:
 
 
 def parse_theme(text: str) -> Theme:
-    """Return the theme of that name.
-
-    Raises:
-        OptionError: there is no such theme.
-    """
     for theme in get_args(Theme):
         if text == theme:
             return theme  # type: ignore[no-any-return] # get_args gives Any
@@ -237,11 +211,7 @@ def parse_theme(text: str) -> Theme:
 
 
 def write_picture(picture: Picture, folder: Path, name: str, theme: Theme = "light") -> list[Path]:
-    """Write `name`.png and `name`.svg, for a dark ground `name`-dark.png and `name`-dark.svg.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Write `name`.png and `name`.svg, for a dark ground `name`-dark.png and `name`-dark.svg."""
     written = []
     for file, content in picture_files(picture, name, theme).items():
         written.append(folder / file)
@@ -250,7 +220,7 @@ def write_picture(picture: Picture, folder: Path, name: str, theme: Theme = "lig
 
 
 def picture_files(picture: Picture, name: str, theme: Theme = "light") -> dict[str, bytes]:
-    """The content of the files that `write` writes, by their names."""
+    """Return the content of the files that `write_picture` writes, by their names."""
     found = {}
     for suffix, palette in _GROUNDS[theme]:
         figure = picture.draw(palette)

@@ -37,13 +37,7 @@ def representative_row(rows: Sequence[SweepRow]) -> SweepRow:
 
 @dataclass(frozen=True, slots=True)
 class FigureLine:
-    """Cells that differ only along the axis.
-
-    Args:
-        name: what distinguishes them from other lines; empty if there is one line.
-        cells: rows of each cell, in the order of the axis.
-        at: the position of each.
-    """
+    """Cells that differ only along the axis, and the position of each; `name` is empty if there is one line."""
 
     name: str
     cells: tuple[tuple[SweepRow, ...], ...]
@@ -60,15 +54,7 @@ class FigurePanel:
 
 @dataclass(frozen=True, slots=True)
 class FigureLayout:
-    """The arrangement of a figure.
-
-    Args:
-        along: the name of the axis of the grid.
-        axis: its label, with its unit.
-        logarithmic: whether that axis is.
-        names: of the positions 0, 1, … if the axis has no numbers.
-        panels: in the order of the grid.
-    """
+    """The arrangement of a figure; `names` are those of the positions 0, 1, … if the axis has no numbers."""
 
     along: str
     axis: str
@@ -266,12 +252,7 @@ def pictures_of_sweep(result: SweepResult) -> dict[str, Picture]:
 
 
 def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
-    """Root mean square error, measured and by theory, of the part of the answer with the largest.
-
-    Args:
-        result: of `hush.sweep`.
-        palette: the colours.
-    """
+    """Return the root mean square error of the worst part, measured and by theory."""
     rows = [
         representative_row(cell) for panel in layout_of(result).panels for line in panel.lines for cell in line.cells
     ]
@@ -300,12 +281,7 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
 
 
 def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
-    """How often intervals hold the truth, a row of panels for each interval; of the part that is covered least.
-
-    Args:
-        result: of `hush.sweep`.
-        palette: the colours.
-    """
+    """Return how often intervals hold the truth, a row of panels for each interval; of the worst part."""
     layout, nominal = layout_of(result), 100 * result.confidence
     known = {row.interval for row in result.rows if row.scope == LAST and row.coverage is not None}
     names = [name for name in INTERVALS if name in known] or [REPORTERS]
@@ -335,12 +311,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
 
 
 def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
-    """The mean error in its standard errors; the band holds 95 of 100 of an estimator without bias.
-
-    Args:
-        result: of `hush.sweep`.
-        palette: the colours.
-    """
+    """Return the mean error in its standard errors; the band holds 95 of 100 of an unbiased estimator."""
 
     def draw(axes: "Axes", line: FigureLine, mark: Mark, palette: Palette) -> None:
         found = []

@@ -20,18 +20,7 @@ _PART_DIGITS = 2  # of the standard error: a row has to fit into 80 columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One category or coordinate, as it is shown.
-
-    Args:
-        name: its label or name.
-        score: its comparison with the truth.
-        wording: the format of its numbers.
-        estimate: its frequency or mean, or None.
-        intervals: individual ones.
-        stderr: by target.
-        unit: of a coordinate.
-        bounds: the smallest and the largest legal value.
-    """
+    """A category or coordinate as it is shown: its estimate with individual intervals, and the truth."""
 
     name: str
     score: Score
@@ -84,12 +73,7 @@ _VISIBLE = 1.005  # times as many people, from which on it is told
 
 
 def remarks(run: Run, together: PooledRounds | None) -> Iterator[str]:
-    """Sentences, in their order.
-
-    Args:
-        run: the simulation.
-        together: its rounds as one estimate, if that is shown.
-    """
+    """Yield sentences below the table of a run; `together` are its rounds as one estimate, if that is shown."""
     if run.stopped:
         asked = whole(run.clients * run.task.rounds)
         yield (
@@ -188,15 +172,7 @@ def judged_columns(confidence: float, unit: str = "") -> list[Column]:
 def judged_rows(
     head: Sequence[Cell], targets: Mapping[str, str], score: Score, intervals: Intervals, wording: NumberFormat
 ) -> Iterator[Row]:
-    """Return a row for each interval, and for each truth.
-
-    Args:
-        head: the first cells of the first row.
-        targets: of whom there may be a row, each with its name.
-        score: the truth, the errors, and whether the intervals cover.
-        intervals: by target.
-        wording: of the numbers.
-    """
+    """Yield a row for each interval or truth; `head` are the first cells of the first row, `targets` the names."""
     for target, name in targets.items():
         known, interval = score.truth.get(target), intervals.get(target)
         if known is None and interval is None:
@@ -449,11 +425,7 @@ _PAIRS = 2
 
 
 def every_figure(document: Mapping[str, object]) -> Iterator[Renderable]:
-    """Yield every figure of a document with its path.
-
-    Args:
-        document: as `--json` prints it.
-    """
+    """Yield every figure of a document, as `--json` prints it, with its path."""
     yield Sentence("Every figure of --json:", "bold")
     yield Sentence("")
     yield Facts([*_facts("", document)])

@@ -55,14 +55,9 @@ _UNIT = NumberDomain(0.0, 1.0)
 class MechanismCost:
     """A mechanism at one epsilon.
 
-    Args:
-        mechanism: its name in a task file, or of a reference line what it is.
-        noise: largest variance of one decoded report given the value; of the central model the variance of n times
-            the error.
-        spread: what a random sample of people adds to it at most.
-        task: the question, with values in [0, 1]; None where hush asks none such, as the central model.
-        parameters: that a task would hold.
-        values: of those who will be asked, where they are known; of categories those whose shares vary most.
+    `noise` is the largest variance of one decoded report given the value; of the central model the variance of n times
+    the error. `spread` is what a random sample of people adds to it at most. `task` is the question about values in
+    [0, 1]; None for the central model. `values` are the known values, of categories those whose shares vary most.
     """
 
     mechanism: str

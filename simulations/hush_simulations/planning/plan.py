@@ -79,15 +79,10 @@ class PlanQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLine:
-    """One mechanism.
+    """One mechanism, or a reference.
 
-    Args:
-        mechanism: its name in a task file, or of a reference what it is.
-        amounts: what it takes, by target; a target that no epsilon or number of people reaches is left out.
-        parameters: that a task would hold, where there is one epsilon to have them at.
-        relative: by target, how many times the people (or epsilon, where that is asked for) of `auto` it takes; of the
-            trusted collector how many times the error, where that is asked for. A target that this line or `auto` does
-            not reach is left out.
+    `amounts` has what it takes, by target; unreachable targets are absent. `relative` is the ratio of people (or of
+    epsilons, if unknown) to those of `auto`; of the trusted collector that of errors, if they are the unknown.
     """
 
     mechanism: str
@@ -98,15 +93,9 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Every mechanism that fits, what `auto` would pick, and a collector who is trusted.
+    """Every mechanism that fits, the choice of `auto`, and a trusted collector.
 
-    Args:
-        question: what was known.
-        mechanisms: that hush has.
-        for_comparison: others.
-        trusted_collector: who sees every value.
-        auto: by target, the mechanism that a task file means by `auto`. It is the same for both targets unless epsilon
-            is asked for. A target for which it does not reach what is asked for is left out.
+    `auto` names a mechanism by target: the same for both unless epsilon is the unknown; unreachable targets are absent.
     """
 
     question: PlanQuestion
@@ -212,16 +201,9 @@ _GRID = 1025
 
 
 def own_values(domain: Domain, values: Sequence[object], rows: Mapping[str, object], column: str) -> OwnValues:
-    """Return how the values of a column are distributed.
+    """Return how the values of a column are distributed; a number beyond a bound counts as the bound, as on a device.
 
-    Args:
-        domain: a number, yes or no, or categories. A number beyond a bound counts as the bound, as on a device.
-        values: at least one; None is a device without one, which answers with any valid value.
-        rows: counts of the rows of the table, as in a result.
-        column: its name.
-
-    Raises:
-        TypeError: the domain is a vector's.
+    None is a device without a value, which answers with any valid one. `rows` has the counts of the table's rows.
     """
     present = [value for value in values if value is not None]
     absent = 1 - len(present) / len(values)

@@ -36,12 +36,7 @@ Mean = float | tuple[float, ...] | None
 
 
 class GroupTruth(NamedTuple):
-    """The truth of the people of one group who answered; only a simulation knows the groups.
-
-    Args:
-        people: of the group who answered.
-        means: of their values, of each coordinate, or the share of each label; None if nobody has a value.
-    """
+    """The number of people of a group who answered, and the means of their values; None without values."""
 
     people: int
     means: tuple[float | None, ...]
@@ -84,13 +79,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class PooledRounds:
-    """All rounds of a run as one estimate; the truth is the mean over all reports.
-
-    Args:
-        result: with the intervals of `hush_aggregator.estimate.pooled_rounds`.
-        score: its comparison with the truth.
-        rounds: how many there are.
-    """
+    """All rounds of a run as one estimate; the truth is the mean over all reports."""
 
     result: Result
     score: Score
@@ -98,7 +87,6 @@ class PooledRounds:
 
 
 def judge(experiment: Experiment, task: Task, number: int, done: RoundOutcome) -> Round:
-    """Compare a round with the truth of the people who answered in it, and of the population."""
     population, estimate = experiment.mean(number), done.result.estimate
     if done.truth is None:
         values = [experiment.value(device, number) for device in done.reporters]
@@ -201,13 +189,10 @@ def found_document(done: Round | PooledRounds) -> dict[str, Any]:
 
 
 def auto_mechanism(task: Task) -> tuple[str, float] | None:
-    """The mechanism that `auto` takes, and how many times its devices the task's own needs for the same standard error.
+    """Return the mechanism that `auto` takes, and how many times its devices the task's own needs for the same error.
 
-    That is the ratio of the largest variances of one report. It is the ratio that `hush plan --rms` gives; those of
-    intervals come near it as the devices become many.
-
-    Returns:
-        None where there is nothing to compare: several epsilons, or answers that repeat.
+    That is the ratio of the largest variances of one report, as `hush plan --rms` gives it. None for several epsilons
+    and for answers that repeat.
     """
     if isinstance(task.randomizer, Offers) or task.repeat == "sticky":
         return None
@@ -220,13 +205,7 @@ def auto_mechanism(task: Task) -> tuple[str, float] | None:
 
 
 def planned_document(task: Task, people: int, confidence: float) -> dict[str, object] | None:
-    """The same with half-widths of the reporters' interval in the worst case, as `hush plan` computes them.
-
-    Args:
-        task: that was asked.
-        people: how many reported in a round.
-        confidence: of the interval.
-    """
+    """Return the same with half-widths of the reporters' interval in the worst case, as by `hush plan`."""
     if not people or isinstance(task.randomizer, Offers) or task.repeat == "sticky":
         return None
     return _planned(task.domain, task.mechanism, people, task.epsilon_per_round, confidence)

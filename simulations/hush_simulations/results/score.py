@@ -15,17 +15,10 @@ Covered = Mapping[str, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """An estimate beside the truth, by target.
+    """An estimate next to the truth, by target.
 
-    Of categories and vectors the whole has but `parts` and `joint`, and each part the rest.
-
-    Args:
-        truth: what the error bars are about.
-        covered: whether each interval holds its truth.
-        error: estimate less truth.
-        joint: of a part, whether each of its joint intervals holds its truth; of the whole, whether those of all parts
-            do.
-        parts: of each category or coordinate, by its name, in the order of the task.
+    `covered` says whether each interval holds its truth, `joint` the same of simultaneous ones; `error` is the estimate
+    less the truth. Of categories and vectors the whole has only `parts` and `joint`.
     """
 
     truth: ByTarget = field(default_factory=dict)
@@ -41,14 +34,7 @@ def score(
     values: Sequence[Value],
     population_mean: float | tuple[float, ...] | None,
 ) -> Score:
-    """Judge the estimate of a round.
-
-    Args:
-        domain: of the task.
-        estimate: of the round.
-        values: the true values of the devices that reported, before any clamping; None has none.
-        population_mean: mean of the distribution they were drawn from, or None where nobody knows it.
-    """
+    """Compare the estimate of a round with the devices' true values, before any clamping."""
     return score_of_truth(domain, estimate, truths(domain, values), population_mean)
 
 
@@ -58,15 +44,7 @@ def score_of_truth(
     truths: Sequence[float | None],
     population_mean: float | tuple[float, ...] | None,
 ) -> Score:
-    """Judge the estimate of a round whose truth is known without the values.
-
-    Args:
-        domain: of the task.
-        estimate: of the round.
-        truths: the mean of the values of the devices that reported, of each coordinate, or the share of each label;
-            None where nobody has a value.
-        population_mean: as `score`.
-    """
+    """Compare the estimate of a round with the mean of each coordinate or the share of each label."""
     known = [{} if mean is None else {REPORTERS: mean} for mean in truths]
     if domain.parts_field:
         return _of_parts(domain, estimate, _with_population(known, population_mean))
@@ -80,7 +58,7 @@ def score_of_truth(
 
 
 def truths(domain: Domain, values: Sequence[Value]) -> list[float | None]:
-    """The mean of some values, of each coordinate, or the share of each label; None where nobody has one."""
+    """Return the mean of the values, of each coordinate, or the share of each label; None without values."""
     match domain:
         case CategoryDomain(labels=labels):
             counts = Counter(value for value in values if value is not None)
@@ -97,13 +75,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) -> dict[str, bool]:
-    """For each interval whose truth is known, whether it holds it, ends included.
-
-    Args:
-        intervals: of an estimate, or of a part of one.
-        methods: of the same; they say which truth the interval `"anytime"` is about.
-        truths: what the intervals are about.
-    """
+    """Return for each interval whose truth is known whether it holds it, ends included."""
     about = {name: _watched(name, methods) if name.startswith(ANYTIME) else name for name in intervals}
     return {
         name: intervals[name][0] <= truths[target] <= intervals[name][1]
@@ -113,12 +85,12 @@ def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) 
 
 
 def _watched(band: str, methods: Mapping[str, str]) -> str:
-    """The target of a band: its name says it, `anytime_population`, or else its method starts with it."""
+    """Return the target of an anytime interval: its key says it, or else its method starts with it."""
     return band.removeprefix(ANYTIME).removeprefix("_") or methods.get(band, "").partition("-")[0]
 
 
 def errors(estimate: float | None, truths: ByTarget) -> dict[str, float]:
-    """The estimate less each truth; nothing where there is no estimate."""
+    """Return the estimate less each truth; empty without an estimate."""
     return {} if estimate is None else {target: estimate - mean for target, mean in truths.items()}
 
 
@@ -144,7 +116,7 @@ def _of_parts(domain: Domain, estimate: Estimate, truths: Sequence[ByTarget]) ->
 
 
 def _all_of(verdicts: Sequence[Covered]) -> dict[str, bool]:
-    """For each interval that all parts have, whether all are covered at once: what the joint ones promise."""
+    """Return for each interval that all parts have whether all are covered at once: the promise of joint ones."""
     return {
         target: all(verdict[target] for verdict in verdicts)
         for target in (verdicts[0] if verdicts else ())

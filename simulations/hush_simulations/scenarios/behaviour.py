@@ -26,12 +26,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """Devices that are away for a round.
-
-    Args:
-        share: of the devices, on average; from 0, below 1.
-        correlation: of two devices of one group in one round; from 0, below 1.
-    """
+    """Devices that stay away for a round: their mean share, and the correlation of two devices of one group."""
 
     share: float = 0.0
     correlation: float = 0.0
@@ -42,7 +37,7 @@ class Dropout:
                 raise OptionError(f"dropout.{name}", f"{value} is not from 0 to below 1; write a share such as 0.1")
 
     def present(self, rounds: int, trials: int, groups: int, rng: np.random.Generator) -> Floats:
-        """How likely a device of each group answers, shape (rounds, trials, groups)."""
+        """Return the probability that a device of each group answers, shape (rounds, trials, groups)."""
         shape = (rounds, trials, groups)
         if not self.correlation or not self.share:
             return np.full(shape, 1 - self.share)
@@ -52,14 +47,9 @@ class Dropout:
 
 @dataclass(frozen=True, slots=True)
 class Nonresponse:
-    """Devices that never answer, because of what they would say or who they are. All that is given must hold.
+    """A share of devices that never answers because of their value or group. All conditions given must hold.
 
-    Args:
-        share: of those devices, from 0 to 1.
-        above: of a number: values above it.
-        below: of a number: values below it.
-        values: of a category or a bit: one of these.
-        group: of that name.
+    `above` and `below` are for numbers, `values` for categories and bits.
     """
 
     share: float
@@ -78,11 +68,11 @@ class Nonresponse:
 
     @property
     def cuts(self) -> tuple[float, ...]:
-        """Numbers between which all are alike."""
+        """Return the numbers at which the behaviour changes."""
         return tuple(end for end in (self.above, self.below) if end is not None)
 
     def check(self, domain: Domain, names: Sequence[str]) -> None:
-        """Refuse what says nothing about values of this domain, or names a group that is not there."""
+        """Reject conditions on values that this domain does not have, or on an unknown group."""
         if self.cuts and not isinstance(domain, NumberDomain):
             raise OptionError("nonresponse.above", "and below are for numbers; write values = [...], or group")
         if self.values and isinstance(domain, NumberDomain | VectorDomain):
@@ -95,14 +85,7 @@ class Nonresponse:
             raise OptionError("nonresponse.group", f"{self.group[:40]!r} is no group of the population; {there}")
 
     def of(self, domain: Domain, numbers: Floats, groups: NDArray[np.int64] | None, names: Sequence[str]) -> Floats:
-        """How likely each person refuses for this reason, shape (people,).
-
-        Args:
-            domain: of the task.
-            numbers: the values as in `as_numbers`, shape (people,); of vectors anything of that length.
-            groups: the group of each.
-            names: of the groups.
-        """
+        """Return the probability that each person refuses for this reason; numbers as by `as_numbers`."""
         concerned = np.ones(len(numbers), dtype=bool)
         if self.above is not None:
             concerned &= numbers > self.above
@@ -119,11 +102,8 @@ class Nonresponse:
 class Panel:
     """How people behave from round to round.
 
-    Args:
-        drift: by how much the value of everybody moves from one round to the next, in the unit of the task, as whole
-            steps of its grid; of vectors one number for each coordinate; empty where values stay.
-        dropout: devices that are away for a round.
-        nonresponse: devices that never answer.
+    `drift` is by how much every value moves between two rounds, in the unit of the task, rounded to steps of its grid;
+    of vectors one number for each coordinate; empty if values stay.
     """
 
     drift: tuple[float, ...] = ()
@@ -135,15 +115,11 @@ class Panel:
 
     @property
     def cuts(self) -> tuple[float, ...]:
-        """Of a number: between which values all answer alike."""
+        """Return the numbers at which the behaviour changes."""
         return tuple(end for one in self.nonresponse for end in one.cuts)
 
     def check(self, domain: Domain, rounds: int, names: Sequence[str]) -> None:
-        """Refuse what does not fit the task.
-
-        Raises:
-            OptionError: naming the field.
-        """
+        """Reject what does not fit the task."""
         for some in self.nonresponse:
             some.check(domain, names)
         if not self.drift:
@@ -160,20 +136,20 @@ class Panel:
                 )
 
     def steps(self, domain: Domain) -> tuple[int, ...]:
-        """By how many steps of the grid values move from one round to the next; zeros where there is no drift."""
+        """Return by how many steps of the grid values move from one round to the next."""
         coordinates = _coordinates(domain)
         drift = self.drift or (0.0,) * len(coordinates)
         return tuple(round(by / float(one.step)) for by, one in zip(drift, coordinates, strict=True))
 
     def moved(self, domain: Domain, round_: int) -> tuple[float, ...]:
-        """By how much values are above those of the first round (0), for each coordinate; empty without a drift."""
+        """Return the difference of values to the first round (0), for each coordinate; empty without a drift."""
         if not any(self.drift):
             return ()
         pairs = zip(self.steps(domain), _coordinates(domain), strict=True)
         return tuple(float(round_ * steps * one.step) for steps, one in pairs)
 
     def value(self, domain: Domain, value: Value, round_: int) -> Value:
-        """A value of the first round as it is in another."""
+        """Return a value of the first round as it is in another."""
         by = self.moved(domain, round_) if round_ else ()
         if not by or value is None or isinstance(value, str):
             return value
@@ -184,7 +160,7 @@ class Panel:
     def mean(
         self, domain: Domain, mean: float | tuple[float, ...] | None, round_: int
     ) -> float | tuple[float, ...] | None:
-        """The mean of a population in a round, of that in the first."""
+        """Return the mean of a population in a round, from that in the first."""
         by = self.moved(domain, round_)
         if mean is None or not by:
             return mean
@@ -195,7 +171,7 @@ class Panel:
     def refusing(
         self, domain: Domain, numbers: Floats, groups: NDArray[np.int64] | None, names: Sequence[str]
     ) -> Floats:
-        """How likely each person never answers, shape (people,); arguments as of `Nonresponse.of`."""
+        """Return the probability that each person never answers, shape (people,)."""
         answering = np.ones(len(numbers))
         for one in self.nonresponse:
             answering *= 1 - one.of(domain, numbers, groups, names)
@@ -208,7 +184,7 @@ STEADY = Panel()
 
 
 def as_numbers(domain: Domain, values: Sequence[Value]) -> Floats:
-    """Values as numbers: of a category the place of its label, of a vector 0; NaN where there is none."""
+    """Return values as numbers: of a category the position of its label, of a vector 0; NaN if missing."""
     match domain:
         case VectorDomain():
             return np.zeros(len(values))
@@ -235,15 +211,11 @@ report once more."""
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Shares of the publications of a device, each in [0, 1], together at most 1.
+    """Shares of a device's publications that go wrong, together at most 1.
 
-    Args:
-        lost: the connection dies before the broker has it.
-        cut: the broker has it; the connection dies before the device knows.
-        late: the acknowledgement takes its time.
-        twice: it arrives twice.
-        reordered: one that was published later arrives before it.
-        forgotten: the broker acknowledges it, and forgets it.
+    lost: the connection drops before the broker has the message. cut: it drops before the acknowledgement arrives.
+    late: the acknowledgement is delayed. twice: the message arrives twice. reordered: a later one arrives first.
+    forgotten: the broker acknowledges the message and loses it.
     """
 
     lost: float = 0.0
@@ -275,13 +247,9 @@ NO_FAULTS = Faults()
 
 @dataclass(frozen=True, slots=True)
 class Liars:
-    """Devices of one kind that do not tell the truth.
+    """A share of devices of one kind that do not tell the truth, and the number of reports that each sends.
 
-    Args:
-        share: of all devices, in [0, 1].
-        lie: what they send.
-        value: the false value, where that is the lie.
-        reports: how many reports each sends, as many identities would; of its own report, how many copies besides.
+    `value` is the false value if that is the lie. Of a replay, `reports` counts the additional copies.
     """
 
     share: float
@@ -298,7 +266,7 @@ class Liars:
             raise OptionError("liars.value", 'is what is told where lie = "value"; write it there, and nowhere else')
 
     def among(self, clients: int) -> int:
-        """How many of so many devices."""
+        """Return how many of `clients` devices lie."""
         return round(self.share * clients)
 
 
@@ -306,16 +274,12 @@ _MOST_REPORTS = 1000
 
 
 def truthful_count(clients: int, liars: tuple[Liars, ...]) -> int:
-    """How many of so many devices tell the truth: the first of them."""
+    """Return how many of `clients` devices tell the truth: the first ones."""
     return max(0, clients - sum(some.among(clients) for some in liars))
 
 
 def told_by(domain: Domain, value: Value) -> Observed:
-    """People who all have one value, any number of them.
-
-    Raises:
-        OptionError: no value of this domain.
-    """
+    """Return any number of people who all have one value."""
     if None in domain.read(value, strict=False).parts:
         raise OptionError("liars.value", f"{str(value)[:40]!r} is no value of this task's domain; write one")
     return Observed((value,), resampled=True)

@@ -73,13 +73,7 @@ class CellError(ValueError):
 class Reader(Protocol):
     """How the cells of a column are read."""
 
-    def read(self, text: str) -> Value:
-        """The value of a cell, which is stripped.
-
-        Raises:
-            CellError: it has none.
-        """
-        ...
+    def read(self, text: str) -> Value: ...
 
     def is_cell(self, text: str) -> bool:
         """Whether a text at the top of a column could be a client's cell instead of a name."""
@@ -102,11 +96,7 @@ def _check_present(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Finite numbers.
-
-    Args:
-        decimal: the sign before the decimals, "." or ","; None where nobody says it.
-    """
+    """Finite numbers; `decimal` is the sign before the decimals, "." or ",", or None if nobody said it."""
 
     decimal: str | None = None
 
@@ -179,9 +169,7 @@ class Yes:
 class Labels:
     """Texts of a list, letter by letter; one that looks like a missing value is a label if it is listed.
 
-    Args:
-        labels: the list.
-        other: what every other text stands for, unless it is a label but for capitals; None where there is no such.
+    `other` is the label of every other text, unless that differs from a label only in capitals.
     """
 
     __slots__ = ("_alike", "_labels", "_other")

@@ -32,22 +32,14 @@ _SAVED = "save it as CSV in UTF-8, or write its --encoding, as in --encoding cp1
 
 
 class Decoded(NamedTuple):
-    """The text of a file; where `certain` is false, only its ASCII characters are those that were meant."""
+    """The text of a file; if `certain` is false, only its ASCII characters are as written."""
 
     text: str
     certain: bool
 
 
 def read_text(path: Path, encoding: str | None) -> Decoded:
-    """The text of a file, without a byte order mark.
-
-    Args:
-        path: of the file.
-        encoding: as a person states it; None to find it.
-
-    Raises:
-        OptionError: it cannot be read, is too large, or is no text in that encoding.
-    """
+    """Return the text of a file, without a byte order mark; `encoding` None detects it."""
     content = _content(path)
     if encoding is None:
         return _decoded(path, content)
@@ -89,17 +81,10 @@ _ESCAPED_TAB = "\\t"  # as a person types it in a shell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvRules:
-    """What a person says about a file; None where it is left open.
+    """What a person says about a file; None if unknown.
 
-    Args:
-        delimiter: one character, or a name in `DELIMITERS`.
-        encoding: a text encoding that Python knows.
-        header: "yes" if the first line names the columns, "no" if it is a client.
-        decimal: "." or ",", the sign before the decimals; the other one may then separate thousands.
-        missing: what becomes of rows without a value.
-
-    Raises:
-        OptionError: one of them cannot be used.
+    `delimiter` is one character or a name in `DELIMITERS`, `header` "yes" or "no", `decimal` "." or ",", and `missing`
+    says what happens to rows without a value.
     """
 
     delimiter: str | None = None
@@ -119,7 +104,7 @@ class CsvRules:
 
     @property
     def treatment(self) -> Treatment | None:
-        """What becomes of rows without a value."""
+        """What happens to rows without a value."""
         return check_treatment("--missing", self.missing)
 
 
@@ -150,18 +135,7 @@ def _check_encoding(name: str) -> None:
 def choose_column(
     names: Sequence[str], column: str | None, *, table: str, header: str, option: str = "--column"
 ) -> str:
-    """The column that is meant.
-
-    Args:
-        names: of the columns, at least one.
-        column: one of them; may be left out if there is only one.
-        table: what a message calls the table.
-        header: what a message calls the place of the names.
-        option: what a message calls the option.
-
-    Raises:
-        OptionError: none is named, or no such column, or several.
-    """
+    """Return the column that is meant; None is legal if there is one. `table` and `header` are for messages."""
     if column is None and len(names) == 1:
         return names[0]
     if column is None:
@@ -182,7 +156,7 @@ _WRITE = f"write --delimiter {', '.join(DELIMITERS)} or another"
 
 
 class _Shape(NamedTuple):
-    """What a delimiter makes of a text: its first row, the line of a row with more cells, and what cannot be read."""
+    """What a delimiter makes of a text: its first row, the line of the first longer row, and a parse error."""
 
     first: tuple[str, ...]
     longer: int | None
@@ -195,13 +169,7 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
-    """The clients of a file, and where the columns asked for are.
-
-    Args:
-        names: of the columns asked for; empty texts where nothing names them.
-        places: of the same in a row, from 0.
-        has_header: whether the first row names the columns.
-    """
+    """The clients of a file, and where the columns asked for are. Without a header, names are empty."""
 
     text: str
     delimiter: str
@@ -210,9 +178,9 @@ class CsvTable:
     has_header: bool
 
     def rows(self) -> Iterator[tuple[int, tuple[str | None, ...]]]:
-        """For each client the number of its line and the cells asked for, not stripped; None where its row ends before.
+        """Yield for each client the number of its line and the cells asked for; None if its row ends before.
 
-        Empty lines at the end of the file are no clients.
+        Empty lines at the end of the file are not clients.
         """
         rows = _rows(self.text, self.delimiter)
         if self.has_header:
@@ -225,17 +193,10 @@ class CsvTable:
 def find_table(
     path: Path, decoded: Decoded, rules: CsvRules, columns: Sequence[str], is_cell: Callable[[str], bool]
 ) -> CsvTable:
-    """The table, read by what a person says about it, and by what is certain.
+    """Find the table by what a person says about it, and by what is certain.
 
-    Args:
-        path: for messages.
-        decoded: the text.
-        rules: what the person says.
-        columns: names, or numbers from 1 where there is no header; empty where the only column is meant.
-        is_cell: whether the name of an only column could be a client's cell.
-
-    Raises:
-        OptionError: it is no table, has no such column, or can be read in two ways.
+    Columns are names, or numbers from 1 without a header. `is_cell` tells whether the name of a single column could be
+    a client's cell.
     """
     delimiter = rules.delimiter or _delimiter_of(path, decoded, rules, columns)
     shape = _shape(decoded.text, delimiter)
@@ -293,7 +254,7 @@ def _has_header(
 
 
 def _delimiter_of(path: Path, decoded: Decoded, rules: CsvRules, columns: Sequence[str]) -> str:
-    """The only delimiter that fits; where none does, the one whose complaint helps most."""
+    """Return the only delimiter that fits; if none does, the one whose complaint helps most."""
     seen = {sign: shape for sign in DELIMITERS.values() if len((shape := _head(decoded.text, sign)).first) > 1}
     if not decoded.certain and "|" in seen:  # a byte of which may be half a letter of Chinese or Japanese
         raise OptionError("--encoding", f"{path} is not UTF-8 text; save it in UTF-8, or write its --encoding")
@@ -316,7 +277,7 @@ def _fits(shape: _Shape, rules: CsvRules, columns: Sequence[str]) -> bool:
 
 
 def _is_one_column(text: str, rules: CsvRules, columns: Sequence[str], *, splits: bool) -> bool:
-    """Whether each line may be one cell with a delimiter in it: the first is the name asked for, or all are numbers."""
+    """Whether each line may be one cell with a delimiter in it: the first is the name, or all are numbers."""
     if not splits or len(columns) > 1:
         return False
     lines = [line.strip() for line in io.StringIO(text, newline=None)]
@@ -347,7 +308,7 @@ def _shape(text: str, delimiter: str) -> _Shape:
 
 
 def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows, each with the number of the line on which it starts; without empty lines at the end."""
+    """Yield the rows, each with the number of its first line; without empty lines at the end."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line, empty = 1, list[int]()
     for cells in reader:
@@ -384,13 +345,7 @@ _REMEDY = "correct those rows, or remove them"
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Columns as they are written.
-
-    Args:
-        lines: of each client, from 1.
-        rows: of each client the cells asked for, stripped; None where the row ends before.
-        names: of the columns.
-    """
+    """Columns as they are written: the line of each client, and its stripped cells; None if the row ends before."""
 
     lines: list[int]
     rows: list[tuple[str | None, ...]]
@@ -407,21 +362,16 @@ def read_column(
     rules: CsvRules = _AS_FOUND,
     reveal: bool = False,
 ) -> Observed:
-    """The values of one column, in the order of the rows.
+    """Return the values of one column, in the order of the rows.
 
     Args:
         path: a CSV file.
-        column: the name in the header, or the number of a column, from 1, where there is none; may be left out if
-            there is only one.
+        column: a name, or a number from 1 without a header; None if there is one column.
         bits: whether the cells are answers (yes, no, true, false, 1, 0) instead of numbers.
-        labels: if any, what the cells are instead: one of these, letter by letter.
-        other: the label that every other text stands for, if one does.
+        labels: if any, the legal cells.
+        other: the label of every other text, if there is one.
         rules: what is known about the file.
         reveal: whether messages may show the content of cells.
-
-    Raises:
-        OptionError: no such file or column, two ways of reading it, cells without a value (naming their lines), no
-            rows, too many.
     """
     reader: Reader = Labels(labels, other) if labels else Answers() if bits else Numbers(rules.decimal)
     return _observed(path, () if column is None else (column,), reader, rules, reveal=reveal)
@@ -430,11 +380,7 @@ def read_column(
 def read_answers(
     path: Path, column: str | None, yes: str, *, rules: CsvRules = _AS_FOUND, reveal: bool = False
 ) -> Observed:
-    """1 for each cell that is `yes`, letter by letter, and 0 for any other text.
-
-    Raises:
-        OptionError: as `read_column`; or no cell is `yes`.
-    """
+    """Return 1 for each cell that is `yes`, letter by letter, and 0 for any other text."""
     data = _observed(path, () if column is None else (column,), Yes(yes), rules, reveal=reveal)
     if 1 not in data.values:
         raise OptionError("--yes", "no cell of that column is this text; write what means yes as the cells spell it")
@@ -442,20 +388,12 @@ def read_answers(
 
 
 def read_columns(path: Path, columns: Sequence[str], *, rules: CsvRules = _AS_FOUND, reveal: bool = False) -> Observed:
-    """The numbers of several columns, a vector for each row.
-
-    Raises:
-        OptionError: as `read_column`.
-    """
+    """Return the numbers of several columns, a vector for each row."""
     return _observed(path, columns, Numbers(rules.decimal), rules, reveal=reveal, vectors=True)
 
 
 def kind_of_column(path: Path, column: str | None, *, rules: CsvRules = _AS_FOUND) -> str:
-    """What the cells of a column look like: "answers", "text" or "numbers".
-
-    Raises:
-        OptionError: no such file or column, or two ways of reading it.
-    """
+    """Return what the cells of a column look like: "answers", "text" or "numbers"."""
     cells = _cells(path, () if column is None else (column,), Numbers(rules.decimal), rules)
     texts = [text for (text,) in cells.rows if text and not is_missing(text)]
     if texts and all(map(_reads(Answers()), texts)):
@@ -522,7 +460,7 @@ _Fault = tuple[int, Fault, str]
 
 
 def _read(cells: _Cells, reader: Reader) -> tuple[list[tuple[Value, ...]], list[_Fault]]:
-    """The values, None for those that are not there, and what is wrong."""
+    """Return the values, None if missing, and what is wrong."""
     columns: list[list[Value]] = []
     faults: list[_Fault] = []
     for texts in zip(*cells.rows, strict=True):

@@ -19,12 +19,7 @@ _MOST_EXPONENT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """Numbers whose logarithm is normal: incomes, durations, sizes of files.
-
-    Args:
-        median: half of the people are below, in the unit of the task; above 0.
-        sigma: the standard deviation of the natural logarithm, above 0 and at most 5.
-    """
+    """Numbers whose logarithm is normal: incomes, durations, sizes of files; `sigma` is the logarithm's."""
 
     median: float
     sigma: float
@@ -44,7 +39,6 @@ class Lognormal:
         return self.median * math.exp(self.sigma**2 / 2)
 
     def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """`count` values, shape (count,)."""
         return self.median * np.exp(self.sigma * rng.standard_normal(count))
 
     def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
@@ -54,12 +48,7 @@ class Lognormal:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Numbers of which there are a few, such as how many children people have.
-
-    Args:
-        values: ascending, in the unit of the task.
-        weights: of each; shares, whatever they add up to.
-    """
+    """A few different numbers, ascending, such as how many children people have; weights need not add up to one."""
 
     values: tuple[float, ...]
     weights: tuple[float, ...]
@@ -77,7 +66,6 @@ class Points:
         return math.fsum(w * x for w, x in zip(self.weights, self.values, strict=True)) / total
 
     def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """`count` values, shape (count,)."""
         return rng.choice(np.array(self.values), size=count, p=self.shares)
 
     def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
@@ -86,22 +74,14 @@ class Points:
 
 
 def zipf_numbers(exponent: float, largest: int) -> Points:
-    """The numbers 1 to `largest`, k with a weight of k^-exponent.
-
-    Raises:
-        OptionError: an exponent that is negative or above 20, or numbers that are none or too many.
-    """
+    """Return the numbers 1 to `largest`, k with a weight of k^-exponent."""
     if not 1 <= largest <= MOST_POINTS:
         raise OptionError("population.largest", f"{largest} is outside 1 to {MOST_POINTS}; write the largest number")
     return Points(tuple(map(float, range(1, largest + 1))), zipf_weights(exponent, largest))
 
 
 def zipf_weights(exponent: float, count: int) -> tuple[float, ...]:
-    """1, 2^-s, 3^-s and so on: the law of Zipf, for `count` things from the most frequent on.
-
-    Raises:
-        OptionError: the exponent s is negative or above 20.
-    """
+    """Return 1, 2^-s, 3^-s and so on: Zipf's law for `count` things, the most frequent first."""
     if not 0 <= exponent <= _MOST_EXPONENT:
         raise OptionError("population.exponent", f"{exponent} is not from 0 to {_MOST_EXPONENT:g}; write 1.0 or so")
     weights: list[float] = (np.arange(1, count + 1) ** -float(exponent)).tolist()
@@ -129,11 +109,7 @@ def is_complete(value: Value) -> bool:
 
 
 def check_treatment(option: str, text: object) -> Treatment | None:
-    """What becomes of rows without a value; None where nobody says it.
-
-    Raises:
-        OptionError: it is no treatment; `option` is what the message calls it.
-    """
+    """Return what happens to rows without a value; None if nobody said it."""
     match text:
         case None | "drop" | "replace":
             return text
@@ -158,7 +134,7 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """One group of a mixture: its share, mean and standard deviation, in the unit of the task."""
+    """One component of a mixture: its weight, mean and standard deviation, in the unit of the task."""
 
     weight: float
     mean: float
@@ -225,7 +201,7 @@ class Bernoulli:
 
 @dataclass(frozen=True, slots=True)
 class Frequencies:
-    """Categories that people fall into: `weights`, one for each of `labels`, are shares whatever they add up to."""
+    """Categories, with a weight for each of `labels`; weights need not add up to one."""
 
     labels: tuple[str, ...]
     weights: tuple[float, ...]
@@ -251,7 +227,7 @@ class Frequencies:
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Vectors whose coordinates know nothing of each other: a distribution for each."""
+    """Vectors with independent coordinates, each with a distribution."""
 
     coordinates: tuple[Numbers, ...]
 
@@ -268,14 +244,8 @@ class Independent:
 class Observed:
     """Values that somebody has, one client each: all of them answer, and nothing is known about others.
 
-    The values never show in a representation: they may be a person's own data.
-
-    Args:
-        values: one for each client.
-        name: of the column they came from.
-        missing: how many rows had no value.
-        treatment: what became of those; None where there were none.
-        resampled: whether the people are drawn from the values with replacement, any number of them.
+    The values never show in a representation: they may be a person's own data. `missing` counts the rows without a
+    value, `treatment` says what happens to them; `resampled` means that people are drawn with replacement.
     """
 
     values: tuple[Value, ...] = field(repr=False)
@@ -313,13 +283,7 @@ _MOST_GROUPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """People of one kind.
-
-    Args:
-        name: of the kind, for the truth of each group.
-        share: of all people, whatever the shares add up to.
-        people: where their values come from.
-    """
+    """People of one kind, and their share of all people; shares need not add up to one."""
 
     name: str
     share: float
@@ -334,7 +298,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A population of groups; to which of them a person belongs is drawn by their shares."""
+    """A population of groups: the group of a person is drawn by their shares."""
 
     groups: tuple[Group, ...]
 

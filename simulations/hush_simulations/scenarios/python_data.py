@@ -33,11 +33,7 @@ _REMEDY = "pass the path of a CSV or Parquet file, or a data frame"
 
 
 def parquet_table(data: str | Path) -> object:
-    """The table of a Parquet file, for `python_data`.
-
-    Raises:
-        OptionError: it is no Parquet file, cannot be read, or pyarrow is not there.
-    """
+    """Return the table of a Parquet file."""
     path = Path(data)
     if path.suffix.lower() not in PARQUET:
         raise OptionError("data", f"is text or a path, and names no .csv or .parquet file; {_REMEDY}")
@@ -72,17 +68,9 @@ _OPTIONS = {"--csv": "data", "--column": "column", "--missing": "missing"}
 def observed_in_csv(
     path: Path, domain: Domain, column: str | None, *, rules: CsvRules, yes: str | None = None
 ) -> Observed:
-    """The values of a file, each legal for the domain or beyond its bounds.
+    """Return the values of a file for a domain; errors name command options.
 
-    Args:
-        path: of the file.
-        domain: what is asked; a vector takes the columns that are named as its coordinates.
-        column: of any other domain; may be left out if the file has only one.
-        rules: how the file is to be read, as far as that is known.
-        yes: of a yes/no question the text that means yes; None for the usual ones (yes, no, true, false, 1, 0).
-
-    Raises:
-        OptionError: in the words of the command line.
+    `yes` is the text that means yes; None for the usual ones (yes, no, true, false, 1, 0).
     """
     if yes is not None and not isinstance(domain, BitDomain):
         raise OptionError("--yes", "is for a yes/no question; leave it out, or ask one")
@@ -102,18 +90,7 @@ def observed_in_csv(
 def observed_by_program(
     path: Path, domain: Domain, column: str | None, missing: str | None, csv: Mapping[str, str]
 ) -> Observed:
-    """The values of a file, as `hush.simulate` takes them.
-
-    Args:
-        path: of the file.
-        domain: what is asked.
-        column: of the file; may be left out if there is only one.
-        missing: "drop", "replace" or None.
-        csv: what is known about the file, by `CSV_FIELDS`.
-
-    Raises:
-        OptionError: in the words of the arguments.
-    """
+    """Return the values of a file, as `hush.simulate` takes them; errors name its arguments."""
     for name in csv:
         if name not in CSV_FIELDS:
             raise OptionError("csv", f"{str(name)[:40]!r} is none of its fields; write {', '.join(CSV_FIELDS)}")
@@ -126,7 +103,7 @@ def observed_by_program(
 
 
 def _in_words_of_python(error: OptionError) -> OptionError:
-    """The same with the arguments of `hush.simulate` in place of options."""
+    """Return the error with the arguments of `hush.simulate` in place of options."""
     option = _OPTIONS.get(error.option, f'csv["{error.option.removeprefix("--")}"]')
     text = _ARGUMENT.sub(r'\1="\2"', _WITH_VALUE.sub(r'csv={"\1": "\2"}', error.message))
     return OptionError(option, _ALONE.sub(r'csv["\1"]', text).replace("--labels", "a domain of labels"))
@@ -149,18 +126,15 @@ def observed(
     treatment: Treatment | None = None,
     csv: Mapping[str, str] | None = None,
 ) -> Observed:
-    """The values of `data`, in their order.
+    """Return the values of `data`, in their order.
 
     Args:
-        data: a sequence, a numpy array, a series, a data frame of any library that narwhals knows, or the path of a
+        data: a sequence, a numpy array, a series, a data frame of any library that narwhals supports, or the path of a
             CSV or Parquet file.
-        domain: what is asked; a vector takes rows, or the columns that are named as its coordinates.
-        column: which column of a data frame; may be left out if there is only one.
-        treatment: what becomes of rows without a value; None refuses them.
-        csv: of a CSV file, how it is to be read, by `data_file.CSV_FIELDS`; what is left out is found where certain.
-
-    Raises:
-        OptionError: it is nothing of the kind, has no values or too many, or one that is missing or of another kind.
+        domain: of the task; a vector takes rows, or the columns named as its coordinates.
+        column: of a data frame; None if there is one.
+        treatment: what happens to rows without a value; None refuses them.
+        csv: how to read a CSV file, by `CSV_FIELDS`.
     """
     if (file := _csv_file(data)) is not None:
         return observed_by_program(file, domain, column, treatment, csv or {})
@@ -177,7 +151,7 @@ def observed(
 
 
 def _csv_file(data: object) -> Path | None:
-    """The path of a CSV file, if that is what data is. A text is one only by its ending: it may be a value."""
+    """Return the path of a CSV file, if data is one. A text is one only by its ending: it may be a value."""
     if not isinstance(data, str | Path):
         return None
     suffix = Path(data).suffix.lower()
@@ -187,7 +161,7 @@ def _csv_file(data: object) -> Path | None:
 def _values(
     rows: Sequence[object], read: Callable[[object], Value], treatment: Treatment | None
 ) -> tuple[tuple[Value, ...], int]:
-    """The values, and how many rows have none."""
+    """Return the values, and how many rows have none."""
     values: list[Value] = []
     missing: list[int] = []
     for place, row in enumerate(rows):
@@ -209,7 +183,7 @@ def _values(
 
 
 def _rows(data: object, domain: Domain, column: str | None) -> tuple[list[object], str]:
-    """The values, not yet looked at, and the name of the column that they are from."""
+    """Return the rows as they are, and the name of their column."""
     if not isinstance(data, np.ndarray) and not is_table(data):
         return _of_frame(data, domain, column)
     if isinstance(data, Mapping):
@@ -267,7 +241,7 @@ def _chosen(names: Sequence[str], column: str | None, option: str) -> str:
 
 
 def _is_value(name: str, domain: Domain) -> bool:
-    """Whether the name of a column is rather a cell of a table that has lost its header, which no title may show."""
+    """Whether a column's name looks like a cell of a table that lost its header, which no title may show."""
     if isinstance(domain, CategoryDomain) and name in domain.labels:
         return True
     try:
@@ -278,7 +252,7 @@ def _is_value(name: str, domain: Domain) -> bool:
 
 
 def _reader(domain: Domain, treatment: Treatment | None) -> Callable[[object], Value]:
-    """What makes a value of one row, or raises `_MissingValueError`, or a ValueError that says what the row is."""
+    """Return the function that reads one row; it raises `_MissingValueError`, or a ValueError that names the fault."""
     match domain:
         case BitDomain():
             return _bit
@@ -332,7 +306,7 @@ def _label(domain: CategoryDomain) -> Callable[[object], str]:
 
 
 def _vector(names: Sequence[str], *, partly: bool) -> Callable[[object], tuple[float | None, ...]]:
-    """Of vectors; where `partly`, a coordinate may be missing alone."""
+    """Read vectors; if `partly`, single coordinates may be missing."""
 
     def number(value: object) -> float | None:
         try:
@@ -355,7 +329,7 @@ def _vector(names: Sequence[str], *, partly: bool) -> Callable[[object], tuple[f
 
 
 def _present(value: object) -> object:
-    """The value, unwrapped from what numpy and pandas make of it."""
+    """Return the value, unwrapped from numpy and pandas."""
     if isinstance(value, _NUMPY_TIMES) and not np.isnat(value):
         return value
     value = plain(value)
@@ -392,13 +366,7 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class _Sentinel:
-    """A value that may be a code.
-
-    Args:
-        code: the value, where it is one of the usual codes; else None.
-        rows: how many have it.
-        is_beyond: whether it is beyond the bounds.
-    """
+    """A value that may be a code for a missing one: the code if it is a usual one, and how many rows have it."""
 
     code: float | None
     rows: int
@@ -406,12 +374,7 @@ class _Sentinel:
 
 
 def hints(people: Observed, domain: Domain) -> Iterator[str]:
-    """Sentences about numbers that may be codes, without the remedy; at most three for a column.
-
-    Args:
-        people: the rows.
-        domain: what is asked; only numbers have codes that can be taken for values.
-    """
+    """Yield sentences about numbers that may be codes, without the remedy; at most three for a column."""
     if isinstance(domain, NumberDomain):
         columns = [(people.name, domain.lower, domain.upper, people.values)]
     elif isinstance(domain, VectorDomain):
@@ -433,7 +396,7 @@ def _sentence(found: _Sentinel, column: str, rows: int) -> str:
 
 
 def _found(numbers: Sequence[float], lower: float, upper: float) -> list[_Sentinel]:
-    """What may be a code, the most frequent first."""
+    """Return what may be a code, the most frequent first."""
     unique, counts = np.unique(np.asarray(numbers, dtype=float), return_counts=True)
     usual = np.isin(unique, list(_CODES))
     ordinary = unique[~usual]
@@ -458,6 +421,6 @@ def _found(numbers: Sequence[float], lower: float, upper: float) -> list[_Sentin
 
 
 def _gaps(value: float, ordinary: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> list[float]:
-    """How far the next ordinary value is on either side, where there is one; `ordinary` ascends."""
+    """Return the distances to the next ordinary values on either side; `ordinary` ascends."""
     below, above = np.searchsorted(ordinary, value, "left"), np.searchsorted(ordinary, value, "right")
     return [float(abs(one - value)) for one in (*ordinary[:below][-1:], *ordinary[above:][:1])]

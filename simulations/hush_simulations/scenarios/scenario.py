@@ -49,7 +49,7 @@ class Scenario:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The names of the groups of people; empty where there are none."""
+        """The names of the groups of people; empty without groups."""
         return self.population.names if isinstance(self.population, Grouped) else ()
 
     @property
@@ -60,19 +60,19 @@ class Scenario:
         return any(isinstance(part, Observed) for part in parts)
 
     def asking(self, **changes: object) -> "Scenario":
-        """The same question with other fields of the task; a change to None leaves the field as it is.
+        """Return the same question with other fields of the task; a change to None leaves the field as it is.
 
-        Another epsilon is the only one: what the task offered besides is dropped.
+        A new epsilon replaces all that the task offered.
         """
         kept = {k: v for k, v in self.document.items() if k != "offers" or changes.get("epsilon") is None}
         return replace(self, document={**kept, **{k: v for k, v in changes.items() if v is not None}})
 
     def repeated(self, rounds: int, opens: datetime) -> "Scenario":
-        """The same question asked `rounds` times, a day apart; epsilon stays the total of all rounds."""
+        """Return the same question asked `rounds` times, a day apart; epsilon stays the total of all rounds."""
         return self.asking(rounds=rounds, round_every="1d", opens=opens.isoformat())
 
     def of_size(self, clients: int) -> "Scenario":
-        """With another number of devices. People who were observed are then drawn from those, with replacement."""
+        """Return it with another number of devices; observed people are then drawn with replacement."""
         people = self.population
         if isinstance(people, Observed):
             people = replace(people, resampled=True)
@@ -88,17 +88,17 @@ class Scenario:
 
 
 def scenario_of_column(data: Observed, lower: float, upper: float, unit: str) -> Scenario:
-    """A scenario about somebody's own numbers: one client a row, with bounds that the person states."""
+    """Return a scenario about a person's own numbers, with the bounds that the person states."""
     return scenario_of_data(data, {"kind": "number", "lower": lower, "upper": upper, "unit": unit})
 
 
 def scenario_of_labels(data: Observed, labels: tuple[str, ...]) -> Scenario:
-    """A scenario about somebody's own categories: one client a row, with labels that the person states."""
+    """Return a scenario about a person's own categories, with the labels that the person states."""
     return scenario_of_data(data, {"kind": "category", "labels": list(labels)})
 
 
 def scenario_of_data(data: Observed, domain: Mapping[str, object]) -> Scenario:
-    """A scenario about somebody's own values: one client each, with a domain that the person states."""
+    """Return a scenario about a person's own values: one client each, with the domain that the person states."""
     what = _ASKED.get(str(domain.get("kind")), "Mean")
     title = f"{what} of {data.name[:80] or 'your data'}"
     return Scenario(
@@ -117,13 +117,9 @@ _CHOICES = 1  # the stream of a seed that chooses epsilons; the values come from
 
 
 class People(NamedTuple):
-    """Who answers.
+    """The people who answer, one device each: true values, number of the epsilon taken, and number of the group.
 
-    Args:
-        values: the true values, one device each.
-        choices: for each device the number of the epsilon that it takes of those offered; empty where there is one.
-        seed: what the values and choices follow from; None if nothing depends on one.
-        groups: for each device the number of its group; empty where the population has none.
+    `choices` is empty without offers, `groups` without groups; `seed` is None if nothing depends on one.
     """
 
     values: Sequence[Value]
@@ -137,12 +133,7 @@ def draw_people(
 ) -> People:
     """Draw the people of a scenario, as many as it has clients.
 
-    Args:
-        scenario: a legal one.
-        offers: how many epsilons its task offers; 0 where there is nothing to choose.
-        seed: the same one gives the same people; None for a fresh one, short enough to be typed again.
-        shares: of the devices that take each epsilon offered; empty for those of the scenario.
-        seeded: whether a seed is needed even if nothing here depends on one.
+    A fresh seed is short enough to be typed again; with `seeded` there is one even if nothing here depends on it.
     """
     people = scenario.population
     seeded = seeded or bool(offers or scenario.panel)

@@ -79,12 +79,12 @@ _AS_PARTS = "as parts"
 
 
 def by_name(value: object) -> str:
-    """Of a field that is a number or a table of numbers, which it is."""
+    """Return the tag of a field that is a number or a table of numbers."""
     return BY_NAME if isinstance(value, dict) else AS_NUMBER
 
 
 def _kind_of(value: object) -> str | None:
-    """Of a coordinate: the parts of a mixture, or the kind of the table."""
+    """Return the tag of a coordinate: the parts of a mixture, or the kind of the table."""
     if isinstance(value, list):
         return _AS_PARTS
     return str(value.get("kind")) if isinstance(value, dict) else None
@@ -158,16 +158,7 @@ _ARGUMENT = re.compile(r'pass (missing)="(\w+)" or missing="(\w+)"')
 
 
 def population_of(domain: Domain, model: _Model, folder: Path) -> Population:
-    """People who have the values that a task asks for.
-
-    Args:
-        domain: of the task.
-        model: what stands in the file.
-        folder: of the file: where it names another, that is seen from there.
-
-    Raises:
-        TaskError, OptionError: it is none, or does not fit; in the words of a file.
-    """
+    """Return people who have the values that a task asks for; `folder` is that of the scenario file."""
     if isinstance(model, _Groups):
         return Grouped(tuple(_group(domain, one, folder) for one in model.groups))
     if model.kind not in {*_FITTING[type(domain)], *_FILES}:
@@ -203,11 +194,7 @@ def _independent(names: list[str], model: _Model) -> Independent:
 
 
 def same_names(field: str, wrong: set[str], remedy: str) -> None:
-    """Refuse names that do not fit.
-
-    Raises:
-        TaskError: there are such names.
-    """
+    """Reject names that do not fit."""
     if wrong:
         raise TaskError(field, f"{min(wrong)[:40]!r} does not fit: {remedy}")
 
@@ -257,7 +244,7 @@ def _observed(domain: Domain, model: _Csv | _Parquet, folder: Path) -> Observed:
 
 
 def _in_words_of_a_file(error: OptionError) -> OptionError:
-    """The same with the fields of a scenario file in place of options, or of arguments."""
+    """Return the error with the fields of a scenario file in place of options or arguments."""
     names = {"--csv": "population.file", "data": "population.file", "column": "population.column"}
     field = names.get(error.option, error.option.replace("--", "population.", 1))
     text = _ARGUMENT.sub(r'write \1 = "\2" or \1 = "\3"', error.message)
@@ -311,11 +298,9 @@ class _File(FileModel):
 
 
 def read_scenario(path: Path) -> Scenario:
-    """A scenario from a TOML file with a `[task]` as in a task file and a `[population]`.
+    """Read a TOML file with a `[task]` as in a task file and a `[population]`.
 
-    Raises:
-        TaskError: naming the field and the remedy.
-        OptionError: the CSV file that it names cannot be used.
+    Raises TaskError or OptionError, which name the field and the remedy.
     """
     try:
         text = read_file(path, SCENARIO)
@@ -327,11 +312,7 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(text: str, path: Path) -> Scenario:
-    """A scenario from the text of a file; `path` is for messages, and its folder for a CSV file that it names.
-
-    Raises:
-        TaskError, OptionError: as `read_scenario`.
-    """
+    """Return the scenario of a file's text; `path` is for messages, and its folder for a data file."""
     try:
         document = read_toml(text, SCENARIO)
     except ValueError as error:
@@ -340,16 +321,7 @@ def parse_scenario(text: str, path: Path) -> Scenario:
 
 
 def scenario_of_document(document: Mapping[str, object], path: Path, population: Population | None = None) -> Scenario:
-    """A scenario from what a file says, as TOML reads it.
-
-    Args:
-        document: of the file.
-        path: for messages, and its folder for a CSV file that it names.
-        population: the people, where they were read before.
-
-    Raises:
-        TaskError, OptionError: as `read_scenario`.
-    """
+    """Return the scenario of a parsed file; `population` replaces its people if they were read before."""
     try:
         model = _File.model_validate(document)
     except ValidationError as error:
@@ -395,11 +367,7 @@ def _liars(domain: Domain, model: _Liars) -> Liars:
 
 
 def check_shares(name: str, shares: "list[float] | tuple[float, ...]", task: Task) -> tuple[float, ...]:
-    """The shares of the devices that take each epsilon offered, if they fit the task.
-
-    Raises:
-        OptionError: there is nothing to choose, or not one share for each offer, or one that is none.
-    """
+    """Return the shares of the devices that take each epsilon offered, if they fit the task."""
     if not shares:
         return ()
     if len(shares) != len(task.offers):
@@ -431,7 +399,7 @@ def _complaint(path: Path, error: ValidationError) -> TaskError:
 
 
 def _fields(places: tuple[int | str, ...]) -> Iterator[str]:
-    """The names of a file on the way to an error; pydantic puts the kind that it took in between."""
+    """Yield the names of a file on the way to an error; pydantic puts the kind that it took in between."""
     kind = False
     for place in places:
         kind = place in TAGS and not kind
@@ -464,16 +432,7 @@ SCENARIOS: Mapping[str, Scenario] = _Shipped()
 
 
 def find_scenario(name: str, option: str = "SCENARIO") -> Scenario:
-    """The scenario of that name, or in the TOML file of that name.
-
-    Args:
-        name: of a scenario that comes with hush, or the path of a file.
-        option: what a message calls the option.
-
-    Raises:
-        OptionError: neither a scenario nor a file; the message lists the scenarios.
-        TaskError: the file is not a legal scenario.
-    """
+    """Return the scenario of that name, or in the TOML file of that name; `option` is for messages."""
     if name in SCENARIOS:
         return SCENARIOS[name]
     if name.lower().endswith(_DATA):
@@ -487,11 +446,7 @@ def find_scenario(name: str, option: str = "SCENARIO") -> Scenario:
 
 
 def text_of(name: str) -> str:
-    """The text of a scenario that `find_scenario` finds.
-
-    Raises:
-        OSError: its file is there no more.
-    """
+    """Return the text of a scenario that `find_scenario` finds, or raise OSError."""
     file = _FOLDER / f"{name}{_SUFFIX}" if name in SCENARIOS else Path(name)
     return file.read_text(encoding="utf-8")
 
