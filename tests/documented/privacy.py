@@ -19,7 +19,7 @@ LOSSES = {"0.1": 0.1, "0.5": 0.5, "1": 1.0, "ln 3": log(3), "2": 2.0, "4": 4.0}
 
 
 def sure(epsilon: float) -> float:
-    """The posterior of whoever was 50/50."""
+    """The posterior of an observer who was 50/50."""
     return exp(epsilon) / (1 + exp(epsilon))
 
 
@@ -28,7 +28,7 @@ def table() -> Iterator[str]:
     people = 500
     row = " | ".join(given(name) for name in LOSSES)
     even = f"{given(50)}/{given(50)}"
-    yield f"whoever was {even} between two values of yours is, after seeing your report, at most e^ε/(1 + e^ε) sure."
+    yield f"an observer who was {even} between two of your values is at most e^ε/(1 + e^ε) sure after seeing your report."
     yield (
         f"| ε | {row} | |---|---|---|---|---|---|---| | at most sure | "
         + " | ".join(percent(ceil(1000 * sure(epsilon) - 1e-9) / 1000, 1) for epsilon in LOSSES.values())  # a promise
@@ -52,7 +52,7 @@ def liars() -> Iterator[str]:
     yield f"and R + {computed(window, '.0f')}b for Laplace, whose window is wide."
     fourth, second = float(stats.laplace.moment(4)), float(stats.laplace.var())
     yield (
-        f"s² must lie between v and v + R²/4, to within four of its standard deviations "
+        f"s² must be between v and v + R²/4, to within four of its standard deviations "
         f"v·√({computed(fourth / second**2 - 1, '.0f')}/n)."
     )
     start = next(n for n in range(2, 10_000) if variance_monitor(n, 1.0, 1.0, 0.0) is not None)
@@ -74,7 +74,7 @@ def monitor() -> Iterator[str]:
     share, n = 0.28, 1000
     equal, apart = (escapes(share, n, 1.0, values) for values in ((0.5,), (0.0, 1.0)))
     yield (
-        f"if {given(100 * share, '.0f')} % of {given(n)} devices add no noise, it stays content in {percent(equal)} of runs "
+        f"if {given(100 * share, '.0f')} % of {given(n)} devices add no noise, it reports no problem in {percent(equal)} of runs "
         f"where all values are equal, and at ε = {given(1)} in {percent(apart)} of runs where half of the values lie at "
         f"each bound."
     )
