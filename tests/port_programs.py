@@ -32,10 +32,16 @@ class Port:
         command: runs it; a script of random bytes may follow.
         in_order: whether it reads a task from left to right, and so meets the same one of several faults first as
             others do. The rest parse JSON before they look at a field.
+        is_slow: whether it takes about twenty times as long as the others: MicroPython, most of all in WebAssembly.
     """
 
     command: tuple[str, ...]
     in_order: bool = True
+    is_slow: bool = False
+
+    def share(self, count: int) -> int:
+        """How many of `count` inputs this port gets: a slow one a fifth, for `cpython` runs all with the same file."""
+        return count // 5 if self.is_slow else count
 
     def ask(self, orders: Sequence[str], script: Path | None = None) -> list[str]:
         """The outcome of each order; `sample` takes its random bytes from `script`."""
@@ -119,7 +125,7 @@ def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
         case "node":
             return Port((need("node"), str(_DRIVERS / "driver.mjs"), str(client)), in_order=False)
         case "micropython":
-            return Port((*micropython(_DRIVERS / "driver.py"), str(client)))
+            return Port((*micropython(_DRIVERS / "driver.py"), str(client)), is_slow=True)
         case _:
             return Port((sys.executable, "-I", "-u", str(_DRIVERS / "driver.py"), str(client)))
 

@@ -1,7 +1,7 @@
 """All readers of tasks give the same verdict, but for the differences that docs/wire.md has.
 
 A fuzzer draws tasks without end; the Python client and the ports to C, Node.js and MicroPython judge each. What is
-accepted is answered from the same random bytes, and the reports are compared byte for byte. Ten seconds, a minute in
+accepted is answered from the same random bytes, and the reports are compared byte for byte. Four seconds, a minute in
 CI (HUSH_FUZZ_SECONDS), ten minutes with `-m soak`.
 """
 
@@ -10,10 +10,10 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
 
 import pytest
@@ -28,11 +28,22 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SEED, SOAK_SEED = 20261122, 20261123
-SECONDS = float(os.environ.get("HUSH_FUZZ_SECONDS", "10"))
+SECONDS = float(os.environ.get("HUSH_FUZZ_SECONDS", "4"))
 NOW = 1767225600
 BATCH = 100
 REFUSALS = {"malformed", "task", "epsilon"}
 TIMES = {"not_open", "closed"}
+
+
+Judged = tuple[Drawn, str, set[str]]
+"""A task, the outcome by the Python client, and the rules by which a port refuses what that accepts."""
+
+
+def judged(seed: int) -> Iterator[Judged]:
+    """Tasks without end, with what the Python client makes of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for one in drawn(seed):
+            yield one, *expected(one, patch)
 
 
 def expected(one: Drawn, monkeypatch: pytest.MonkeyPatch) -> tuple[str, set[str]]:
@@ -56,17 +67,14 @@ def order(one: Drawn) -> str:
     return f"answer 50 {NOW} dev {value} {hexadecimal(one.payload)} {hexadecimal(one.data)}"
 
 
-def differences(
-    sessions: Mapping[str, Session], cases: Iterator[Drawn], monkeypatch: pytest.MonkeyPatch, seen: Counter[str]
-) -> Iterator[str]:
+def differences(sessions: Mapping[str, Session], cases: Iterator[Judged], seen: Counter[str]) -> Iterator[str]:
     """What the ports make otherwise of a batch than the Python client does, without what a rule allows."""
     batch = list(islice(cases, BATCH))
-    orders = [order(one) for one in batch]
+    orders = [order(one) for one, _, _ in batch]
     with ThreadPoolExecutor(len(sessions)) as pool:
         asked = pool.map(lambda session: session.ask(orders), sessions.values())
         outcomes = dict(zip(sessions, asked, strict=True))
-    for at, one in enumerate(batch):
-        wanted, rules = expected(one, monkeypatch)
+    for at, (one, wanted, rules) in enumerate(batch):
         seen[wanted.split()[0]] += 1
         seen.update(rules)
         for name, found in outcomes.items():
@@ -85,32 +93,42 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Ses
         }
 
 
-def fuzz(ports: Mapping[str, Session], seed: int, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    cases, seen, end = drawn(seed), Counter[str](), time.monotonic() + seconds
+@pytest.fixture(scope="module")
+def again() -> Callable[[], Iterator[Judged]]:
+    """The same tasks whenever it is called, which the Python client judges once."""
+    first = judged(SEED)
+
+    def start() -> Iterator[Judged]:
+        nonlocal first
+        first, cases = tee(first)
+        return cases
+
+    return start
+
+
+def fuzz(ports: Mapping[str, Session], cases: Iterator[Judged], seconds: float) -> Counter[str]:
+    seen, end = Counter[str](), time.monotonic() + seconds
     while time.monotonic() < end:
-        assert list(differences(ports, cases, monkeypatch, seen)) == []
+        assert list(differences(ports, cases, seen)) == []
     return seen
 
 
 @pytest.mark.timeout(240)
-def test_every_reader_gives_the_same_verdict(ports: Mapping[str, Session], monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = fuzz(ports, SEED, SECONDS, monkeypatch)
+def test_every_reader_gives_the_same_verdict(ports: Mapping[str, Session]) -> None:
+    seen = fuzz(ports, judged(SEED), SECONDS)
     assert seen["ok"] > seen.total() // 20, "many are answered, so that reports are compared"
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_every_reader_gives_the_same_verdict_for_ten_minutes(
-    ports: Mapping[str, Session], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = fuzz(ports, SOAK_SEED, 600, monkeypatch)
+def test_every_reader_gives_the_same_verdict_for_ten_minutes(ports: Mapping[str, Session]) -> None:
+    seen = fuzz(ports, judged(SOAK_SEED), 600)
     print(dict(seen))  # noqa: T201 - for who waited
 
 
-def test_the_fuzzer_reaches_every_rule_and_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fuzzer_reaches_every_rule_and_every_time(again: Callable[[], Iterator[Judged]]) -> None:
     seen = Counter[str]()
-    for one in islice(drawn(SEED), 5000):
-        wanted, rules = expected(one, monkeypatch)
+    for _, wanted, rules in islice(again(), 5000):
         seen.update({wanted.split()[0], *rules})
     assert seen.keys() >= {*RULES, *TIMES, "ok"}
     assert seen["refused"] > 1000
@@ -155,7 +173,9 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
-def test_a_slip_is_found(slip: tuple[str, str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slip_is_found(
+    slip: tuple[str, str, str, str], tmp_path: Path, again: Callable[[], Iterator[Judged]]
+) -> None:
     language, name, right, wrong = slip
     (tmp_path / "ports").mkdir()
     for file in PORTS.iterdir():
@@ -169,6 +189,6 @@ def test_a_slip_is_found(slip: tuple[str, str, str, str], tmp_path: Path, monkey
         port = Port((str(compiled(tmp_path, library=changed, sanitized=False)),))
     else:
         port = port_of(language, tmp_path, client=tmp_path)
-    cases, seen = drawn(SEED), Counter[str]()
+    cases, seen = again(), Counter[str]()
     with port.session(tmp_path / "log") as session:
-        assert any(any(differences({name: session}, cases, monkeypatch, seen)) for _ in range(200))
+        assert any(any(differences({name: session}, cases, seen)) for _ in range(200))

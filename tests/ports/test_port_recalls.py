@@ -1,12 +1,11 @@
 """Recalls as the ports read and obey them: every language from the same vectors."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from port_programs import Port, hexadecimal
 
 from hush_client.state import outbox
@@ -17,6 +16,7 @@ VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "recalls.js
 DIGEST = "02908043484338bda7455dbafab9f7a024256127525cb22a3c88662ce4f0124a"
 FRAME = f"02000008{DIGEST[:32]}00000000000102030405060708090a0b0c0d0e0f000000000008b75f"
 NOTHING = "00" * 20
+PIECES = [b"0", b"9", b"a", b" ", b'"', b"\\", b",", b":", b"}"]
 
 
 def order(payload: bytes | str, *, frame: str = FRAME, script: str = NOTHING) -> str:
@@ -103,13 +103,15 @@ def test_the_python_client_keeps_it_as_long(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(0, 110), st.binary(max_size=3), st.integers(0, 3)), min_size=50, max_size=200))
-def test_a_port_and_the_python_client_agree_on_documents_with_bytes_changed(
-    port: Port, changes: list[tuple[int, bytes, int]]
-) -> None:
+def test_a_port_and_the_python_client_agree_on_documents_with_bytes_changed(port: Port) -> None:
+    source = random.Random(7)  # noqa: S311 - a test wants the same documents every time
     good = VECTORS["good"][0]["payload"].encode()
-    payloads = [good[:at] + new + good[at + gone :] for at, new, gone in changes]
+    payloads = []
+    for _ in range(port.share(2500)):
+        at, new = source.randrange(len(good) + 1), source.choice([*PIECES, *(source.randbytes(n) for n in range(4))])
+        payloads.append(good[:at] + new + good[at + source.randrange(4) :])
+    accepted = sum(decode_recall(payload) is not None for payload in payloads)
+    assert len(payloads) // 50 < accepted < len(payloads) // 2, "some changes leave a recall"
     for payload, outcome in zip(payloads, port.ask([order(payload) for payload in payloads]), strict=True):
         recall = decode_recall(payload)
         assert outcome.startswith("ok") is (recall is not None), payload
