@@ -41,7 +41,7 @@ Decimal = Annotated[str | None, typer.Option(metavar="SIGN", help="Before decima
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
-    """All of them, as given; None where one was left out."""
+    """The options about a CSV file, as given; None if left out."""
 
     csv: Csv = None
     column: Column = None
@@ -56,7 +56,7 @@ class CsvOptions:
     def check_unused(self) -> None:
         """Reject options without a file that they are about."""
         for field in fields(self):
-            if getattr(self, field.name) is not None:
+            if field.name != "scenario" and getattr(self, field.name) is not None:
                 message = "describes a person's own data; name the file with --csv FILE as well"
                 raise OptionError(f"--{field.name}", message)
 
@@ -77,38 +77,18 @@ _QUESTIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnData:
-    """The options of `hush simulate` about a file of one's own, as given; None where one was left out."""
+class OwnData(CsvOptions):
+    """The options of `hush simulate` about a person's own data, as given; None if left out."""
 
-    scenario: str | None
-    csv: Path | None
-    column: str | None
-    lower: str | None
-    upper: str | None
-    unit: str | None
-    labels: str | None
-    yes: str | None
-    missing: str | None
-    delimiter: str | None
-    encoding: str | None
-    header: str | None
-    decimal: str | None
+    scenario: str | None = None
+    lower: str | None = None
+    upper: str | None = None
+    unit: str | None = None
 
     @property
     def rules(self) -> CsvRules:
         """How the file is to be read."""
         return CsvRules(**{field.name: getattr(self, field.name) for field in fields(CsvRules)})
-
-    def check_unused(self) -> None:
-        """Refuse options without a file that they are about.
-
-        Raises:
-            OptionError: naming one of them.
-        """
-        for field in fields(self):
-            if field.name != "scenario" and getattr(self, field.name) is not None:
-                message = "describes a person's own data; name the file with --csv FILE as well"
-                raise OptionError(f"--{field.name}", message)
 
 
 def scenario_of_file(own: OwnData, file: Path) -> Scenario:

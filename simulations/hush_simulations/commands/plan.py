@@ -160,7 +160,7 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
         if value is not None:
             raise OptionError(option, "follows from the other options where there is a file; leave it out")
     given = {field.name: getattr(own, field.name) for field in fields(own)}
-    mine = OwnData(scenario=None, lower=kind.lower, upper=kind.upper, unit=kind.unit or None, **given)
+    mine = OwnData(lower=kind.lower, upper=kind.upper, unit=kind.unit or None, **given)
     scenario = scenario_of_file(mine, own.csv)
     asked, people = scenario.task().domain, scenario.population
     if not isinstance(people, Observed):

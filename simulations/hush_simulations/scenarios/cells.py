@@ -8,10 +8,10 @@ several readings that no option chooses from: such cells are refused by their ki
 import math
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from hush_simulations.scenarios.population import Value
 
@@ -54,7 +54,7 @@ class Fault(StrEnum):
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no value, rather than one that cannot be read."""
+        """Return whether there is no value, rather than one that cannot be read."""
         return self in (Fault.EMPTY, Fault.MARKED, Fault.SHORT)
 
 
@@ -70,22 +70,26 @@ class CellError(ValueError):
         self.fault = fault
 
 
-class Reader(Protocol):
+class Reader(ABC):
     """How the cells of a column are read."""
 
-    def read(self, text: str) -> Value: ...
+    __slots__ = ()
+
+    @abstractmethod
+    def read(self, text: str) -> Value:
+        """Return the value of a stripped cell, or raise CellError."""
 
     def is_cell(self, text: str) -> bool:
-        """Whether a text at the top of a column could be a client's cell instead of a name."""
-        ...
+        """Return whether a text at the top of a column could be a client's cell instead of a name."""
+        return Numbers().is_cell(text)
 
-    def doubts(self, texts: Sequence[str]) -> list[int]:
-        """Positions of the cells that can each be read, and leave two ways of reading the column."""
-        ...
+    def doubts(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002 - most cells are read in one way
+        """Return the positions of cells that can be read, but in a column that can be read in two ways."""
+        return []
 
 
 def is_missing(text: str) -> bool:
-    """Whether a cell says that there is no value."""
+    """Return whether a cell marks a missing value."""
     return not text or text.lower() in _MISSING
 
 
@@ -95,7 +99,7 @@ def _check_present(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Reader):
     """Finite numbers; `decimal` is the sign before the decimals, "." or ",", or None if nobody said it."""
 
     decimal: str | None = None
@@ -120,7 +124,7 @@ class Numbers:
         return is_missing(text) or _fault(_with_hyphen(text)) not in _OF_TEXT
 
     def doubts(self, texts: Sequence[str]) -> list[int]:
-        """Cells with a point before three digits, unless a point elsewhere cannot separate thousands."""
+        """Return cells with a point before three digits, unless a point elsewhere cannot separate thousands."""
         if self.decimal is not None:
             return []
         pointed = [place for place, text in enumerate(texts) if "." in text]
@@ -128,8 +132,7 @@ class Numbers:
         return found if len(found) == len(pointed) else []
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class YesNo(Reader):
     """Yes and no, in the ways that programs write them."""
 
     def read(self, text: str) -> int:
@@ -139,14 +142,11 @@ class Answers:
         return _ANSWERS[text.lower()]
 
     def is_cell(self, text: str) -> bool:
-        return text.lower() in _ANSWERS or Numbers().is_cell(text)
-
-    def doubts(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002 - there is one way
-        return []
+        return text.lower() in _ANSWERS or super().is_cell(text)
 
 
 @dataclass(frozen=True, slots=True)
-class Yes:
+class Yes(Reader):
     """One text that means yes; every other means no."""
 
     text: str
@@ -162,11 +162,8 @@ class Yes:
     def is_cell(self, text: str) -> bool:  # noqa: ARG002 - whatever it is
         return True
 
-    def doubts(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002 - there is one way
-        return []
 
-
-class Labels:
+class Labels(Reader):
     """Texts of a list, letter by letter; one that looks like a missing value is a label if it is listed.
 
     `other` is the label of every other text, unless that differs from a label only in capitals.
@@ -188,10 +185,7 @@ class Labels:
         return self._other
 
     def is_cell(self, text: str) -> bool:
-        return text.casefold() in self._alike or Numbers().is_cell(text)
-
-    def doubts(self, texts: Sequence[str]) -> list[int]:  # noqa: ARG002 - there is one way
-        return []
+        return text.casefold() in self._alike or super().is_cell(text)
 
 
 def _meaning(text: str) -> str | float:

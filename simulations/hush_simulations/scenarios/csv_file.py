@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hush_common.errors import OptionError
-from hush_simulations.scenarios.cells import Answers, CellError, Fault, Labels, Numbers, Reader, Yes, is_missing
+from hush_simulations.scenarios.cells import CellError, Fault, Labels, Numbers, Reader, Yes, YesNo, is_missing
 from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Treatment, Value, check_treatment
 
 MOST_BYTES = 1 << 28
@@ -31,20 +31,20 @@ _MARKS = (  # the longer first: the mark of UTF-32 begins with that of UTF-16
 _SAVED = "save it as CSV in UTF-8, or write its --encoding, as in --encoding cp1252"
 
 
-class Decoded(NamedTuple):
+class DecodedText(NamedTuple):
     """The text of a file; if `certain` is false, only its ASCII characters are as written."""
 
     text: str
     certain: bool
 
 
-def read_text(path: Path, encoding: str | None) -> Decoded:
+def read_text(path: Path, encoding: str | None) -> DecodedText:
     """Return the text of a file, without a byte order mark; `encoding` None detects it."""
     content = _content(path)
     if encoding is None:
         return _decoded(path, content)
     try:
-        return Decoded(content.decode(encoding).removeprefix("\ufeff"), certain=True)
+        return DecodedText(content.decode(encoding).removeprefix("\ufeff"), certain=True)
     except UnicodeError:
         raise OptionError("--encoding", f"{path} is not text in {encoding[:40]}; {_SAVED}") from None
 
@@ -60,17 +60,17 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _decoded(path: Path, content: bytes) -> Decoded:
+def _decoded(path: Path, content: bytes) -> DecodedText:
     marked = next((name for mark, name in _MARKS if content.startswith(mark)), None)
     try:
         text = content.decode(marked or "utf-8")
     except UnicodeError:
         if marked is not None or b"\0" in content:
             raise OptionError("--encoding", f"{path} is not UTF-8 text; {_SAVED}") from None
-        return Decoded(content.decode("latin-1"), certain=False)  # each byte a character; ASCII bytes are their own
+        return DecodedText(content.decode("latin-1"), certain=False)  # each byte a character; ASCII bytes are their own
     if "\0" in text:
         raise OptionError("--encoding", f"{path} has null characters; if it is UTF-16, write --encoding utf-16-le")
-    return Decoded(text, certain=True)
+    return DecodedText(text, certain=True)
 
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
@@ -191,7 +191,7 @@ class CsvTable:
 
 
 def find_table(
-    path: Path, decoded: Decoded, rules: CsvRules, columns: Sequence[str], is_cell: Callable[[str], bool]
+    path: Path, decoded: DecodedText, rules: CsvRules, columns: Sequence[str], is_cell: Callable[[str], bool]
 ) -> CsvTable:
     """Find the table by what a person says about it, and by what is certain.
 
@@ -253,7 +253,7 @@ def _has_header(
     raise OptionError("--header", f"{doubt}; write --header yes or --header no")
 
 
-def _delimiter_of(path: Path, decoded: Decoded, rules: CsvRules, columns: Sequence[str]) -> str:
+def _delimiter_of(path: Path, decoded: DecodedText, rules: CsvRules, columns: Sequence[str]) -> str:
     """Return the only delimiter that fits; if none does, the one whose complaint helps most."""
     seen = {sign: shape for sign in DELIMITERS.values() if len((shape := _head(decoded.text, sign)).first) > 1}
     if not decoded.certain and "|" in seen:  # a byte of which may be half a letter of Chinese or Japanese
@@ -373,7 +373,7 @@ def read_column(
         rules: what is known about the file.
         reveal: whether messages may show the content of cells.
     """
-    reader: Reader = Labels(labels, other) if labels else Answers() if bits else Numbers(rules.decimal)
+    reader: Reader = Labels(labels, other) if labels else YesNo() if bits else Numbers(rules.decimal)
     return _observed(path, () if column is None else (column,), reader, rules, reveal=reveal)
 
 
@@ -396,7 +396,7 @@ def kind_of_column(path: Path, column: str | None, *, rules: CsvRules = _AS_FOUN
     """Return what the cells of a column look like: "answers", "text" or "numbers"."""
     cells = _cells(path, () if column is None else (column,), Numbers(rules.decimal), rules)
     texts = [text for (text,) in cells.rows if text and not is_missing(text)]
-    if texts and all(map(_reads(Answers()), texts)):
+    if texts and all(map(_reads(YesNo()), texts)):
         return "answers"
     return "numbers" if not texts or any(map(Numbers().is_cell, texts)) else "text"
 

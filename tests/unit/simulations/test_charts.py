@@ -93,7 +93,7 @@ def test_a_pipe_gets_plain_text_and_a_wrong_place_is_told(tmp_path: Path) -> Non
     assert "Error with each mechanism, for the reporters" in done.stdout
     wrong = subprocess.run([*command, "window"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "'window' is none; write terminal, and --out for pictures in files" in wrong.stderr
+    assert "'window' is not a place for charts; write terminal, or --out DIR for pictures in files" in wrong.stderr
 
 
 def test_a_histogram_counts_what_is_between_its_edges() -> None:
