@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hush_common.errors import OptionError
-from hush_simulations.scenarios import cells
+from hush_simulations.scenarios import csv_file
 from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.population import Observed
 
@@ -245,7 +245,7 @@ def test_what_is_read_without_being_told_reads_alike_under_every_rule_that_fits(
 def test_a_reader_that_guesses_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert assert_never_guessed(folder, "h\n1.5\n", None)
     assert not assert_never_guessed(folder, "h\n1.234\n", None)
-    monkeypatch.setattr(cells.Numbers, "doubts", lambda _self, _texts: [])
+    monkeypatch.setattr(csv_file.Numbers, "doubts", lambda _self, _texts: [])
     with pytest.raises(AssertionError):
         assert_never_guessed(folder, "h\n1.234\n", None)
 
