@@ -199,7 +199,7 @@ class RoundOutcome:
         truth: in bulk, the mean of the values, of each coordinate, or the share of each label; None where nobody has
             one. Else None: it is made of the values.
         known: in bulk, of how many values each is the mean.
-        groups: in bulk, of each group how many devices answered, and their truth; empty where there are none.
+        by_group: in bulk, of each group how many devices answered, and their truth; empty where there are none.
         tally: in bulk, that of the round.
         chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
     """
@@ -212,7 +212,7 @@ class RoundOutcome:
     received: Received = field(repr=False)
     truth: tuple[float | None, ...] | None = None
     known: tuple[int, ...] = ()
-    groups: "tuple[tuple[int, tuple[float | None, ...]], ...]" = ()
+    by_group: "tuple[tuple[int, tuple[float | None, ...]], ...]" = ()
     tally: Tally | None = None
     chosen: tuple[int, ...] = ()
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from importlib import import_module
@@ -15,7 +15,6 @@ from hush_aggregator.estimate import REPORTERS
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.result import Result
-from hush_aggregator.tally import Tally
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text
@@ -23,7 +22,7 @@ from hush_common.mechanisms import Offers
 from hush_common.mechanisms.registry import best, choose, named
 from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
-from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, Received, RoundOutcome, judged
+from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome, judged
 from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
 from hush_simulations.results.score import Covered, Score, score, score_of_truth, truths
 from hush_simulations.scenarios.population import Observed
@@ -42,39 +41,19 @@ class GroupTruth(NamedTuple):
     means: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round(RoundOutcome):
     """One round of a run, next to the truth.
 
     Args:
-        result: of the aggregator.
-        score: its comparison with the truth.
-        reporters: positions, in `Experiment.values`, of the devices that sent a report.
-        clamped: how many of them had to move their value into the domain.
-        declined: devices that sent nothing, by their reason.
-        elapsed: seconds from the first answer to the last commit.
-        received: what the aggregator counted; empty in bulk, where no report is kept.
-        chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
-        tally: in bulk, that of the round.
-        truth: in bulk, as in `RoundOutcome`.
-        known: in bulk, of how many values each truth is the mean.
-        groups: of each group of the population how many answered, and what is true of them.
-        population: the mean of the population in this round; None where nobody knows it.
+        score: the result compared with the truth.
+        groups: of each group of the population how many answered, and their truth.
+        population: the mean of the population in this round; None if unknown.
     """
 
-    result: Result
     score: Score
-    reporters: Sequence[int] = field(repr=False)
-    clamped: int
-    declined: Mapping[str, int]
-    elapsed: float
-    received: Received = field(repr=False)
-    chosen: tuple[int, ...] = ()
-    tally: Tally | None = None
-    truth: tuple[float | None, ...] | None = None
-    known: tuple[int, ...] = ()
-    groups: Mapping[str, GroupTruth] = field(default_factory=dict)
-    population: Mean = None
+    groups: Mapping[str, GroupTruth]
+    population: Mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +73,10 @@ def judge(experiment: Experiment, task: Task, number: int, done: RoundOutcome) -
         groups = _groups(experiment, number, done.reporters)
     else:
         found = score_of_truth(task.domain, estimate, done.truth, population)
-        groups = [GroupTruth(*group) for group in done.groups]
-    judged = (done.result, found, done.reporters, done.clamped, done.declined, done.elapsed, done.received)
+        groups = [GroupTruth(*group) for group in done.by_group]
     named = dict(zip(experiment.scenario.groups, groups, strict=bool(groups)))
-    return Round(*judged, done.chosen, done.tally, done.truth, done.known, named, population)
+    measured = {field.name: getattr(done, field.name) for field in fields(RoundOutcome)}
+    return Round(**measured, score=found, groups=named, population=population)
 
 
 def _groups(experiment: Experiment, number: int, reporters: Sequence[int]) -> list[GroupTruth]:

@@ -141,7 +141,7 @@ def simulate_now(
             nothing,
             truth=truth.means,
             known=truth.known,
-            groups=tuple((group.people, group.means) for group in truth.groups),
+            by_group=tuple((group.people, group.means) for group in truth.groups),
             tally=tally,
             chosen=tuple(part.n for _, part in parts_of(task.randomizer, tally)) if task.offers else (),
         )
