@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decoding import decoded
 
 import hush
 from hush_client.gateway import Gateway
@@ -21,7 +22,6 @@ from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDo
 from hush_common.mechanisms import Laplace, Mechanism, Offers
 from hush_common.wire import Refusal
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.engines.experiment import decoded
 from hush_simulations.scenarios.behaviour import STEADY, Faults, Liars
 from hush_simulations.scenarios.population import Grouped
 from hush_simulations.scenarios.scenario import Scenario

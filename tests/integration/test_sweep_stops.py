@@ -17,7 +17,6 @@ import hush
 from hush_common.errors import HushError, OptionError
 from hush_simulations.sweeps import directory as cell_file
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.sweep import text_of_sweep
 
 GRID = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]}
 
@@ -203,7 +202,7 @@ def command(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         started.append(process)
         return process
 
-    (tmp_path / "mine.toml").write_text(text_of_sweep("epsilon"), encoding="utf-8")
+    shutil.copyfile(Path(cell_file.__file__).parent / "shipped" / "epsilon.toml", tmp_path / "mine.toml")
     yield start
     for process in started:
         process.kill()

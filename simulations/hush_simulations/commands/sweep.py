@@ -117,14 +117,14 @@ def _show_status(sweep: Sweep, directory: SweepDirectory, *, as_json: bool) -> N
     if directory.identity() is None:
         raise OptionError("--out", f"{directory.path} has no sweep; leave --status out to begin one")
     directory.check(sweep)
-    states = directory.states(sweep.works())
+    cells, busy = directory.states(sweep.works()), directory.is_busy()
+    total = sum(cells.values())
     if as_json:
-        document = {"cells": len(states.by_cell), **states.counts(), "busy": states.busy}
-        print(json.dumps(document, indent=2))
+        print(json.dumps({"cells": total, **cells, "busy": busy}, indent=2))
         return
-    said = ", ".join(f"{whole(count)} {state}" for state, count in states.counts().items())
-    busy = "; another process is making cells" if states.busy else ""
-    print(printable(f"{directory.path}: {whole(len(states.by_cell))} cells: {said}{busy}"))
+    counts = ", ".join(f"{whole(count)} {state}" for state, count in cells.items())
+    others = "; another process is making cells" if busy else ""
+    print(printable(f"{directory.path}: {whole(total)} cells: {counts}{others}"))
 
 
 @contextmanager
@@ -138,8 +138,8 @@ def _stopped_by_signals(directory: SweepDirectory, sweep: Sweep) -> Iterator[Non
     try:
         yield
     except (KeyboardInterrupt, _TerminatedError) as stopped:
-        states = directory.states(sweep.works())
-        kept = f"{whole(states.counts().get('made', 0))} of {whole(len(states.by_cell))} cells are kept"
+        cells = directory.states(sweep.works())
+        kept = f"{whole(cells.get('made', 0))} of {whole(sum(cells.values()))} cells are kept"
         _say(f"stopped: {kept} in {directory.path}; the same command goes on with the rest")
         raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
     finally:

@@ -1,11 +1,11 @@
-"""Experiment and outcome: what a simulation is asked to do, within which ranges, and what it observes."""
+"""Experiment and outcome: what a simulation does, the ranges of its options, and what it observes."""
 
 import secrets
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.result import Result
 from hush_aggregator.store import StoreReader
 from hush_aggregator.tally import Tally
-from hush_common.domain import BitDomain, NumberDomain
 from hush_common.errors import OptionError
 from hush_common.formatting import significant
 from hush_common.mechanisms import Mechanism, Offers
@@ -27,11 +26,9 @@ from hush_simulations.scenarios.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The reports of one round, in the order of their random ids, which says nothing about the devices.
+    """The reports of one round, in the order of their random ids, which tells nothing about the devices.
 
-    Args:
-        joined_ids: report ids, 16 bytes each.
-        bodies: the integers reported, shape (count, integers in a body).
+    `joined_ids` has 16 bytes for each report; `bodies` are the integers reported, shape (count, integers in a body).
     """
 
     joined_ids: bytes
@@ -39,13 +36,13 @@ class Received:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Report ids, 32 hexadecimal digits each."""
+        """The ids of the reports, 32 hexadecimal digits each."""
         starts = range(0, len(self.joined_ids), REPORT_ID_BYTES)
         return tuple(self.joined_ids[start : start + REPORT_ID_BYTES].hex() for start in starts)
 
 
 def read_received(store: StoreReader, task: Task, round_: int) -> Received:
-    """The accepted reports of a round. Blocks while they are read."""
+    """Return the accepted reports of a round. It blocks."""
     ids, bodies = bytearray(), array("q")
     for report in store.reports(task.digest, round_):
         ids += report.id
@@ -56,42 +53,15 @@ def read_received(store: StoreReader, task: Task, round_: int) -> Received:
 def offers_of(
     task: Task, bodies: NDArray[np.int64]
 ) -> tuple[Sequence[Mechanism], NDArray[np.int64], NDArray[np.int64]]:
-    """The mechanisms of a task, which of them each report followed, and what is left of its body."""
+    """Return the mechanisms of a task, the number of the one that each report used, and the rest of its body."""
     mechanism = task.randomizer
     if isinstance(mechanism, Offers):
         return mechanism.parts, bodies[:, 0], bodies[:, 1:]
     return (mechanism,), np.zeros(len(bodies), dtype=np.int64), bodies
 
 
-def decoded(task: Task, bodies: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Each report as an unbiased estimate of its device's value: noisy, in the unit of the task, never clipped.
-
-    Args:
-        task: what was asked.
-        bodies: shape (count, integers in a body).
-
-    Raises:
-        TypeError: one report is no estimate of a number.
-    """
-    if not isinstance(task.domain, NumberDomain | BitDomain):
-        raise TypeError(f"no decoding for {task.mechanism}")
-    parts, offers, rest = offers_of(task, bodies)
-    values = np.empty(len(bodies))
-    for offer, part in enumerate(parts):
-        chosen = offers == offer
-        values[chosen] = analysis_of(part).said(part, task.domain, rest[chosen], 0)
-    return values
-
-
-def said(task: Task, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-    """What the reports that speak of a category or a coordinate say of it, from 0 to 1; in order of their offers."""
-    parts, offers, rest = offers_of(task, bodies)
-    each = (analysis_of(part).said(part, task.domain, rest[offers == offer], place) for offer, part in enumerate(parts))
-    return np.concatenate(list(each))
-
-
 def in_words(task: Task, bodies: NDArray[np.int64]) -> list[str]:
-    """What each report says: the labels that it names, the coordinates that it drew and their values, or a number."""
+    """Return each report as text: the labels that it names, its coordinates with their values, or a number."""
     parts, offers, rest = offers_of(task, bodies)
     words = [""] * len(bodies)
     for offer, part in enumerate(parts):
@@ -106,7 +76,7 @@ Drawing = Literal["auto", "tally", "devices"]
 """What the bulk engine draws: the tally of a round at once, or the report of every device."""
 
 ABSENT = "absent"
-"""Why a device sends nothing that dropped out, or never answers."""
+"""The reason of a device that dropped out or never answers."""
 
 _DEFAULT_CONNECTIONS: dict[Engine, int] = {"mqtt": 20, "memory": 2, "bulk": 1}
 
@@ -120,30 +90,23 @@ class Experiment:
     """What to simulate.
 
     Args:
-        scenario: the question; on a broker of others its task gets an id of its own.
-        values: the true values, one device each; empty on the engine `"bulk"`, which draws them itself. Never part of a
-            representation: they may be somebody's data.
-        groups: for each device the number of its group; empty where the population has none.
-        choices: for each device the number of the epsilon that it takes of those offered, chosen without looking at
-            its value; empty where the task offers one.
-        engine: `"mqtt"` (real sockets), `"memory"`, or `"bulk"` (neither devices nor a broker: the same law alone).
-        broker: `"embedded"`, `"mosquitto"`, or an address, which may hold a password; of no effect on the engine
-            `"memory"`.
-        connections: gateways that share the devices; None for as many as work best.
+        scenario: the question and its people.
+        values: the true values, one for each device; empty in bulk, which draws them itself. Never part of a
+            representation: they may be personal data.
+        groups: for each device the number of its group; empty if the population has none.
+        choices: for each device the number of the offered epsilon that it takes, chosen without reading its value;
+            empty if the task offers one.
+        engine: `"mqtt"` (real sockets), `"memory"`, or `"bulk"` (no devices and no broker, but the same law).
+        broker: of the engine `"mqtt"`: `"embedded"`, `"mosquitto"`, or an address, which may have a password.
+        connections: gateways that share the devices; None for the default.
         confidence: coverage of the error bars, in (0, 1).
-        noise_seed: makes the noise of all devices repeatable, and therefore not private; None takes it from the
-            operating system.
-        seed: what the population was drawn with, in bulk the noise too; None if nothing depends on one.
-        drawing: in bulk, what is drawn.
-        workers: in bulk, how many threads draw; nothing else depends on it.
-        dask: in bulk, the address of the scheduler of a cluster that draws instead; nor on that.
-
-    Attributes:
-        task: the task of the scenario.
+        noise_seed: makes the noise repeatable, and therefore not private; None takes it from the operating system.
+        seed: of the population, in bulk of the noise too; None if nothing depends on one.
+        drawing, workers, dask: of the bulk engine; the result does not depend on the last two.
 
     Raises:
-        TaskError: the question is no legal task.
-        OptionError: people behave in a way that does not fit it.
+        TaskError: the question is not a legal task.
+        OptionError: the behaviour of the people does not fit it.
     """
 
     scenario: Scenario
@@ -167,41 +130,41 @@ class Experiment:
 
     @property
     def clients(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return self.scenario.clients if self.engine == "bulk" else len(self.values)
 
     def value(self, device: int, round_: int) -> Value:
-        """The true value of a device in a round; of the engines with devices."""
+        """Return the true value of a device in a round; not in bulk."""
         return self.scenario.panel.value(self.task.domain, self.values[device], round_)
 
     def mean(self, round_: int) -> float | tuple[float, ...] | None:
-        """The mean of the population in a round; None where only a sample is known."""
+        """Return the mean of the population in a round; None if only a sample is known."""
         return self.scenario.panel.mean(self.task.domain, self.scenario.population.mean, round_)
 
     @property
     def gateways(self) -> int:
-        """How many gateways there are: never more than devices."""
+        """The number of gateways: never more than devices."""
         wanted = self.connections or self.scenario.gateways or _DEFAULT_CONNECTIONS[self.engine]
         return max(1, min(wanted, len(self.values)))
 
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """What came of one round.
+    """The result of one round.
 
     Args:
         result: of the aggregator.
-        reporters: positions, in `Experiment.values` where it has any, of the devices that sent a report.
-        clamped: how many of them had to move their value into the domain.
+        reporters: positions in `Experiment.values` of the devices that sent a report.
+        clamped: how many of them moved their value into the domain.
         declined: devices that sent nothing, by their reason.
         elapsed: seconds from the first answer to the last commit.
-        received: what the aggregator counted; empty in bulk, where no report is kept.
-        truth: in bulk, the mean of the values, of each coordinate, or the share of each label; None where nobody has
-            one. Else None: it is made of the values.
-        known: in bulk, of how many values each is the mean.
-        by_group: in bulk, of each group how many devices answered, and their truth; empty where there are none.
-        tally: in bulk, that of the round.
-        chosen: in bulk, how many devices took each epsilon offered; empty where there is one.
+        received: the counted reports; empty in bulk.
+        truth: in bulk, the mean of the values, of each coordinate, or the share of each label; None if nobody has a
+            value. Not in bulk: the values give it.
+        known: in bulk, the number of values in each mean.
+        by_group: in bulk, how many devices of each group answered, and their truth.
+        tally: in bulk, of the round.
+        chosen: in bulk, how many devices took each epsilon offered; empty if there is one.
     """
 
     result: Result
@@ -237,20 +200,7 @@ def bulk_experiment(
     workers: int = 1,
     dask: str | None = None,
 ) -> Experiment:
-    """An experiment of the bulk engine, which draws the people itself.
-
-    Args:
-        scenario: the question, and how many it is put to.
-        shares: of the devices that take each epsilon offered; empty for those of the scenario.
-        seed: of people and noise; None for a fresh one, short enough to be typed again.
-        confidence: coverage of the error bars.
-        drawing: what is drawn.
-        workers: how many draw at a time.
-        dask: the scheduler of a cluster that draws.
-
-    Raises:
-        TaskError: the question is no legal task.
-    """
+    """Return an experiment of the bulk engine. Without a seed it gets one that is short enough to be typed again."""
     return Experiment(
         scenario=replace(scenario, shares=shares or scenario.shares),
         values=(),
@@ -264,23 +214,16 @@ def bulk_experiment(
 
 
 def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:
-    """How many different reports were accepted or refused.
+    """Return how many different reports were accepted or refused.
 
-    A redelivery is refused as a duplicate, but it is no further report: counted in, it would hide one that was lost.
+    A redelivery is refused as a duplicate, but is not another report: counted, it would hide a lost one.
     """
     return accepted + sum(count for reason, count in refused.items() if reason != Refusal.DUPLICATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number.
-
-    Args:
-        smallest: smallest legal value.
-        largest: largest legal value.
-        meaning: what a person should write.
-        example: a legal value.
-    """
+    """The range of an integer option; its meaning and an example are for messages."""
 
     smallest: int
     largest: int
@@ -288,11 +231,7 @@ class Whole:
     example: int
 
     def check(self, value: int, option: str, remedy: str) -> int:
-        """The value itself.
-
-        Raises:
-            OptionError: it is out of range.
-        """
+        """Return the value if it is in range, else raise OptionError."""
         if not self.smallest <= value <= self.largest:
             raise OptionError(option, f"{str(value)[:40]} is outside {self.smallest} to {self.largest}; {remedy}")
         return value
@@ -307,55 +246,30 @@ SEED = Whole(0, (1 << 63) - 1, "a seed of the population", 7)
 
 
 def check_engine(name: str, option: str) -> Engine:
-    """The engine of that name.
-
-    Raises:
-        OptionError: there is none; `option` is what its message calls the choice.
-    """
-    if name == "mqtt":
-        return "mqtt"
-    if name == "memory":
-        return "memory"
-    if name == "bulk":
-        return "bulk"
-    raise OptionError(option, f"{name[:40]!r} is not an engine; write mqtt (real sockets), memory or bulk")
+    """Return the engine of that name, or raise OptionError."""
+    if name not in get_args(Engine):
+        raise OptionError(option, f"{name[:40]!r} is not an engine; write mqtt (real sockets), memory or bulk")
+    return cast("Engine", name)
 
 
 def check_drawing(name: str, option: str) -> Drawing:
-    """What the bulk engine draws.
-
-    Raises:
-        OptionError: it draws no such thing; `option` is what its message calls the choice.
-    """
-    if name == "auto":
-        return "auto"
-    if name == "tally":
-        return "tally"
-    if name == "devices":
-        return "devices"
-    raise OptionError(option, f"{name[:40]!r} is not what the bulk engine draws; write auto, tally or devices")
+    """Return what the bulk engine draws, or raise OptionError."""
+    if name not in get_args(Drawing):
+        raise OptionError(option, f"{name[:40]!r} is not what the bulk engine draws; write auto, tally or devices")
+    return cast("Drawing", name)
 
 
 def check_size(clients: int, engine: Engine, option: str) -> None:
-    """So many devices take too long one by one.
-
-    Raises:
-        OptionError: more than `MOST_DEVICES`, and not in bulk.
-    """
+    """Raise OptionError for more than `MOST_DEVICES` devices, except in bulk: they would take too long."""
     if engine != "bulk" and clients > MOST_DEVICES:
         raise OptionError(option, f"{clients} devices are more than {MOST_DEVICES}; choose the bulk engine")
 
 
 def check_confidence(value: float, option: str, shown: str) -> float:
-    """The confidence of an error bar, strictly between 0 and 1.
-
-    Args:
-        value: finite.
-        option: what a message calls it.
-        shown: the value as it was typed.
+    """Return a finite confidence, which was typed as `shown`.
 
     Raises:
-        OptionError: it is no confidence; a percentage is told as a share.
+        OptionError: it is not between 0 and 1; the remedy for a percentage is the share.
     """
     if not 0 < value < 1:
         share = significant(Fraction(value) / 100, 12)

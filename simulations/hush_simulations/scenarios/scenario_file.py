@@ -302,22 +302,22 @@ def read_scenario(path: Path) -> Scenario:
 
     Raises TaskError or OptionError, which name the field and the remedy.
     """
-    try:
-        text = read_file(path, SCENARIO)
-    except OSError as error:
-        raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a scenario") from error
-    except ValueError as error:
-        raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
-    return parse_scenario(text, path)
+    return scenario_of_document(read_document(path), path)
 
 
 def parse_scenario(text: str, path: Path) -> Scenario:
     """Return the scenario of a file's text; `path` is for messages, and its folder for a data file."""
+    return scenario_of_document(read_document(path, text=text), path)
+
+
+def read_document(path: Path, kind: str = "scenario", text: str | None = None) -> dict[str, object]:
+    """Return the content of a TOML file with a scenario or a sweep, or of its text; raise TaskError if it is not TOML."""
     try:
-        document = read_toml(text, SCENARIO)
+        return read_toml(read_file(path, SCENARIO) if text is None else text, SCENARIO)
+    except OSError as error:
+        raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a {kind}") from error
     except ValueError as error:
         raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
-    return scenario_of_document(document, path)
 
 
 def scenario_of_document(document: Mapping[str, object], path: Path, population: Population | None = None) -> Scenario:

@@ -1,8 +1,8 @@
-"""The directory of a sweep: which sweep it is, and a file for each finished cell.
+"""The directory of a sweep: which sweep it is, a file for each finished cell, and its tables.
 
-`sweep.json` identifies the sweep; another one is refused, and the message names what differs. `cells/` has a file for
-each cell, which is written atomically, with a digest. The process that simulates cells holds `lock`. A cell is finished
-if its file is undamaged and has the key that the sweep gives it.
+`sweep.json` identifies the sweep; another one is refused, and the message names the difference. `cells/` has a file for
+each cell, written atomically and with a digest. The process that simulates cells holds `lock`. A cell is finished if
+its file is undamaged and has the key of the sweep.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import TypeAdapter
 
 from hush_common.errors import OptionError
 from hush_common.files import FileLock, replace_file
@@ -32,22 +32,6 @@ class CellVersions:
     numpy: str
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    cell: dict[str, object]
-    sha256: str
-
-
-class _Cell(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    key: str
-    seed: int
-    versions: CellVersions
-    rows: list[SweepRow]
-
-
 @dataclass(frozen=True, slots=True)
 class FinishedCell:
     """A finished cell, with the key of its inputs."""
@@ -58,14 +42,12 @@ class FinishedCell:
     rows: tuple[SweepRow, ...]
 
 
+_CELL = TypeAdapter(FinishedCell)
+
+
 def encode(made: FinishedCell) -> bytes:
     """Return the content of its file."""
-    cell = {
-        "key": made.key,
-        "seed": made.seed,
-        "versions": asdict(made.versions),
-        "rows": [row.document() for row in made.rows],
-    }
+    cell = asdict(made)
     digest = hashlib.sha256(canonical(cell).encode()).hexdigest()
     return (json.dumps({"cell": cell, "sha256": digest}, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
@@ -73,11 +55,9 @@ def encode(made: FinishedCell) -> bytes:
 def decode(content: bytes) -> FinishedCell | None:
     """Return the cell in a file, or None if the file is not exactly what `encode` writes."""
     try:
-        found = _File.model_validate(json.loads(content))
-        cell = _Cell.model_validate(found.cell)
-        made = FinishedCell(cell.key, cell.seed, cell.versions, tuple(cell.rows))
+        made = _CELL.validate_python(json.loads(content)["cell"])
         return made if encode(made) == content else None
-    except (ValueError, ValidationError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):  # a ValidationError is a ValueError
         return None
 
 
@@ -86,19 +66,6 @@ _OPTION = "--out"
 
 CellState = Literal["made", "missing", "damaged", "of another key"]
 """Of a cell; "of another key" if its file has other inputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class CellStates:
-    """The states of all cells in the order of the grid, and whether a process simulates them now."""
-
-    by_cell: tuple[CellState, ...]
-    busy: bool
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of cells in each state."""
-        found = Counter(self.by_cell)
-        return {state: found[state] for state in get_args(CellState) if found[state]}
 
 
 def versions_here() -> CellVersions:
@@ -119,11 +86,11 @@ class SweepDirectory:
         Raises:
             OptionError: it is of another sweep, cannot be written, or is locked.
         """
-        with told(self.path):
+        with errors_of(self.path):
             (self.path / _CELLS).mkdir(parents=True, exist_ok=True)
             lock = FileLock.take(self.path / _LOCK)
         if lock is None:
-            raise OptionError(_OPTION, f"{self.path} is in use: another sweep is at work in it; wait, or name another")
+            raise OptionError(_OPTION, f"{self.path} is in use: another sweep is running in it; wait, or name another")
         try:
             self._begin(sweep, resume=resume)
             for draft in (self.path / _CELLS).glob("*.part"):  # of a process that was killed
@@ -167,7 +134,7 @@ class SweepDirectory:
 
     def _begin(self, sweep: Sweep, *, resume: bool) -> None:
         if self.identity() is None:
-            with told(self.path):
+            with errors_of(self.path):
                 replace_file(self.path / _SWEEP, _document(sweep.identity()))
         elif not resume:
             raise OptionError(_OPTION, f"{self.path} has a sweep already; name another directory, or resume it")
@@ -190,7 +157,7 @@ class SweepDirectory:
         Raises:
             OptionError: it cannot be written; nothing is left of it.
         """
-        with told(self.path):
+        with errors_of(self.path):
             replace_file(self._file(work), encode(made))
 
     def made(self, work: CellWork) -> FinishedCell | None:
@@ -198,9 +165,10 @@ class SweepDirectory:
         state, found = self._state(work)
         return found if state == "made" else None
 
-    def states(self, works: Sequence[CellWork]) -> CellStates:
-        """Return the state of every cell."""
-        return CellStates(tuple(self._state(work)[0] for work in works), self.is_busy())
+    def states(self, works: Sequence[CellWork]) -> dict[str, int]:
+        """Return the number of cells in each state."""
+        found = Counter(self._state(work)[0] for work in works)
+        return {state: found[state] for state in get_args(CellState) if found[state]}
 
     def _state(self, work: CellWork) -> tuple[CellState, FinishedCell | None]:
         try:
@@ -225,11 +193,11 @@ def _document(identity: Mapping[str, object]) -> bytes:
 
 
 def _differences(before: Mapping[str, object], now: Mapping[str, object], names: Sequence[str]) -> str:
-    said = [f"{name} is {_said(before.get(name))} there and {_said(now.get(name))} here" for name in names]
-    return f"{'; '.join(said)}; name another directory, or ask for what is there"
+    shown = [f"{name} is {_shown(before.get(name))} there and {_shown(now.get(name))} here" for name in names]
+    return f"{'; '.join(shown)}; name another directory, or ask for what is there"
 
 
-def _said(value: object) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "missing"
     text = canonical(value)
@@ -237,8 +205,8 @@ def _said(value: object) -> str:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn an OSError into one line with a remedy."""
+def errors_of(path: Path) -> Iterator[None]:
+    """Turn an OSError into an OptionError with a remedy."""
     try:
         yield
     except FileExistsError:

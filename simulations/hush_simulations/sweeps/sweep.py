@@ -20,13 +20,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hush_common.domain import plain
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError, TaskError
-from hush_common.untrusted import SCENARIO as SCENARIO_LIMITS
-from hush_common.untrusted import read_file, read_toml
 from hush_simulations.engines.experiment import CLIENTS as CLIENTS_LIMITS
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Grouped, Observed
 from hush_simulations.scenarios.scenario import Scenario
-from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, scenario_of_document, text_of
+from hush_simulations.scenarios.scenario_file import (
+    SCENARIOS,
+    find_scenario,
+    read_document,
+    scenario_of_document,
+    text_of,
+)
 from hush_simulations.sweeps.result import Parameter
 
 SCENARIO = "scenario"
@@ -223,10 +227,7 @@ _OPENS = datetime(2026, 1, 1, tzinfo=UTC)  # of tasks of several rounds: the clo
 
 @dataclass(frozen=True, slots=True)
 class BaseScenario:
-    """The scenario that is varied.
-
-    The path is that of its file, for messages and for relative paths in it.
-    """
+    """The scenario that is varied, and the path of its file."""
 
     name: str
     document: Mapping[str, object] = field(repr=False)
@@ -235,10 +236,7 @@ class BaseScenario:
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """One cell, with everything that a worker needs to simulate it.
-
-    The key is a digest of everything that its results depend on.
-    """
+    """One cell, with all that a worker needs. Its key is a digest of all that its results depend on."""
 
     number: int
     key: str
@@ -251,7 +249,7 @@ class CellWork:
 
     @property
     def place(self) -> int:
-        """The number of the cell in the seeds of its pieces: from its key, not from its place in the grid."""
+        """The number of the cell in its seeds: from its key, not its place in the grid."""
         return int(self.key[:16], 16)
 
 
@@ -370,7 +368,6 @@ class SweepFile:
 
     bases: tuple[BaseScenario, ...]
     grid: SweepGrid
-    about: str = ""
     trials: int | None = None
     seed: int | None = None
     confidence: float | None = None
@@ -387,11 +384,6 @@ SWEEPS: tuple[str, ...] = _shipped()
 """The sweeps that come with hush, by name."""
 
 
-def text_of_sweep(name: str) -> str:
-    """The file of a sweep that comes with hush."""
-    return (_FOLDER / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
-
-
 def find_sweep(name: str, option: str = "SWEEP") -> SweepFile:
     """Return the shipped sweep of that name, or the one in the TOML file of that name.
 
@@ -400,26 +392,16 @@ def find_sweep(name: str, option: str = "SWEEP") -> SweepFile:
         TaskError: the file is not a sweep; the field is named.
     """
     if name in SWEEPS:
-        return _parse(text_of_sweep(name), Path(f"{name}{_SUFFIX}"))
+        path = Path(f"{name}{_SUFFIX}")
+        return _parse(read_document(path, text=(_FOLDER / path.name).read_text(encoding="utf-8")), path)
     if not name.endswith(_SUFFIX) and "/" not in name:
         near = difflib.get_close_matches(name, SWEEPS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "or name a TOML file"
         raise OptionError(option, f"{name[:60]!r} is not a sweep; there are {', '.join(SWEEPS)}; {hint}")
-    path = Path(name)
-    try:
-        text = read_file(path, SCENARIO_LIMITS)
-    except OSError as error:
-        raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a sweep") from error
-    except ValueError as error:
-        raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
-    return _parse(text, path)
+    return _parse(read_document(Path(name), "sweep"), Path(name))
 
 
-def _parse(text: str, path: Path) -> SweepFile:
-    try:
-        document = read_toml(text, SCENARIO_LIMITS)
-    except ValueError as error:
-        raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
+def _parse(document: Mapping[str, object], path: Path) -> SweepFile:
     if "grid" not in document and "task" in document:
         raise TaskError(str(path), "is a scenario, not a sweep; write scenario = its path, and a [grid]")
     try:
@@ -427,20 +409,12 @@ def _parse(text: str, path: Path) -> SweepFile:
     except ValidationError as error:
         raise _complaint(path, error) from error
     grid = read_grid(dict(_dotted(model.grid)))
-    bases = bases_of(model.scenario, grid, path)
-    return SweepFile(
-        about=" ".join(model.about.split()),
-        bases=bases,
-        grid=grid,
-        trials=model.trials,
-        seed=model.seed,
-        confidence=model.confidence,
-        draw=model.draw,
-    )
+    options = model.model_dump(include={"trials", "seed", "confidence", "draw"})
+    return SweepFile(bases=bases_of(model.scenario, grid, path), grid=grid, **options)
 
 
 def _dotted(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, object]]:
-    """Without quotes, `task.epsilon = [1, 2]` is a table in a table to TOML; it means the same."""
+    """Flatten a grid: without quotes, TOML reads `task.epsilon = [1, 2]` as a table in a table."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _dotted(value, f"{before}{name}.")
@@ -449,19 +423,19 @@ def _dotted(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str
 
 
 def bases_of(
-    scenario: str | Path | Mapping[str, object], grid: SweepGrid, beside: Path | None = None
+    scenario: str | Path | Mapping[str, object], grid: SweepGrid, near: Path | None = None
 ) -> tuple[BaseScenario, ...]:
     """Return the scenario that is varied, or those that the grid names.
 
-    Paths are relative to the folder of the file `beside`, if there is one.
+    Paths are relative to the folder of the file `near`, if there is one.
 
     Raises:
         OptionError, TaskError: there is no such scenario, or its file is not TOML.
     """
     axis = next((axis for axis in grid.axes if axis.name == SCENARIO), None)
     if axis is None:
-        return (_base(scenario, beside),)
-    return tuple(_base(name, beside) for name in _names(axis))
+        return (_base(scenario, near),)
+    return tuple(_base(name, near) for name in _names(axis))
 
 
 def _names(axis: GridAxis) -> list[str]:
@@ -471,22 +445,16 @@ def _names(axis: GridAxis) -> list[str]:
     return [str(value) for value in axis.values]
 
 
-def _base(scenario: str | Path | Mapping[str, object], beside: Path | None) -> BaseScenario:
+def _base(scenario: str | Path | Mapping[str, object], near: Path | None) -> BaseScenario:
     if isinstance(scenario, Mapping):
-        return BaseScenario(_INLINE, dict(scenario), beside or Path("scenario"))
+        return BaseScenario(_INLINE, dict(scenario), near or Path("scenario"))
     name, path = str(scenario), Path(scenario)
     if name not in SCENARIOS:
-        if beside is not None and not path.is_absolute() and (beside.parent / path).is_file():
-            path = beside.parent / path
+        if near is not None and not path.is_absolute() and (near.parent / path).is_file():
+            path = near.parent / path
         elif not path.is_file():
             find_scenario(name, "scenario")  # raises, with the names that exist
-    try:
-        text = text_of(name) if name in SCENARIOS else read_file(path, SCENARIO_LIMITS)
-        return BaseScenario(name, read_toml(text, SCENARIO_LIMITS), path)
-    except OSError as error:
-        raise TaskError(str(path), f"cannot be read ({error.strerror}); name a TOML file with a scenario") from error
-    except ValueError as error:
-        raise TaskError(str(path), f"cannot be parsed as TOML: {error}") from error
+    return BaseScenario(name, read_document(path, text=text_of(name) if name in SCENARIOS else None), path)
 
 
 def _complaint(path: Path, error: ValidationError) -> TaskError:

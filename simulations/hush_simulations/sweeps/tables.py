@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hush_common.errors import OptionError
 from hush_common.files import replace_file
-from hush_simulations.sweeps.directory import told
+from hush_simulations.sweeps.directory import errors_of
 from hush_simulations.sweeps.result import SweepResult
 
 
@@ -26,7 +26,7 @@ def write_csv(result: SweepResult, path: Path) -> Path:
     Raises:
         OptionError: the file cannot be written.
     """
-    with told(path):
+    with errors_of(path):
         replace_file(path, csv_text(result).encode())
     return path
 
@@ -59,6 +59,6 @@ def write_parquet(result: SweepResult, path: Path) -> Path:
             columns[name] = [str(one) for one in columns[name]]
     out = io.BytesIO()
     parquet.write_table(arrow.table(columns), out)
-    with told(path):
+    with errors_of(path):
         replace_file(path, out.getvalue())
     return path

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from decoding import decoded, said
 
 from hush_aggregator.estimate.finite_channel import finite
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse
 from hush_common.task import make_task
-from hush_simulations.engines.experiment import decoded, in_words, offers_of, said
+from hush_simulations.engines.experiment import in_words, offers_of
 
 NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0}
 BIT = {"kind": "bit"}
@@ -79,9 +80,3 @@ def test_drawn_coordinates_are_told_with_their_unbiased_values() -> None:
     keep = math.e / (1 + math.e)
     assert name == "b"
     assert float(value) == pytest.approx(10 * keep / (2 * keep - 1))
-
-
-def test_a_set_of_categories_is_no_number() -> None:
-    task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": ["a", "b", "c"]}})
-    with pytest.raises(TypeError, match="subset_selection"):
-        decoded(task, np.array([[1]]))
