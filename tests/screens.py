@@ -25,7 +25,7 @@ from hush_client.state.database import State
 from hush_common.task import decode_task
 from hush_common.terminal import Renderable
 from hush_common.topics import task_topic
-from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.experiment import SeededRng
 from hush_simulations.results.run import Run
 
 __all__ = ["GOLDEN", "GOLDEN_WIDTH", "SCREENS", "WIDTHS", "document", "screen"]

@@ -42,9 +42,8 @@ from hush_simulations.auditing.audit import audit
 from hush_simulations.auditing.subjects import mechanism_subject
 from hush_simulations.display.files import write_files
 from hush_simulations.display.table import run_blocks
-from hush_simulations.engines.experiment import Experiment
+from hush_simulations.engines.experiment import Experiment, SeededRng
 from hush_simulations.engines.live import simulate
-from hush_simulations.engines.seeded_rng import SeededRng
 from hush_simulations.planning.plan import PlanQuestion, solve
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Frequencies, Mixture, Normal, Population

@@ -9,7 +9,7 @@ import pytest
 from readme import README, blocks
 
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.sweep import SWEEPS
+from hush_simulations.sweeps.sweep import SWEEPS, find_sweep
 
 TEXT = (Path(__file__).parents[2] / "docs" / "laboratory.md").read_text(encoding="utf-8")
 

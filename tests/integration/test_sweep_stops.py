@@ -42,7 +42,7 @@ KILLS = """
 import os, signal, sys
 from pathlib import Path
 import hush
-from hush_simulations.sweeps import directory, making
+from hush_simulations.sweeps import directory, runner
 
 out = Path(sys.argv[1])
 grid = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]}
@@ -70,13 +70,13 @@ def before_a_rename():
     Path.replace = cut
 
 def inside_a_cell():
-    make = making.evaluate_cell
+    make = runner.evaluate_cell
     def cut(work, wanted):
         rows = make(work, wanted)
         if work.number == 4:
             die()
         return rows
-    making.evaluate_cell = cut
+    runner.evaluate_cell = cut
 
 for fuse in (inside_a_write, before_a_rename, inside_a_cell):
     child = os.fork()
@@ -167,7 +167,7 @@ def test_two_at_work_in_one_directory_are_one_too_many(tmp_path: Path) -> None:
     refusals: list[str] = []
 
     def second(_: int, __: int) -> None:
-        with pytest.raises(OptionError, match="is in use: another sweep is at work in it") as refused:
+        with pytest.raises(OptionError, match="is in use: another sweep is running in it") as refused:
             swept(tmp_path)
         refusals.append(str(refused.value))
 

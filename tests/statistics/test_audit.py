@@ -26,7 +26,7 @@ from hush_simulations.auditing.subjects import (
     task_subjects,
     views_of_reports,
 )
-from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.experiment import SeededRng
 
 pytestmark = pytest.mark.slow
 

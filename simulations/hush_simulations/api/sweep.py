@@ -10,8 +10,8 @@ from hush_common.errors import OptionError
 from hush_simulations.api.options import confidence_of, whole_of, with_arguments_of
 from hush_simulations.engines.experiment import SEED, TRIALS, WORKERS, check_drawing
 from hush_simulations.sweeps.directory import SweepDirectory
-from hush_simulations.sweeps.making import Progress, run_sweep
 from hush_simulations.sweeps.result import SweepResult
+from hush_simulations.sweeps.runner import Progress, run_sweep
 from hush_simulations.sweeps.sweep import Sweep, SweepFile, bases_of, find_sweep, read_grid
 
 _T = TypeVar("_T")

@@ -21,7 +21,7 @@ from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_s
 from hush_simulations.commands.options import parse_confidence, parse_seed
 from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import progress_lines
-from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.experiment import SeededRng
 
 _FEWEST, _MOST = 100, 100_000_000
 _BLOCK = 2000

@@ -63,8 +63,7 @@ from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
 from hush_simulations.display.style import Theme
 from hush_simulations.display.table import every_figure, run_blocks
-from hush_simulations.engines.experiment import Drawing, Engine, Experiment, StoppedError
-from hush_simulations.engines.seeded_rng import SYSTEM
+from hush_simulations.engines.experiment import SYSTEM, Drawing, Engine, Experiment, StoppedError
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, text_of

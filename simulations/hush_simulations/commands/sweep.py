@@ -28,10 +28,9 @@ from hush_simulations.display.charts import charts_of_sweep
 from hush_simulations.display.progress import show_sweep_progress
 from hush_simulations.display.style import Theme, write_picture
 from hush_simulations.display.sweep import pictures_of_sweep, sweep_blocks
-from hush_simulations.sweeps.directory import SweepDirectory
+from hush_simulations.sweeps.directory import SweepDirectory, check_parquet, write_csv, write_parquet
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.sweep import SWEEPS, Sweep, find_sweep
-from hush_simulations.sweeps.tables import check_parquet, write_csv, write_parquet
 
 _TERMINATED = 128 + signal.SIGTERM
 """How it ends by SIGTERM."""

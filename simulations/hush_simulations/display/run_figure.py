@@ -22,7 +22,7 @@ from hush_simulations.display.distributions import (
     true_vectors,
 )
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, styled
-from hush_simulations.engines.seeded_rng import NOT_PRIVATE
+from hush_simulations.engines.experiment import NOT_PRIVATE
 from hush_simulations.results.run import Run
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """Experiment and outcome: what a simulation does, the ranges of its options, and what it observes."""
 
+import random
 import secrets
 from array import array
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from hush_aggregator.tally import Tally
 from hush_common.errors import OptionError
 from hush_common.formatting import significant
 from hush_common.mechanisms import Mechanism, Offers
-from hush_common.rng import REPORT_ID_BYTES
+from hush_common.rng import REPORT_ID_BYTES, SystemRng
 from hush_common.task import Task
 from hush_common.wire import Refusal
 from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES, Value
@@ -276,3 +277,33 @@ def check_confidence(value: float, option: str, shown: str) -> float:
         remedy = f"for {shown} % write {share}" if 1 < value < 100 else "write for example 0.95"  # noqa: PLR2004 - per cent
         raise OptionError(option, f"{shown[:40]} is not between 0 and 1; {remedy}")
     return value
+
+
+SYSTEM = "from the operating system"
+"""What a result says about noise that is private."""
+
+NOT_PRIVATE = "from the seed: NOT private"
+"""What a result says about noise that is not."""
+
+
+class SeededRng:
+    """A `hush_common.rng.ReportRng` whose noise follows from a seed: the opposite of privacy, on purpose.
+
+    Ids come from the operating system: with ids from the seed, one report would confirm a guess of the seed. `stream`
+    is one of many independent sequences of a seed, such as the number of a gateway.
+    """
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self._random = random.Random(f"{seed}/{stream}")  # noqa: S311 - the class says that it is not private
+
+    def randbelow(self, n: int, /) -> int:
+        return self._random.randrange(n)
+
+    def token_bytes(self, count: int, /) -> bytes:
+        return self._random.randbytes(count)
+
+    def report_id(self) -> bytes:
+        self._random.randbytes(REPORT_ID_BYTES)  # as when ids came from the seed: the noise of a seed stays the same
+        return SystemRng().report_id()

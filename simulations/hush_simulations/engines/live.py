@@ -33,9 +33,16 @@ from hush_common.errors import BrokerError, HushError, flatten_group
 from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_common.topics import report_topic
-from hush_simulations.engines.experiment import ABSENT, Experiment, Outcome, RoundOutcome, judged, read_received
+from hush_simulations.engines.experiment import (
+    ABSENT,
+    Experiment,
+    Outcome,
+    RoundOutcome,
+    SeededRng,
+    judged,
+    read_received,
+)
 from hush_simulations.engines.network import Network, Trouble, open_network, publish_lies
-from hush_simulations.engines.seeded_rng import SeededRng
 from hush_simulations.scenarios.behaviour import as_numbers, truthful_count
 
 

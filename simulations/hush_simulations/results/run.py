@@ -22,8 +22,15 @@ from hush_common.mechanisms import Offers
 from hush_common.mechanisms.registry import best, choose, named
 from hush_common.task import Task
 from hush_simulations.brokers.choice import is_external
-from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, RoundOutcome, judged
-from hush_simulations.engines.seeded_rng import NOT_PRIVATE, SYSTEM
+from hush_simulations.engines.experiment import (
+    NOT_PRIVATE,
+    SYSTEM,
+    Drawing,
+    Experiment,
+    Outcome,
+    RoundOutcome,
+    judged,
+)
 from hush_simulations.results.score import Covered, Score, score, score_of_truth, truths
 from hush_simulations.scenarios.population import Observed
 

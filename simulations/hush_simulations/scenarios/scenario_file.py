@@ -311,7 +311,7 @@ def parse_scenario(text: str, path: Path) -> Scenario:
 
 
 def read_document(path: Path, kind: str = "scenario", text: str | None = None) -> dict[str, object]:
-    """Return the content of a TOML file with a scenario or a sweep, or of its text; raise TaskError if it is not TOML."""
+    """Return the content of a TOML file with a scenario or a sweep, or of its text; it may raise TaskError."""
     try:
         return read_toml(read_file(path, SCENARIO) if text is None else text, SCENARIO)
     except OSError as error:

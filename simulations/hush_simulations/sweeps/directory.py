@@ -5,12 +5,15 @@ each cell, written atomically and with a digest. The process that simulates cell
 its file is undamaged and has the key of the sweep.
 """
 
+import csv
 import hashlib
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,7 +23,7 @@ from pydantic import TypeAdapter
 
 from hush_common.errors import OptionError
 from hush_common.files import FileLock, replace_file
-from hush_simulations.sweeps.result import SweepRow
+from hush_simulations.sweeps.result import SweepResult, SweepRow
 from hush_simulations.sweeps.sweep import FORMAT, CellWork, Sweep, canonical
 
 
@@ -214,3 +217,56 @@ def errors_of(path: Path) -> Iterator[None]:
     except OSError as error:
         remedy = "make room or name another; the cells that are made stay, and the same command goes on"
         raise OptionError(_OPTION, f"{path} cannot be written ({error.strerror or error}); {remedy}") from error
+
+
+def csv_text(result: SweepResult) -> str:
+    """Return the rows as CSV with a header; unknown values are empty, numbers have all their digits."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(result.column_names())
+    writer.writerows(zip(*result.columns().values(), strict=True))
+    return out.getvalue()
+
+
+def write_csv(result: SweepResult, path: Path) -> Path:
+    """Write the rows as CSV.
+
+    Raises:
+        OptionError: the file cannot be written.
+    """
+    with errors_of(path):
+        replace_file(path, csv_text(result).encode())
+    return path
+
+
+def check_parquet() -> None:
+    """Check that Parquet can be written, before a long sweep starts.
+
+    Raises:
+        OptionError: pyarrow is not installed.
+    """
+    try:
+        import_module("pyarrow.parquet")
+    except ImportError:
+        raise OptionError(
+            "--parquet", "needs pyarrow; run pip install pyarrow, or leave it out: CSV is written"
+        ) from None
+
+
+def write_parquet(result: SweepResult, path: Path) -> Path:
+    """Write the rows as Parquet. An axis whose values have several types becomes text.
+
+    Raises:
+        OptionError: pyarrow is not installed, or the file cannot be written.
+    """
+    check_parquet()
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    columns = result.columns()
+    for name, values in result.axes.items():
+        if name in columns and len({type(one) for one in values}) > 1:
+            columns[name] = [str(one) for one in columns[name]]
+    out = io.BytesIO()
+    parquet.write_table(arrow.table(columns), out)
+    with errors_of(path):
+        replace_file(path, out.getvalue())
+    return path

@@ -29,7 +29,7 @@ from hush_aggregator.estimation import Failure, InProcesses, attempted
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import perturb
 from hush_common.task import Task, make_task
-from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.experiment import SeededRng
 
 NAN = math.nan
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hush_common.errors import OptionError
-from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.experiment import SeededRng
 from hush_simulations.scenarios.population import Bernoulli, Frequencies, Independent, Mixture, Normal, Observed
 from hush_simulations.scenarios.scenario_file import SCENARIOS
 

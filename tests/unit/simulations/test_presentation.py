@@ -17,8 +17,7 @@ from hush_aggregator.presentation import NumberFormat
 from hush_common.wire import Refusal
 from hush_simulations.display.files import to_json, write_files
 from hush_simulations.display.table import run_blocks
-from hush_simulations.engines.experiment import Experiment, Outcome, Received, RoundOutcome
-from hush_simulations.engines.seeded_rng import NOT_PRIVATE
+from hush_simulations.engines.experiment import NOT_PRIVATE, Experiment, Outcome, Received, RoundOutcome
 from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Value
 from hush_simulations.scenarios.scenario_file import SCENARIOS

@@ -4,7 +4,7 @@ import random
 
 from hush_common.rng import REPORT_ID_BYTES
 from hush_common.wire import Report
-from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.experiment import SeededRng
 
 
 def test_the_integers_of_a_seed_are_what_they_were_when_ids_came_from_it_too() -> None:

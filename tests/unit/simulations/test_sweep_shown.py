@@ -13,7 +13,7 @@ from rendered import rendered
 from hush_common.errors import OptionError
 from hush_simulations.display.progress import pace, show_sweep_progress
 from hush_simulations.display.sweep import sweep_blocks
-from hush_simulations.sweeps import tables
+from hush_simulations.sweeps import directory
 from hush_simulations.sweeps.result import COLUMNS, Parameter, SweepResult, SweepRow
 
 ROW = SweepRow(
@@ -100,7 +100,7 @@ def test_a_cell_without_an_estimate_is_a_row_of_dashes() -> None:
 
 def test_the_csv_has_a_column_for_each_axis_and_figure_with_all_digits() -> None:
     made = result(ROW, beside(1, theory_stderr=None))
-    first, second = csv.DictReader(io.StringIO(tables.csv_text(made)))
+    first, second = csv.DictReader(io.StringIO(directory.csv_text(made)))
     assert list(first) == ["cell", "task.mechanism", "population.clients", "task.epsilon", *COLUMNS]
     assert (first["rmse"], first["theory_stderr"], second["theory_stderr"]) == ("12.512", "12.649", "")
     assert json.loads(json.dumps(made.to_document()))["rows"][0]["parameters"] == dict(ROW.parameters)
@@ -110,7 +110,7 @@ def test_parquet_is_the_same_table(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     made = result(ROW, beside(1, parameters={**ROW.parameters, "task.epsilon": 1}, theory_stderr=None))
     mixed = replace(made, axes={**made.axes, "task.epsilon": ("0.5", 1)})
-    table = parquet.read_table(tables.write_parquet(mixed, tmp_path / "sweep.parquet"))
+    table = parquet.read_table(directory.write_parquet(mixed, tmp_path / "sweep.parquet"))
     assert table.column_names == mixed.column_names()
     assert table.column("rmse").to_pylist() == [12.512, 12.512]
     assert table.column("theory_stderr").to_pylist() == [12.649, None]
@@ -120,7 +120,7 @@ def test_parquet_is_the_same_table(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow_is_told_before_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(OptionError, match="--parquet: needs pyarrow; run pip install pyarrow, or leave it out"):
-        tables.check_parquet()
+        directory.check_parquet()
 
 
 def test_in_a_pipe_a_line_every_few_seconds_has_the_rate_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:

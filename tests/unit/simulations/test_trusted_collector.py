@@ -9,7 +9,7 @@ from typing import get_args
 import mpmath
 import pytest
 
-from hush_simulations.engines.seeded_rng import SeededRng
+from hush_simulations.engines.experiment import SeededRng
 from hush_tour.trusted_collector import gaussian, sensitivity
 from hush_tour.trusted_collector.laplace import CentralLaplace, expected_largest, largest_with_probability
 

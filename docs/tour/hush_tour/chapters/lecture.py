@@ -19,7 +19,7 @@ def imports():
 @app.cell
 def parts():
     from hush_common.mechanisms import RandomizedResponse
-    from hush_simulations.engines.seeded_rng import SeededRng
+    from hush_simulations.engines.experiment import SeededRng
     from hush_tour.drawing import lecture as drawing
     from hush_simulations.api.simulate import simulate
     from hush_tour.prose import Plot, Prose, table

@@ -19,7 +19,7 @@ def imports():
 @app.cell
 def parts():
     from hush_common.rng import SystemRng
-    from hush_simulations.engines.seeded_rng import SeededRng
+    from hush_simulations.engines.experiment import SeededRng
     from hush_tour import needed
     from hush_tour.drawing import mechanism as drawing
     from hush_tour.laplace_law import LaplaceLaw

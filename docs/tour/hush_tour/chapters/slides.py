@@ -13,7 +13,7 @@ def imports():
     import marimo as mo
     import numpy as np
 
-    from hush_simulations.engines.seeded_rng import SeededRng
+    from hush_simulations.engines.experiment import SeededRng
     from hush_tour.drawing import slides as drawing
     from hush_tour.laplace_law import LaplaceLaw, uniform
     from hush_simulations.api.simulate import simulate
