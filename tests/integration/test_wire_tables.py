@@ -225,10 +225,10 @@ def test_the_client_connects_and_sends_as_the_document_says(mosquitto: Mosquitto
     said = dict(rows("| | |"))
     patience = f"{mqtt._PATIENCE_SECONDS:.0f} s"
     for name, words in (
-        ("protocol", "MQTT 5, or 3.1.1 where the broker says that it does not speak 5"),
-        ("session", "clean (under MQTT 5 a clean start, and no session expiry): "),
+        ("protocol", "MQTT 5. Use 3.1.1 if the broker refuses 5"),
+        ("session", "clean (under MQTT 5 a clean start, and no session expiry). "),
         ("keep alive", f"{seconds} s"),
-        ("client id", "any, but one of its own for every connection"),
+        ("client id", "any, but different for every connection"),
         ("subscription", "`hush/v1/tasks/{task}`, or `hush/v1/tasks/+` for all, at QoS 1."),
         ("reports", f"QoS 1, not retained. Without an acknowledgement in {patience}"),
     ):
