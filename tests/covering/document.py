@@ -20,22 +20,22 @@ _TOP = """# Coverage of every interval
 **In short:** an interval that claims 95 % covers at least {least} of the time, whatever the number of reports, the ε and the values in this
 grid; most intervals are exact or conservative, and the approximate ones fall short by less than a percentage point.
 
-Written by `python tests/tools/coverage_grid.py` ({minutes}); `tests/statistics/test_coverage_grid.py` recomputes some of it and holds every
-figure to its bar. {total} cells: a mechanism, a target, an ε, a number of reports, a confidence and a distribution of values.
+Written by `python tests/tools/coverage_grid.py` ({minutes}); `tests/statistics/test_coverage_grid.py` recomputes some of it and compares every
+figure with its bar. {total} cells: a mechanism, a target, an ε, a number of reports, a confidence and a distribution of values.
 
 **The bar.** No interval, at any confidence, covers less than it claims by more than four standard errors of {runs} runs. Several epsilons
 have two more tests (`tests/statistics/test_mixtures.py`): 400 random mixtures, and for pairs of ε the worst number of noisy reports, by exact sums.
 
-| claimed | cells | exact | farthest below what is claimed, in standard errors | where |
+| claimed | cells | exact | farthest below the claim, in standard errors | where |
 |---|---|---|---|---|
 {summary}
 
-**What is looked at.** n = {sizes}, and the last n before and the first after each switch from one method to another, wherever the code has one. Six distributions
+**The cells.** n = {sizes}, and the last n before and the first after each switch from one method to another, wherever the code has one. Six distributions
 of values on [0, 1]: all at the lower bound (a category that nobody has), all at the upper bound, all equal at 0.3, half at each bound, a tenth and a hundredth at the upper
-bound; bits and categories: those of them that they can have. Several epsilons: ratios up to 100, shared evenly,
-one device against all others, and the worst number, 1 to 100, of noisy reports beside 1000 precise ones, found by search.
+bound; bits and categories: those that are possible. Several epsilons: ratios up to 100, shared evenly,
+one device against all others, and the worst number, 1 to 100, of noisy reports next to 1000 precise ones, found by search.
 
-The least coverage of each method, over everything that is looked at:
+The least coverage of each method, over all cells:
 
 {methods}
 

@@ -130,7 +130,7 @@ def corner(kind: str, pair: tuple[str, str], confidence: float) -> Iterator[Cell
     for (name, target), (_, few) in worst.items():
         for found, about, held, method in _corner_cells(one, few, confidence, RUNS, seed=1):
             if (found, about) == (name, target):
-                row = f"{pair[0]} or {pair[1]}, the worst number of the first beside {MANY}"
+                row = f"{pair[0]} or {pair[1]}, the worst number of the first next to {MANY}"
                 coverage = float(held.mean())
                 yield Cell(LABELED[kind], target, row, few + MANY, confidence, name, method, coverage, exact=False)
 
