@@ -184,7 +184,7 @@ def test_a_worker_that_is_killed_is_told_and_the_rest_is_made_afterwards(
             for child in active_children():
                 os.kill(child.pid or 0, signal.SIGKILL)
 
-    with pytest.raises(HushError, match="a worker ended before its cell was made, perhaps for want of memory; run it"):
+    with pytest.raises(HushError, match="a worker ended before its cell was made, perhaps for lack of memory; run it"):
         swept(tmp_path, workers=2, progress=kill)
     swept(tmp_path)
     assert content(tmp_path) == whole

@@ -28,8 +28,8 @@ TOGETHER = "together"
 class SweepRow:
     """One interval of one part of the answer, in all trials of one cell.
 
-    What has no value is None: the mean of a population of which only a sample is known; the estimate and width of
-    joint intervals; the theory if devices lie or a broker forgets.
+    A field is None if it has no value: the mean of a population of which only a sample is known; the estimate and width
+    of joint intervals; the theory if devices lie or a broker forgets.
 
     Args:
         cell: its number in the grid, from 0; the last axis varies fastest.
@@ -43,8 +43,8 @@ class SweepRow:
         scope: `"last"` round, or all rounds `"together"`.
         part: a label or a coordinate; empty where the answer has one part, and for joint intervals.
         unit: of the estimate; empty for shares.
-        target: what the interval is about, `"reporters"` or `"population"`.
-        interval: its name in a result; with `joint_` before it, those of all parts at once.
+        target: of the interval, `"reporters"` or `"population"`.
+        interval: its name in a result; with the prefix `joint_` that of all parts together.
         method: of the interval; empty if no trial has it, or if methods differ.
         confidence: promised.
         trials: of this cell.
@@ -138,18 +138,18 @@ class SweepResult:
     def figure(self, what: Literal["error", "coverage", "bias"] = "error", *, dark: bool = False) -> "Figure":
         """A figure that `hush sweep` writes: `result.figure("coverage").savefig("coverage.svg")`.
 
-        Epsilon is along the axis where it was varied, else the share of liars, else another axis of the grid. Numbers
-        of devices are lines, what else was varied is panels, which share their axes.
+        The axis is epsilon if it was varied, else the share of liars, else another axis of the grid. Numbers of devices
+        are lines; other axes are panels.
 
         Args:
-            what: the root mean square error beside theory, how often intervals hold the truth beside what they promise,
-                or the bias in its standard errors beside chance.
+            what: the root mean square error and its theory, the coverage and confidence of intervals, or the bias in
+                standard errors and its range by chance.
             dark: on a dark ground.
 
         Raises:
             OptionError: there is no such figure.
         """
-        # By name: results import nothing that shows them, and matplotlib is loaded when a figure is asked for.
+        # By name: results do not import their display, and matplotlib is loaded only for a figure.
         modules = ("hush_simulations.display.sweep", "hush_simulations.display.style")
         display, style = map(import_module, modules)
         pictures = display.pictures_of_sweep(self)

@@ -22,8 +22,6 @@ from hush_simulations.sweeps.trials import experiment_of
 Progress = Callable[[int, int], object]
 """Called with the number of finished cells, and of all."""
 
-_Cells = Generator[tuple[int, FinishedCell], None, None]
-
 _stopped: Event | None = None
 """In a worker: set when the sweep was stopped."""
 
@@ -87,12 +85,12 @@ def make_cell(work: CellWork) -> tuple[int, FinishedCell]:
     try:
         rows = evaluate_cell(work, lambda: _stopped is None or not _stopped.is_set())
     except HushError as error:
-        raise HushError(str(error)) from None  # others are made of more than their text, and would not travel
+        raise HushError(str(error)) from None  # others have more than a text, and cannot be pickled
     return work.number, FinishedCell(work.key, work.seed, versions_here(), tuple(rows))
 
 
 def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int, FinishedCell]]:
-    """In fresh processes, which end when this one does."""
+    """Make cells in new processes, which end when this one does."""
     context = multiprocessing.get_context("spawn")
     stopped = context.Event()
     pool = ProcessPoolExecutor(min(workers, len(works)), context, _begin, (stopped,))
@@ -101,8 +99,8 @@ def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int
             yield future.result()
     except BrokenProcessPool as error:
         raise HushError(
-            "a worker ended before its cell was made, perhaps for want of memory; "
-            "run it again with fewer workers: what was made is kept"
+            "a worker ended before its cell was made, perhaps for lack of memory; "
+            "run it again with fewer workers: finished cells are kept"
         ) from error
     finally:
         stopped.set()

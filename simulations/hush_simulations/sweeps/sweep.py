@@ -1,4 +1,4 @@
-"""A sweep before it runs: its file, its grid, its scenarios, and the work of each cell."""
+"""The definition of a sweep: its file, grid and scenarios, and the work of each cell."""
 
 import copy
 import difflib

@@ -1,4 +1,4 @@
-"""What the bulk engine draws: random streams, multinomials for many trials, and the rounds that result."""
+"""Random streams of the bulk engine, multinomials for many trials, and the rounds that it draws."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,8 @@ Counts = NDArray[np.int64]
 def people_of(entropy: int, cell: int, chunk: int) -> np.random.Generator:
     """Return the random stream of the people of one piece of work.
 
-    A piece is a cell of a sweep (0 if there is no sweep) and a chunk of its devices. Its seed is `SeedSequence(entropy,
-    spawn_key=(cell, chunk))`, and does not depend on workers: the same seed gives the same integers with any number of
-    them, as long as numpy draws as it does (the result names its version).
+    A piece is a cell of a sweep (0 if there is no sweep) and a chunk of its devices. Its seed does not depend on
+    workers: the same seed gives the same integers with any number of them, and the same version of numpy.
     """
     return _stream(entropy, cell, chunk, 0)
 
@@ -37,11 +36,11 @@ class Truth:
     """The true values of the people who answer in one round.
 
     Args:
-        sums: of their values, one for each coordinate; of a category how many have each label.
-        known: how many values are in each sum.
-        people: how many they are.
-        moved: how many devices move a value into the domain.
-        groups: the truth of each group; empty if there are none.
+        sums: of their values for each coordinate; the number of people with each label.
+        known: the number of values in each sum.
+        people: their number.
+        moved: devices that move a value into the domain.
+        groups: the truth of each group.
     """
 
     sums: tuple[float, ...]
@@ -102,32 +101,20 @@ def _pooled(truths: Sequence[Truth]) -> Truth:
 def scatter(counts: Counts, weights: NDArray[np.float64], rng: np.random.Generator) -> Counts:
     """Draw multinomials of one law: how many of n things fall into each of many cells, for many trials.
 
-    Of the things in a range of cells a binomial number falls into its left half, and so on. Sequential binomials, as
-    numpy has them, subtract each probability from the remainder, so that the last of a million cells get a probability
-    that is mostly rounding error. Here each is a ratio of two sums of positive numbers, which are added pairwise: a
-    device is led to its cell by at most 2 + log2(cells) coins, each within (4 + log2(cells))·2^-53 of its probability.
-    So the law of one device is within 500·2^-53 of the true one for 2^20 cells (total variation), and that of a tally
-    of n devices within n times that: 6e-5 for n = 10^9.
+    Of the things in a range of cells a binomial number falls into its left half, and so on. Sequential binomials, as in
+    numpy, subtract each probability from the remainder, so that the probabilities of the last of a million cells are
+    mostly rounding error. Here each is a ratio of two sums of positive numbers, which are added pairwise: at most
+    2 + log2(cells) coins choose the cell of a device, each within (4 + log2(cells))·2^-53 of its probability. So the
+    law of one device is within 500·2^-53 of the true one for 2^20 cells (total variation), and that of a tally of n
+    devices within n times that: 6e-5 for n = 10^9.
 
-    Args:
-        counts: how many things there are in each trial, shape (trials,).
-        weights: of the cells, at least one positive, shape (cells,); they need not add up to 1.
-        rng: the randomness.
-
-    Returns:
-        How many fell into each cell, shape (trials, cells).
+    `counts` have shape (trials,), `weights` (cells,): they need not add up to 1. The result has shape (trials, cells).
     """
     return scatter_rows(counts, np.broadcast_to(weights, (1, len(weights))), rng)
 
 
 def scatter_rows(counts: Counts, weights: NDArray[np.float64], rng: np.random.Generator) -> Counts:
-    """Draw multinomials with separate weights for each trial, as `scatter` does.
-
-    Args:
-        counts: shape (trials,).
-        weights: shape (trials, cells), or (1, cells) for all; a row of zeros is for no things.
-        rng: the randomness.
-    """
+    """Draw multinomials as `scatter` does, with weights of shape (trials, cells), or (1, cells) for all trials."""
     cells = weights.shape[1]
     sums = [_even(weights)]
     while sums[-1].shape[1] > 1:

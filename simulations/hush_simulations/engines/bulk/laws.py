@@ -1,16 +1,16 @@
 """The law of each mechanism, as the bulk engine draws from it: a class for each, and a line in `_LAWS`.
 
-A law is the same as that of `Mechanism.perturb`, with floats in place of certified integers. Each probability is the
-exact one rounded once, and each coin of numpy compares it with a uniform number of 53 bits: a report of c coins is
-within 2c·2^-53 of its law (total variation), and a tally of n reports within n times that; `scatter` adds its own.
-Each class says what c is. That is for simulations; no device may draw so.
+A law is that of `Mechanism.perturb`, with floats in place of certified integers: for simulations, never for devices.
+Each probability is the exact one rounded once, and each coin of numpy compares it with a uniform number of 53 bits: a
+report of c coins is within 2c·2^-53 of its law (total variation), and a tally of n reports within n times that;
+`scatter` adds its own. Each class gives its c.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,10 @@ _NOT_DRAWN = "rests on more than the sum of the reports, which is all that was d
 
 @dataclass(frozen=True, slots=True)
 class CoordinateTruth:
-    """The true values of people whose values are drawn together with their reports.
+    """The true values of people whose values are drawn together with their reports."""
 
-    Args:
-        sums: of the true values of each coordinate, shape (trials, coordinates).
-        moved: people with a value outside the domain, shape (trials,).
-    """
-
-    sums: NDArray[np.float64]
-    moved: Counts
+    sums: NDArray[np.float64]  # of each coordinate, shape (trials, coordinates)
+    moved: Counts  # people with a value outside the domain, shape (trials,)
 
 
 class Law(Generic[M_contra]):
@@ -60,16 +55,9 @@ class Law(Generic[M_contra]):
     """Whether `sums` returns all sums of a tally."""
 
     def sums(self, mechanism: M_contra, indices: Places, counts: Counts, rng: np.random.Generator) -> Counts:
-        """Draw the sums of the reports of many devices at once.
+        """Draw the sums of a tally, or the first of them if the others have no law; shape (trials, sums).
 
-        Args:
-            mechanism: of the task.
-            indices: of the domain, shape (cells,), of a vector (cells, coordinates).
-            counts: devices at each index, shape (trials, cells).
-            rng: the randomness.
-
-        Returns:
-            Shape (trials, sums): those of a tally, or the first of them if that is all that can be drawn so.
+        `indices` have shape (cells,), of a vector (cells, coordinates); `counts` of devices (trials, cells).
         """
         raise NotImplementedError
 
@@ -82,7 +70,7 @@ class Law(Generic[M_contra]):
         raise NotImplementedError
 
     def linear_levels(self, mechanism: M_contra) -> int | None:  # noqa: ARG002 - of those that are linear
-        """Return G, if the law of a report is linear in the index between each of G + 1 levels; else None.
+        """Return G if the law of a report is linear in the index between each of G + 1 levels, else None.
 
         If it is linear, the index of a cell in `sums` and `independent_sums` may be a mean.
         """
@@ -95,21 +83,11 @@ class Law(Generic[M_contra]):
         people: Counts,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
     ) -> tuple[Counts, CoordinateTruth]:
-        """Draw vectors of independent coordinates: the sums of their reports, and the truth.
-
-        Args:
-            mechanism: of the task.
-            coordinates: the cells of each.
-            people: shape (trials,).
-            rng: the randomness of values and noise.
-
-        Raises:
-            TypeError: the mechanism is not for vectors.
-        """
+        """Draw vectors of independent coordinates for `people`, shape (trials,): the sums, and the truth."""
         raise TypeError(f"{type(mechanism).__name__} is not for vectors")
 
     def filled_sums(self, n: int, sums: tuple[int, ...]) -> tuple[int, ...]:  # noqa: ARG002 - of incomplete ones
-        """Return all sums of a tally of n reports; any possible value stands for those that `sums` does not draw."""
+        """Return all sums of a tally of n reports, with a possible value for each that `sums` does not draw."""
         return sums
 
     def without_filled(self, estimate: Estimate) -> Estimate:
@@ -126,7 +104,7 @@ class _RandomizedResponse(Law[RandomizedResponse]):
 
     def bodies(self, mechanism: RandomizedResponse, indices: Integers, rng: np.random.Generator) -> Integers:
         drawn = rng.random(len(indices))
-        no, yes = self._ones(mechanism)  # a one is likelier for a yes: to compare with both is quicker than a look-up
+        no, yes = self._ones(mechanism)  # two comparisons are quicker than an index
         ones: NDArray[np.bool_] = (drawn < no) | ((drawn < yes) & (indices != 0))
         return ones.astype(np.int64)[:, None]
 
@@ -138,12 +116,7 @@ class _RandomizedResponse(Law[RandomizedResponse]):
         return np.array([float(p) for p in mechanism.probability_of_one])
 
 
-class _OnGrid(Protocol):
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def law(self) -> FiniteLaw: ...
+_OnGrid = Multilevel | Channel
 
 
 class _Finite(Law[_OnGrid]):
@@ -220,9 +193,9 @@ def _outputs(law: FiniteLaw, at: Counts, rng: np.random.Generator) -> Counts:
 
 
 class _Laplace(Law[Laplace]):
-    """The sum of the reports, if tallies are drawn at once; all sums of a tally, if devices are.
+    """The sum of the reports if tallies are drawn; all sums of a tally if devices are.
 
-    All sums are integers: the law is not linear in any part of the grid, so that cells are never merged for it.
+    The law is not linear in any part of the grid, so that cells are never merged for it.
 
     The sum of n noises is the difference of two negative binomials, Poisson numbers of means b·G and b·G' with G and G'
     gamma of shape n, b = 1/(e^h - 1) and h = epsilon/m. Above a mean of 2^31 a normal number replaces the Poisson one:
@@ -396,18 +369,18 @@ def _either(some: Counts, others: Counts, people: Counts, rng: np.random.Generat
 def count_members(free: Counts, bound: Counts, size: int, rng: np.random.Generator) -> Counts:
     """Draw how often each of some things is in a random set, without drawing the sets: exact.
 
-    Go through the things in order. A set that has u members to come, among r things that are left, contains the next
-    one with probability u/r, whatever it contains already: so a binomial number of those with u members to come does,
-    and only how many sets there are for each u has to be remembered.
+    Go through the things in order. A set with u more members among r remaining things contains the next one with
+    probability u/r, whatever it contains already: so a binomial number of the sets with u more members does, and only
+    the number of sets for each u has to be stored.
 
-    A set that contains a given thing (its truth) and is uniform besides has one member less to come, and chooses among
-    one thing less until its truth is passed. Until then it does not matter which truth it has: sets with different
-    truths are exchangeable. So when thing c is reached, those whose truth it is are a random choice among all whose
-    truth is yet to come: a multivariate hypergeometric number of them for each u. They contain c, and go on as others.
+    A set that contains a given thing (its truth) and is otherwise uniform has one member less to choose, from one thing
+    less, until its truth is passed. Until then sets with different truths are exchangeable: at thing c, those with this
+    truth are a random choice among all whose truth is not passed, a multivariate hypergeometric number for each u. They
+    contain c, and continue as others do.
 
     Args:
-        free: in each trial, how many sets are any of `size` things; shape (trials,).
-        bound: in each trial, how many sets contain a certain thing, and are uniform besides; shape (trials, things).
+        free: uniform sets of `size` things, shape (trials,).
+        bound: sets that contain a given thing and are otherwise uniform, shape (trials, things).
         size: members of each set, 1 to the number of things.
         rng: the randomness.
 
