@@ -43,8 +43,8 @@ class Client:
 
     Raises:
         BrokerError: `url` is not an address of a broker, or its user cannot be part of a topic.
-        TypeError: an argument of the wrong type; it is named.
-        OptionError: `device` cannot be part of a topic, or `spread`, `capacity` or `keep` out of range.
+        TypeError: an argument has the wrong type; the message names it.
+        OptionError: `device` cannot be part of a topic, or `spread`, `capacity` or `keep` is out of range.
         StateError: (on entering) the state cannot be opened or trusted.
     """
 
@@ -104,10 +104,12 @@ class Client:
         *,
         source_timeout: float = 10.0,
         absent: "OnMissing" = "answer",
-        told: "ReceiptCallback | None" = None,
+        on_receipt: "ReceiptCallback | None" = None,
     ) -> None:
         """Answer a task from a source of values, once in each round that is open; see `Gateway.answer`."""
-        self._gateway.answer(self._device, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
+        self._gateway.answer(
+            self._device, task_id, source, source_timeout=source_timeout, absent=absent, on_receipt=on_receipt
+        )
 
     @property
     def trouble(self) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP, check_number, check_type, not_a_sender
+from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP, check_seconds, check_type, not_a_sender
 from hush_client.policy import Policy
 from hush_client.privacy.answer import FRAME_REPORTS, Answer, Question, admit, answer
 from hush_client.receipt import Reason, Receipt
@@ -46,6 +46,9 @@ from hush_common.rng import ReportRng, SystemRng
 from hush_common.task import Task, is_task_id
 from hush_common.topics import ALL_TASKS, is_sender, report_topic, task_topic
 
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
@@ -67,12 +70,12 @@ class GatewayConfig:
     def __post_init__(self) -> None:
         check_type("name", self.name, str, 'text such as "house-4"')
         check_type("policy", self.policy, Policy, "a Policy")
-        check_number("spread", self.spread)
+        check_seconds("spread", self.spread)
         check_type("capacity", self.capacity, int, "a whole number")
         check_type("frame", self.frame, int, "a whole number of reports")
-        check_number("keep", self.retention.keep)
+        check_seconds("keep", self.retention.keep)
         check_type("kept_bytes", self.retention.room, int, "a whole number of bytes")
-        check_number("recall_every", self.retention.every)
+        check_seconds("recall_every", self.retention.every)
         if not is_sender(self.name):
             raise not_a_sender("name", self.name)
         if self.capacity < 1:
@@ -90,13 +93,7 @@ class GatewayConfig:
                 raise OptionError(option, f"must be between 0 and {most:.0f} s (a week), got {seconds} s")
 
     def question(self, task: Task, epsilon: Fraction | None = None, *, patience: int = 0) -> Question:
-        """Return what is asked now and when an answer may leave, before any source is asked for a value.
-
-        Args:
-            task: what is asked.
-            epsilon: which of its offers to take, or None.
-            patience: milliseconds that a source has for its value; the delay runs from their end.
-        """
+        """Return the question, with its time of sending; the delay starts after the `patience` ms of a source."""
         now = self.clock()
         delay = patience + draw_delay(self.spread, task, now + timedelta(milliseconds=patience))
         return Question(
@@ -125,37 +122,66 @@ def check_source(source: object, source_timeout: float, absent: str) -> None:
         OptionError: `source_timeout` or `absent` has an invalid value.
     """
     if not callable(source):
-        raise TypeError(f"source is a function without arguments, not of type {type(source).__name__}")
-    check_number("source_timeout", source_timeout)
+        raise TypeError(f"source must be a function without arguments, not of type {type(source).__name__}")
+    check_seconds("source_timeout", source_timeout)
     if not 0 < source_timeout <= LONGEST_SPREAD:
         raise OptionError("source_timeout", f"must be above 0 s and at most a week, got {source_timeout} s")
     if absent not in ("answer", "skip"):
         raise OptionError("absent", f"must be 'answer' or 'skip', got {str(absent)[:40]!r}")
 
 
+class BackgroundTasks:
+    """What runs next to the application while a gateway is open."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` until it ends by itself or `stop` is called."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_log_error)
+        self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """Cancel everything, and wait until it has ended."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def check(self) -> None:
+        """Raise the first mistake that ended a task."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+
+def _log_error(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # Its name alone: a message of Python's might quote what it could not handle.
+        _LOG.error("%s ended with an error (%s); close the client to see it", task.get_name(), type(error).__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerService:
-    """Waits for tasks, decides questions, and stores answers for the sender."""
+    """An open gateway: waits for tasks, decides questions, and stores answers for the sender."""
 
     config: GatewayConfig
     cache: TaskCacheWriter
     state: State
     sender: Sender
     rng: ReportRng
+    background: BackgroundTasks = field(default_factory=BackgroundTasks)
+    sources: set[tuple[str, str]] = field(default_factory=set)  # (device, task) pairs that have a source
 
     @property
     def tasks(self) -> TaskRegistry:
         return self.cache.registry
 
     def subscribe(self, task_id: str) -> str:
-        """Subscribe to a task, and return its topic.
-
-        Raises:
-            TypeError: the id is not text.
-            TaskError: the id is not legal.
-        """
+        """Subscribe to a task, and return its topic; TypeError or TaskError if the id is not legal."""
         if not isinstance(task_id, str):
-            raise TypeError(f'the id of a task is text, such as "heights", not of type {type(task_id).__name__}')
+            raise TypeError(f'a task id must be text, such as "heights", not of type {type(task_id).__name__}')
         if not is_task_id(task_id):
             raise TaskError("id", f"{task_id[:80]!r} is not a task id; use a-z, 0-9 and -, at most 64")
         topic = task_topic(task_id)
@@ -169,9 +195,8 @@ class AnswerService:
             async with asyncio.timeout(timeout):
                 return await self.tasks.wait(task_id)
         except TimeoutError:
-            kept = None if self.sender.connected else self.tasks.last_known(task_id)
-            if kept is not None:
-                return kept
+            if not self.sender.connected and (cached := self.tasks.last_known(task_id)) is not None:
+                return cached
             raise self.sender.forbidden.get(topic) or self._unknown(task_id) from None
 
     def _unknown(self, task_id: str) -> BrokerError:
@@ -183,22 +208,12 @@ class AnswerService:
         known = "was withdrawn" if self.tasks.is_withdrawn(task_id) else "is not known here"
         return BrokerError(
             sender.broker,
-            f"{why}; task {task_id!r} {known}, so this device cannot answer it before it has reached the broker once",
+            f"{why}; task {task_id!r} {known}: this device cannot answer it before it has reached the broker once",
         )
-
-    def ask_a_source(self, task: Task, seconds: float) -> tuple[Question, float, float]:
-        """Return what is asked now, the seconds that its source has, and the time of sending, which is after those."""
-        patience = milliseconds_to_wait(seconds, task, self.config.clock())
-        question = self.config.question(task, patience=patience)
-        return question, patience / 1000, self.due(question)
 
     def due(self, question: Question) -> float:
         """Return when an answer is to be sent, by the sender's clock."""
         return self.sender.now() + question.delay / 1000
-
-    async def admit(self, question: Question, device: str) -> Receipt:
-        """Decide without answering; see `hush_client.privacy.answer.admit`."""
-        return await self.state.run(partial(admit, question=question, device=device))
 
     async def store(self, question: Question, values: Mapping[str, ParsedValue], due: float) -> dict[str, Answer]:
         """Answer, and send what was stored from `due` on; see `hush_client.privacy.answer.answer`."""
@@ -230,10 +245,6 @@ OnMissing = Literal["answer", "skip"]
 ReceiptCallback = Callable[[Receipt], object]
 """Is called with the receipt of every answer."""
 
-
-_T = TypeVar("_T")
-_LOG = logging.getLogger(__name__)
-
 _PAUSE = 1.0  # seconds after which a source without a value is called again
 _PLAIN = frozenset({type(None), bool, int, float, str, Decimal, Fraction})
 _FIRST_RETRY = 60.0
@@ -246,7 +257,7 @@ _TEMPORARY = (Reason.OUTBOX_FULL, Reason.NOT_OPEN, Reason.CLOSED)
 
 
 class ValueSource:
-    """A source, and whether it is still busy with an earlier call: then it is not called again."""
+    """A source, which is not called again while it is busy with an earlier call."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -256,11 +267,7 @@ class ValueSource:
     async def read(self, domain: Domain, seconds: float) -> ParsedValue | None:
         """Return the first usable value of the source, else the last that was read, else None. It never raises.
 
-        It may return early: the caller waits for the end of the time all the same.
-
-        Args:
-            domain: reads what the source returns; a wrong type is no value.
-            seconds: how long the source has, from now; whatever it still does afterwards is ignored.
+        A wrong type is no value. It may return before the `seconds` are over: the caller waits for their end anyway.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -370,20 +377,11 @@ async def run_aside(function: Callable[[], _T]) -> _T:
 
 
 class SourceWorker:
-    """Answers one task for one device from a source, for as long as the gateway is open.
+    """Answers one task for one device from a source, for as long as the gateway is open; see `Gateway.answer`.
 
-    Each round goes the same way, whatever the source does: decide, and fix when the report will leave; call the source
-    until its time is over; draw, store, and send at the time that was fixed. So neither the log nor the state nor the
-    network tells whether there was a value, how late it came, or how it was used.
-
-    Args:
-        task_id: which task; it need not be published yet.
-        source: returns the values.
-        device: whose answer it is.
-        source_timeout: seconds that the source has in each round.
-        service: decides before the source is called, and stores the answer.
-        absent: `"skip"` leaves a round out in which the source returned None or failed.
-        told: called with each receipt.
+    Each round goes the same way, whatever the source does: decide, and fix the time of sending; call the source until
+    its time is over; draw, store, and send at that time. So neither the log nor the state nor the network reveals
+    whether there was a value, how late it came, or how it was used.
     """
 
     def __init__(
@@ -395,7 +393,7 @@ class SourceWorker:
         source_timeout: float,
         service: AnswerService,
         absent: OnMissing = "answer",
-        told: ReceiptCallback | None = None,
+        on_receipt: ReceiptCallback | None = None,
     ) -> None:
         self._task_id = task_id
         self._source = ValueSource(source)
@@ -405,7 +403,7 @@ class SourceWorker:
         self._tasks = service.tasks
         self._clock = service.config.clock
         self._absent = absent
-        self._told = told
+        self._on_receipt = on_receipt
         self._finished: tuple[bytes, int] | None = None
         self._tried: tuple[bytes, int] | None = None
         self._retry = _FIRST_RETRY
@@ -448,28 +446,29 @@ class SourceWorker:
         self._finished = task.digest, round_
         outcome = receipt.status if receipt.reason is None else f"refused: {receipt.meaning}"
         _LOG.info("%s, round %d: %s", task.id, round_, outcome)
-        if self._told is not None:
+        if self._on_receipt is not None:
             with suppress(Exception):  # an application's mistake must end nothing; its message may hold the value
-                self._told(receipt)
+                self._on_receipt(receipt)
 
     async def _answer(self, task: Task) -> Receipt:
         loop = asyncio.get_running_loop()
-        question, patience, due = self._service.ask_a_source(task, self._source_timeout)
-        until = loop.time() + patience
-        receipt = await self._service.admit(question, self._device)
+        patience = milliseconds_to_wait(self._source_timeout, task, self._clock())
+        question = self._service.config.question(task, patience=patience)
+        due, until = self._service.due(question), loop.time() + patience / 1000
+        receipt = await self._service.state.run(partial(admit, question=question, device=self._device))
         if receipt.status != "queued":
             return receipt
         reading = await self._source.read(task.domain, until - loop.time())
         await asyncio.sleep(until - loop.time())  # whenever the value came, if one came
         if not await self._is_current(task):
-            raise _PostponedError("it was changed or withdrawn while its source was asked")
+            raise _PostponedError("it was changed or withdrawn while its source was called")
         if reading is None and self._absent == "skip":
-            raise _PostponedError("its source has no value, and such rounds are to be skipped")
+            raise _PostponedError("its source has no value, and such rounds are skipped")
         answers = await self._service.store(question, {self._device: reading or task.domain.nothing}, due)
         return answers[self._device][0]
 
     async def _is_current(self, task: Task) -> bool:
-        """Whether the task may still be answered; after a new connection, once the broker has sent it again."""
+        """Whether the task is unchanged; after a new connection, once the broker has sent it again."""
         with suppress(TimeoutError, TaskError):
             async with asyncio.timeout(_RECONNECTED):
                 return await self._tasks.wait(task.id) is task
@@ -494,59 +493,14 @@ class SourceWorker:
 
 
 class _PostponedError(Exception):
-    """The answer was postponed; carries the reason, which depends on a source only where `absent` allows it."""
-
-
-class BackgroundTasks:
-    """What runs next to the application while a gateway is open."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `work` until it ends by itself or `stop` is called."""
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_log_error)
-        self._tasks.append(task)
-
-    async def stop(self) -> None:
-        """Cancel everything, and wait until it has ended."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def check(self) -> None:
-        """Raise the first mistake that ended a task."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                raise error
-
-
-def _log_error(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        # Its name alone: a message of Python's might quote what it could not handle.
-        _LOG.error("%s ended with an error (%s); close the client to see it", task.get_name(), type(error).__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """An open gateway: its service, what runs in the background, and the (device, task) pairs that have a source."""
-
-    service: AnswerService
-    background: BackgroundTasks
-    sources: set[tuple[str, str]] = field(default_factory=set)
+    """The answer was postponed, for a reason that depends on a source only where `absent` allows it."""
 
 
 @asynccontextmanager
-async def open_session(
+async def _open_service(
     config: GatewayConfig, transport: Transport, directory: Path, rng: ReportRng
-) -> AsyncIterator[Session]:
-    """Lock and open the state, and keep sending from it.
-
-    Raises:
-        StateError: the state cannot be opened or trusted, or another gateway is sending from it.
-    """
+) -> AsyncIterator[AnswerService]:
+    """Lock and open the state, and keep sending from it; StateError as `Gateway` says."""
     background = BackgroundTasks()
     async with AsyncExitStack() as stack:
         lock = await Lock.acquire(directory)
@@ -558,7 +512,7 @@ async def open_session(
         sender = Sender(transport, state, cache.registry, config.clock, config.retention)
         background.start(cache.run(), "hush-cache-tasks")
         background.start(sender.run(), f"hush-sender-{config.name}")
-        yield Session(AnswerService(config, cache, state, sender, rng), background)
+        yield AnswerService(config, cache, state, sender, rng, background)
     background.check()
 
 
@@ -567,7 +521,7 @@ class Gateway:
 
     Args:
         transport: the way to the broker.
-        name: the sender in the topics of its reports: the MQTT user where the broker's access rules ask for it.
+        name: the sender in the topics of its reports: the MQTT user if the broker's access rules require it.
         state: directory of the durable state; created if it does not exist.
         policy: the limits of each device.
         spread: seconds, 0 to a week. Each report waits a random time of at most `spread` before it is sent, so that
@@ -576,10 +530,10 @@ class Gateway:
         capacity: most payloads that may wait for the broker, each a report or a frame of many. One more is refused as
             `Reason.OUTBOX_FULL` before anything is spent. Payloads that are too late to be counted do not count here.
         keep: seconds, 0 to a week. A report is kept for this long after the broker's acknowledgement, because a broker
-            may lose it and an aggregator may ask for it again. Someone who takes over the aggregator within that time
-            can also have reports sent again, and see from where. 0 keeps nothing, and loses what a broker loses.
-        kept_bytes: most bytes that are kept this way; beyond it the oldest go, which `Statement.dropped` counts.
-        recall_every: least seconds between two recalls of one task that the gateway follows.
+            may lose it and an aggregator may request it again. An attacker who takes over the aggregator within that
+            time can also have reports sent again, and see from where. 0 keeps nothing: what a broker loses is lost.
+        kept_bytes: most bytes of kept reports; beyond it the oldest are deleted, which `Statement.dropped` counts.
+        recall_every: least seconds between two recalls of one task that the gateway applies.
         frame: most reports in one message, 1 to 256, of those that are made together (`report_many`).
         rng: source of the noise. Anything but the default is for experiments, and not private.
         clock: the current time, aware.
@@ -610,20 +564,20 @@ class Gateway:
         self._transport = transport
         self._directory = Path(state)
         self._rng = rng or SystemRng()
-        self._session: Session | None = None
+        self._service: AnswerService | None = None
         self._end = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            opening = open_session(self._config, self._transport, self._directory, self._rng)
-            self._session = await stack.enter_async_context(opening)
+            opening = _open_service(self._config, self._transport, self._directory, self._rng)
+            self._service = await stack.enter_async_context(opening)
             self._end = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._session = None
+        self._service = None
         await self._end.aclose()
 
     async def report(
@@ -642,17 +596,17 @@ class Gateway:
 
         Whatever the value is, the answer is charged, stored and sent alike. A number outside the bounds counts as the
         nearer bound; without a usable value (None, NaN) an index is drawn uniformly over the domain. Only
-        `receipt.value` tells the program. So call this where a value is missing, too: silence would reveal that.
+        `receipt.value` shows it. So call this also if a value is missing: silence would reveal that.
 
         Args:
             device: whose answer and whose ledger; any text, never sent.
             task_id: id of a published task.
             value: the private value. It is perturbed here, and neither stored nor logged. Its type must not depend on
-                the value: text instead of a number gives no answer.
+                the value: text instead of a number raises TypeError, which gives no answer.
             timeout: seconds to wait for the task and for the acknowledgement; None has no limit, 0 does not wait. If
                 it is shorter than the spread, the receipt is mostly `"queued"`.
-            epsilon: which total to take of those that the task offers; None takes the largest that the limits of the
-                device allow. It is public, so choose it without regard to the value.
+            epsilon: one of the totals that the task offers; None takes the largest that the limits of the device
+                allow. It is public, so choose it independently of the value.
 
         Raises:
             BrokerError: the task is not known in time: no connection, or nothing published under this id.
@@ -689,7 +643,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         check_names(values)
-        service = self._opened().service
+        service = self._opened()
         task = await service.task(task_id, timeout)
         readings = await read_all(task.domain, values)
         del values
@@ -713,7 +667,7 @@ class Gateway:
         *,
         source_timeout: float = 10.0,
         absent: OnMissing = "answer",
-        told: ReceiptCallback | None = None,
+        on_receipt: ReceiptCallback | None = None,
     ) -> None:
         """Answer a task for one device from now on: once in each open round, until the gateway is closed.
 
@@ -731,8 +685,8 @@ class Gateway:
             absent: `"skip"` leaves a round out for now in which the source returned None, raised or was late. Use it
                 only where absence reveals nothing about a person (a sensor without power): everybody sees who is
                 silent.
-            told: called in the event loop with the receipt of each round, whose `value` says how the value was used.
-                It must not block, nor send that anywhere.
+            on_receipt: called in the event loop with the receipt of each round, whose `value` says how the value was
+                used. It must not block, nor send that anywhere.
 
         Raises:
             TaskError: the id is not legal.
@@ -742,17 +696,22 @@ class Gateway:
         """
         check_names((device,))
         check_source(source, source_timeout, absent)
-        session = self._opened()
-        service = session.service
+        service = self._opened()
         service.subscribe(task_id)
-        if (device, task_id) in session.sources:
+        if (device, task_id) in service.sources:
             raise ValueError(f"{task_id} is already answered from a source")
         worker = SourceWorker(
-            task_id, source, device=device, source_timeout=source_timeout, service=service, absent=absent, told=told
+            task_id,
+            source,
+            device=device,
+            source_timeout=source_timeout,
+            service=service,
+            absent=absent,
+            on_receipt=on_receipt,
         )
         service.tasks.hold(task_id)
-        session.sources.add((device, task_id))
-        session.background.start(worker.run(), f"hush-answer-{task_id}")
+        service.sources.add((device, task_id))
+        service.background.start(worker.run(), f"hush-answer-{task_id}")
 
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
         """Return the task published under an id; wait for it if necessary.
@@ -761,19 +720,19 @@ class Gateway:
             BrokerError: it is not known in time.
             TaskError: the id or what is published under it is not legal.
         """
-        return await self._opened().service.task(task_id, timeout)
+        return await self._opened().task(task_id, timeout)
 
     def tasks(self) -> dict[str, Task]:
-        """Return the tasks known now, by id: those that were asked for, and all of them once `on_task` was called.
+        """Return the tasks known now, by id: the requested ones, and all of them once `on_task` was called.
 
         At most 1000 of them or 8 MiB are remembered: see `hush_client.tasks`. A closed gateway knows none.
         """
-        return {} if self._session is None else self._session.service.tasks.tasks()
+        return {} if self._service is None else self._service.tasks.tasks()
 
     @property
     def trouble(self) -> str:
         """Why there is no connection, in one line for a person; empty while there is one, or none was tried yet."""
-        sender = None if self._session is None else self._session.service.sender
+        sender = None if self._service is None else self._service.sender
         return "" if sender is None or sender.connected else str(sender.trouble or "")
 
     def on_task(self, callback: Callable[[Task], object]) -> None:
@@ -782,8 +741,8 @@ class Gateway:
         It is called in the event loop and must not block. It decides nothing: a task that it ignores costs nothing.
         """
         if not callable(callback):
-            raise TypeError(f"callback is a function of one task, not of type {type(callback).__name__}")
-        service = self._opened().service
+            raise TypeError(f"callback must be a function of one task, not of type {type(callback).__name__}")
+        service = self._opened()
         service.tasks.listen(callback)
         service.sender.subscribe(ALL_TASKS)
 
@@ -793,16 +752,16 @@ class Gateway:
         Raises:
             StateError: the state is damaged, or locked for long.
         """
-        state = self._opened().service.state
+        state = self._opened().state
         return await state.run(partial(read_statement, device=device, policy=self._config.policy))
 
     async def sync(self, *, timeout: float | None = 30.0) -> SyncResult:
-        """Send what is due, and what an aggregator recalls of what earlier runs have kept: for short programs.
+        """Send what is due, and what an aggregator recalls of the reports of earlier runs: for short programs.
 
         It waits for the answers to its subscriptions and one second more, and until the broker has acknowledged what
-        was due by then. What is due later goes with a later run, or while this one lasts.
+        was due by then. What is due later is sent by a later run, or while the client stays open.
         """
-        sender, done = self._opened().service.sender, False
+        sender, done = self._opened().sender, False
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await sender.sync()
@@ -810,18 +769,18 @@ class Gateway:
         return await sender.sync_result(done=done)
 
     async def flush(self, *, timeout: float | None = 30.0) -> bool:
-        """Wait until the broker has all that is stored; return False if some of it still waits.
+        """Wait until the broker has everything stored.
 
-        That is when the time is over, or when nothing is left but what the broker does not take.
+        Return False after the timeout, or once only reports that the broker refuses are left.
         """
-        sender = self._opened().service.sender
+        sender = self._opened().sender
         try:
             async with asyncio.timeout(timeout):
                 return await sender.flush()
         except TimeoutError:
             return False
 
-    def _opened(self) -> Session:
-        if self._session is None:
+    def _opened(self) -> AnswerService:
+        if self._service is None:
             raise RuntimeError("the gateway is closed; use it inside `async with`")
-        return self._session
+        return self._service

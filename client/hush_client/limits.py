@@ -9,7 +9,7 @@ CAPACITY = 10_000
 LONGEST_KEEP = 7 * 24 * 3600.0
 """Seconds for which an acknowledged report may be kept: `hush_common.recall.KEPT_FOR`."""
 DEVICE_BYTES, GATEWAY_BYTES = 4 << 20, 64 << 20
-"""Most bytes of kept reports."""
+"""Most bytes of kept reports, of a client and of a gateway."""
 
 
 def not_a_sender(option: str, name: object) -> OptionError:
@@ -18,15 +18,10 @@ def not_a_sender(option: str, name: object) -> OptionError:
 
 
 def check_type(option: str, given: object, kinds: type | tuple[type, ...], wanted: str) -> None:
-    """Check the type of an argument.
-
-    Raises:
-        TypeError: it names the argument, and does not repeat its value.
-    """
+    """Raise a TypeError that names the argument, without its value, unless it has one of these types."""
     if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
-        raise TypeError(f"{option} is {wanted}, not of type {type(given).__name__}")
+        raise TypeError(f"{option} must be {wanted}, not of type {type(given).__name__}")
 
 
-def check_number(option: str, given: object, wanted: str = "a number of seconds") -> None:
-    """Check that an argument can be compared with a number; TypeError if it cannot."""
-    check_type(option, given, Real, wanted)
+def check_seconds(option: str, given: object) -> None:
+    check_type(option, given, Real, "a number of seconds")

@@ -16,13 +16,13 @@ class Policy:
 
     Args:
         max_epsilon: most that one task may cost over all its rounds.
-        lifetime: most that all tasks of one purpose may cost together. A new wording of the purpose has a new budget:
-            if you do not trust everybody who may publish tasks that far, set `total`.
+        lifetime: most that all tasks of one purpose may cost together. A new wording of the purpose has a new budget,
+            so set `total` unless you trust everyone who may publish tasks.
         total: most that all tasks of all purposes may cost together; None sets no such limit.
         sticky: whether to answer tasks with `repeat = "sticky"`, whose epsilon does not cover that a value changed.
 
     Raises:
-        EpsilonError: a limit that is not exact (a float among them), or negative.
+        EpsilonError: a limit is not exact (such as a float), or negative.
         TypeError: `sticky` is not True or False: "no" would mean yes.
     """
 

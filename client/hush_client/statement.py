@@ -36,8 +36,8 @@ class Statement:
         device: its name.
         cap: the most that may ever be spent on all purposes together; None where there is no such limit.
         budgets: one for each purpose, by name.
-        kept: how many of its reports are kept although the broker has acknowledged them, in case it loses them.
-        dropped: how many were deleted before their time was over, for want of room.
+        kept: number of its reports that are kept after the broker's acknowledgement, in case the broker loses them.
+        dropped: number of reports that were deleted early because there was no room.
     """
 
     device: str
@@ -64,19 +64,9 @@ class Statement:
 
 def read_statement(connection: sqlite3.Connection, device: str, policy: Policy) -> Statement:
     """Read the statement of a device, inside an open transaction."""
-    budgets = [
-        Budget(
-            account.purpose,
-            account.spent,
-            policy.lifetime,
-            tuple(ledger.charges(connection, device, account.purpose)),
-        )
-        for account in ledger.accounts(connection, device)
-    ]
-    return Statement(
-        device,
-        policy.total,
-        tuple(budgets),
-        outbox.count_retained(connection, device),
-        outbox.count_dropped(connection, device),
-    )
+    budgets = []
+    for account in ledger.accounts(connection, device):
+        charges = tuple(ledger.charges(connection, device, account.purpose))
+        budgets.append(Budget(account.purpose, account.spent, policy.lifetime, charges))
+    kept, dropped = outbox.count_retained(connection, device), outbox.count_dropped(connection, device)
+    return Statement(device, policy.total, tuple(budgets), kept, dropped)

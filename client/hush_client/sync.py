@@ -97,12 +97,19 @@ class SyncClient:
         *,
         source_timeout: float = 10.0,
         absent: "OnMissing" = "answer",
-        told: "ReceiptCallback | None" = None,
+        on_receipt: "ReceiptCallback | None" = None,
     ) -> None:
         """Answer a task from a source of values while the client is open; see `Gateway.answer`."""
         self._call(
             _soon(
-                partial(self._client.answer, task_id, source, source_timeout=source_timeout, absent=absent, told=told)
+                partial(
+                    self._client.answer,
+                    task_id,
+                    source,
+                    source_timeout=source_timeout,
+                    absent=absent,
+                    on_receipt=on_receipt,
+                )
             )
         )
 

@@ -124,8 +124,8 @@ class Acknowledgement:
 
     Args:
         reason: the reason code. MQTT 3.1.1 has none: then it is 0, success.
-        told: whether the broker could have sent another: MQTT 5.
+        can_refuse: whether the broker could have sent another one: MQTT 5.
     """
 
     reason: int = 0
-    told: bool = False
+    can_refuse: bool = False

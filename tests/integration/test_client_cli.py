@@ -196,7 +196,7 @@ def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
         "epsilon": "1",
         "spent": "1",
         "cap": "4",
-        "told": True,
+        "can_refuse": True,
     }
     refused = hush("report", "smoker", "yes", "--lifetime", "0.5", "--json")
     assert refused.returncode == 1
@@ -367,7 +367,7 @@ def test_a_label_and_a_vector_are_typed_as_they_are(hush: Hush) -> None:
 def test_a_sticky_task_is_answered_where_the_person_admits_that_changes_show(hush: Hush) -> None:
     refused = hush("report", "habit", "yes")
     assert refused.returncode == 1
-    assert_one_line(refused.stderr, "refused: its repeated answer shows when the value changes")
+    assert_one_line(refused.stderr, "refused: its repeated answer reveals when the value changes")
     assert "cost epsilon 1; spent for habits: epsilon 1 of 4" in hush("report", "habit", "yes", "--sticky").stdout
 
 

@@ -60,7 +60,7 @@ async def test_where_mqtt_5_is_not_spoken_3_1_1_is_and_a_refusal_is_remembered(
         transport = MqttTransport(broker.url, "d")
         for _ in range(2):
             async with transport.connect() as link:
-                assert await link.publish(TOPIC, b"1") == Acknowledgement(0, told=False)
+                assert await link.publish(TOPIC, b"1") == Acknowledgement(0, can_refuse=False)
         assert broker.versions == ([FIVE, OLD, OLD] if remembered else [FIVE, OLD, FIVE, OLD])
         assert broker.published == [b"1", b"1"]
 
@@ -90,7 +90,7 @@ async def test_the_embedded_broker_is_spoken_to_in_3_1_1(tmp_path: Path) -> None
         transport = MqttTransport(url, "d")
         for _ in range(2):
             async with transport.connect() as link:
-                assert await link.publish(TOPIC, b"1") == Acknowledgement(0, told=False)
+                assert await link.publish(TOPIC, b"1") == Acknowledgement(0, can_refuse=False)
         assert transport._old
 
 
@@ -100,11 +100,13 @@ async def test_mosquitto_tells_what_became_of_a_report(mosquitto: Mosquitto) -> 
         identifier="a", persistent=True, payload_limit=99, inbox_messages=9, inbox_bytes=999, window=9, patience=9.0
     )
     async with MqttTransport(url, "d").connect() as link:
-        assert await link.publish(TOPIC, b"1") == Acknowledgement(0x10, told=True), "nobody has ever subscribed"
+        assert await link.publish(TOPIC, b"1") == Acknowledgement(0x10, can_refuse=True), "nobody has ever subscribed"
         async with connect(url, kept) as aggregator:
             await aggregator.subscribe(ALL_REPORTS)
-            assert await link.publish(TOPIC, b"2") == Acknowledgement(0, told=True), "an aggregator is there"
-        assert await link.publish(TOPIC, b"3") == Acknowledgement(0, told=True), "it is away, and its session is kept"
+            assert await link.publish(TOPIC, b"2") == Acknowledgement(0, can_refuse=True), "an aggregator is there"
+        assert await link.publish(TOPIC, b"3") == Acknowledgement(0, can_refuse=True), (
+            "it is away, and its session is kept"
+        )
 
 
 async def test_mosquitto_tells_what_its_rules_forbid_and_the_connection_lives_on(
@@ -139,8 +141,8 @@ async def test_mosquitto_tells_what_its_rules_forbid_and_the_connection_lives_on
 )
 async def test_whatever_a_broker_says_to_a_publication_is_handed_on(said: bytes, reason: int) -> None:
     async with ScriptedBroker(reasons=[said]).running() as broker, MqttTransport(broker.url, "d").connect() as link:
-        assert await link.publish(TOPIC, b"1") == Acknowledgement(reason, told=True)
-        assert await link.publish(TOPIC, b"2") == Acknowledgement(0, told=True)
+        assert await link.publish(TOPIC, b"1") == Acknowledgement(reason, can_refuse=True)
+        assert await link.publish(TOPIC, b"2") == Acknowledgement(0, can_refuse=True)
         assert broker.connections == 1
 
 
@@ -169,8 +171,8 @@ async def test_no_more_is_sent_at_once_than_the_broker_takes() -> None:
 async def test_what_is_longer_than_the_broker_takes_is_not_sent() -> None:
     limits = b"\x27" + struct.pack(">I", 100)
     async with ScriptedBroker(limits=limits).running() as broker, MqttTransport(broker.url, "d").connect() as link:
-        assert await link.publish(TOPIC, bytes(200)) == Acknowledgement(0x95, told=True)
-        assert await link.publish(TOPIC, b"short") == Acknowledgement(0, told=True)
+        assert await link.publish(TOPIC, bytes(200)) == Acknowledgement(0x95, can_refuse=True)
+        assert await link.publish(TOPIC, b"short") == Acknowledgement(0, can_refuse=True)
         assert broker.published == [b"short"]
 
 
@@ -181,8 +183,8 @@ async def test_mosquitto_says_that_a_report_is_too_large_and_takes_the_next_one(
     broker.start()
     try:
         async with MqttTransport(broker.url, "d").connect() as link:
-            assert await link.publish(TOPIC, bytes(90)) == Acknowledgement(0x95, told=True)
-            assert await link.publish(TOPIC, bytes(20)) == Acknowledgement(0x10, told=True)
+            assert await link.publish(TOPIC, bytes(90)) == Acknowledgement(0x95, can_refuse=True)
+            assert await link.publish(TOPIC, bytes(20)) == Acknowledgement(0x10, can_refuse=True)
     finally:
         broker.stop()
 

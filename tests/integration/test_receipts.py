@@ -63,9 +63,9 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
             repeated = await client.report("heights", 172.0, timeout=20)
             assert (repeated.status, repeated.reason) == ("already_answered", Undelivered.FORBIDDEN)
             spent = (await client.ledger()).spent
-        assert (refused.status, refused.reason, refused.told) == ("undelivered", Undelivered.FORBIDDEN, True)
+        assert (refused.status, refused.reason, refused.can_refuse) == ("undelivered", Undelivered.FORBIDDEN, True)
         assert "access rules forbid it" in refused.meaning
-        assert (other.status, other.reason, other.told) == ("sent", None, True)
+        assert (other.status, other.reason, other.can_refuse) == ("sent", None, True)
         assert "does not say whether that is the aggregator" in other.caveat
         assert (refused.spent, spent) == (Fraction(1), Fraction(2)), "the charge stands"
         (kept,) = waiting(state)
@@ -109,7 +109,7 @@ def test_an_aggregator_that_is_away_with_a_kept_session_has_the_report(mosquitto
     subscribe(mosquitto)
     with SyncClient(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
         receipt = client.report("heights", 172.0, timeout=20)
-    assert (receipt.status, receipt.told) == ("sent", True)
+    assert (receipt.status, receipt.can_refuse) == ("sent", True)
 
 
 async def test_where_a_monitor_subscribes_to_everything_the_receipt_claims_no_more_than_that(
@@ -121,7 +121,7 @@ async def test_where_a_monitor_subscribes_to_everything_the_receipt_claims_no_mo
         receipt = await client.report("heights", 172.0, timeout=20)
     assert receipt.status == "sent"
     assert receipt.caveat == (
-        "somebody has subscribed to such reports; the broker does not say whether that is the aggregator"
+        "a client has subscribed to such reports; the broker does not say whether it is the aggregator"
     )
 
 
@@ -130,8 +130,8 @@ async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -
         await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
         async with Client(url, device="d", state=tmp_path / "state", spread=0) as client:
             receipt = await client.report("heights", 172.0, timeout=20)
-    assert (receipt.status, receipt.told) == ("sent", False)
-    assert receipt.caveat.startswith("over MQTT 3.1.1 a broker acknowledges what its rules forbid")
+    assert (receipt.status, receipt.can_refuse) == ("sent", False)
+    assert receipt.caveat.startswith("over MQTT 3.1.1 a broker also acknowledges what its rules forbid")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ async def test_each_reason_has_its_word_and_its_line_and_a_frame_of_many_one_for
     code: int, reason: str, tmp_path: Path
 ) -> None:
     broker = FakeTransport()
-    broker.answers.append(Acknowledgement(code, told=True))
+    broker.answers.append(Acknowledgement(code, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         receipts = await gateway.report_many("heights", {"a": 172.0, "b": None}, timeout=20)
         assert not await gateway.flush(timeout=20)
@@ -164,7 +164,7 @@ async def test_each_reason_has_its_word_and_its_line_and_a_frame_of_many_one_for
 @pytest.mark.parametrize("code", [0, 1, 0x11, 0x7F])
 async def test_any_other_reason_below_128_is_a_success(code: int, tmp_path: Path) -> None:
     broker = FakeTransport()
-    broker.answers.append(Acknowledgement(code, told=True))
+    broker.answers.append(Acknowledgement(code, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("a", "heights", 172.0, timeout=20)).status == "sent"
         assert await gateway.flush(timeout=20)

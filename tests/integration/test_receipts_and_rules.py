@@ -51,7 +51,11 @@ async def test_a_report_under_another_s_name_or_to_a_forbidden_task_is_told_char
             assert (await client.ledger()).spent == Fraction(1), "the charge stands"
         async with Client(url, device="kitchen", state=tmp_path / "own", spread=0) as client:
             own = await client.report("heights", 172.0, timeout=20)
-        assert (forbidden.status, forbidden.reason, forbidden.told) == ("undelivered", Undelivered.FORBIDDEN, True)
+        assert (forbidden.status, forbidden.reason, forbidden.can_refuse) == (
+            "undelivered",
+            Undelivered.FORBIDDEN,
+            True,
+        )
         assert "access rules forbid it" in forbidden.meaning
         assert (own.status, own.reason) == ("sent", None), "a report under its own name is taken"
         async with asyncio.timeout(10):

@@ -16,7 +16,7 @@ from port_cases import Case, cases, reference, some_task, some_value, vectors
 from port_programs import PORTS, Port, compiled, port_of
 
 from hush_client.policy import Policy
-from hush_client.privacy.decide import DecisionTime, History, decide
+from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_client.receipt import Reason
 from hush_common.epsilon import decimal_text
 from hush_common.task import make_task
@@ -97,7 +97,7 @@ def test_of_twenty_random_tasks_every_port_gives_the_verdict_and_the_bytes_of_th
     for case, limit in twenty():
         policy = Policy(max_epsilon=limit, lifetime=50)
         receipt, _ = decide(
-            case.task, policy, History(), room=True, time=DecisionTime(datetime.fromtimestamp(NOW, UTC))
+            case.task, policy, SpendingHistory(), room=True, time=DecisionTime(datetime.fromtimestamp(NOW, UTC))
         )
         right = reference(case, monkeypatch) if receipt.reason is None else _VERDICTS[receipt.reason]
         expected.append(right)

@@ -25,7 +25,7 @@ from hush_client.policy import Policy
 from hush_client.privacy import decide as decide_module
 from hush_client.privacy import draw as draw_module
 from hush_client.privacy.answer import Question
-from hush_client.privacy.decide import DecisionTime, History, decide
+from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import Drawn, draw
 from hush_client.receipt import Receipt
@@ -42,7 +42,7 @@ def test_what_decides_has_no_value_in_scope_and_what_draws_has_nothing_else() ->
     assert deciding == {
         "task": Task,
         "policy": Policy,
-        "history": History,
+        "history": SpendingHistory,
         "room": bool,
         "time": DecisionTime,
         "offer": Fraction | None,
@@ -56,9 +56,9 @@ def test_what_decides_has_no_value_in_scope_and_what_draws_has_nothing_else() ->
 def test_neither_module_can_reach_what_the_other_one_sees() -> None:
     decides, draws = vars(decide_module), vars(draw_module)
     assert not {"ParsedValue", "Domain", "ReportRng", "perturb", "draw", "Report", "Source"} & decides.keys()
-    assert not {"Policy", "History", "Clock", "datetime", "time", "sqlite3", "outbox", "ledger"} & draws.keys()
+    assert not {"Policy", "SpendingHistory", "Clock", "datetime", "time", "sqlite3", "outbox", "ledger"} & draws.keys()
     assert not [name for name, thing in draws.items() if inspect.ismodule(thing)]
-    assert not {object, ParsedValue, ReportRng} & set(get_type_hints(History).values())
+    assert not {object, ParsedValue, ReportRng} & set(get_type_hints(SpendingHistory).values())
 
 
 # ---- every value of every kind

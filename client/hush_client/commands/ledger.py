@@ -18,7 +18,7 @@ from hush_client.policy import Policy
 from hush_client.receipt import Reason
 from hush_client.state import ledger, outbox
 from hush_client.state.database import Job, State, state_directory
-from hush_client.state.ledger import Account, Charge, Refused
+from hush_client.state.ledger import Account, Charge, RefusedAnswer
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import percent_at_most, whole
@@ -37,7 +37,7 @@ class _Page:
     """The whole ledger, with device, task and digest of pinned tasks that cost nothing yet."""
 
     accounts: list[tuple[Account, list[Charge]]]
-    refused: list[Refused]
+    refused: list[RefusedAnswer]
     pinned: list[tuple[str, str, bytes]]
     waiting: int
 
@@ -171,7 +171,7 @@ def _charge(charge: Charge) -> dict[str, object]:
     }
 
 
-def _refusal(entry: Refused) -> dict[str, object]:
+def _refusal(entry: RefusedAnswer) -> dict[str, object]:
     return {
         "at": entry.refused_at.isoformat(),
         "device": entry.device,
@@ -234,7 +234,7 @@ def _row(charge: Charge) -> Row:
     return Row([when, charge.task, str(charge.round), decimal_text(charge.epsilon), how, again])
 
 
-def _sentence(entry: Refused) -> str:
+def _sentence(entry: RefusedAnswer) -> str:
     known = entry.reason in set(Reason)
     why = Reason(entry.reason).meaning if known else entry.reason  # a newer hush may have more reasons
     round_ = "" if entry.round is None else f", round {entry.round}"

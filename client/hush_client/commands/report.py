@@ -281,7 +281,7 @@ def _document(receipt: Receipt) -> dict[str, object]:
         "spent": decimal_text(receipt.spent),
         "cap": decimal_text(receipt.cap),
         "report_id": receipt.report_id,
-        "told": receipt.told,
+        "can_refuse": receipt.can_refuse,
         "offline": receipt.offline or None,
         "waiting": receipt.waiting or None,
     }

@@ -1,9 +1,9 @@
 """Answer: decide, draw, charge the ledger and store the report, in one transaction.
 
-The order is the privacy argument. `decide` settles everything that can be settled without a value: whether to answer,
-under which offer, at what cost, when. `draw` makes the report from the decision, the value and randomness, and cannot
-refuse. Its result is stored whatever it is: the draw, its charge and the encoded report become durable together or not
-at all, and only what is in the outbox is ever sent.
+The order is the privacy argument. `decide` fixes everything but the report, without a value: whether to answer, under
+which offer, at what cost, when. `draw` makes the report from the decision, the value and randomness, and cannot refuse.
+Its result is stored whatever it is: the draw, its charge and the encoded report become durable together or not at all,
+and only what is in the outbox is ever sent.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from hush_client.policy import Policy
-from hush_client.privacy.decide import DecisionTime, History, decide
+from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import Drawn, draw
 from hush_client.receipt import Receipt
@@ -32,29 +32,17 @@ _NOTHING = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One round of one task, as it is put to any number of devices. It has no value.
-
-    Args:
-        task: what is asked.
-        topic: where the reports go.
-        policy: the limits of each device.
-        now: the time, aware.
-        epsilon: which of the task's offers to take; None takes the largest that the limits allow.
-        not_before: when the reports may be sent, in milliseconds since 1970.
-        delay: `not_before` less `now`, in milliseconds; chosen before any source is asked for a value.
-        capacity: most payloads in the outbox, without those that are too late to be counted; None sets no limit.
-        frame: most reports in one payload, 1 to `FRAME_REPORTS`.
-    """
+    """One round of one task, as any number of devices are asked. It has no value."""
 
     task: Task
-    topic: str
+    topic: str  # of the reports
     policy: Policy
-    now: datetime
-    epsilon: Fraction | None = None
-    not_before: int = 0
-    delay: int = 0
-    capacity: int | None = None
-    frame: int = FRAME_REPORTS
+    now: datetime  # aware
+    epsilon: Fraction | None = None  # one of the task's offers; None takes the largest that the limits allow
+    not_before: int = 0  # when the reports may be sent, in milliseconds since 1970
+    delay: int = 0  # `not_before` less `now`, in milliseconds; chosen before any source is called
+    capacity: int | None = None  # most payloads in the outbox, without those that are too late to be counted
+    frame: int = FRAME_REPORTS  # most reports in one payload, from 1
 
 
 Answer = tuple[Receipt, int | None]
@@ -66,17 +54,8 @@ def answer(
 ) -> dict[str, Answer]:
     """Answer a question for some devices inside an open transaction.
 
-    The reports are ordered by their random ids, so that their order does not depend on that of the devices.
-
-    Args:
-        connection: inside a transaction.
-        question: what is asked.
-        values: what the task's domain has read, by device.
-        rng: where the noise comes from.
-
-    Returns:
-        The answer of each device. Reports in one frame share an entry of the outbox; where a round was answered
-        before, the entry is that of the earlier report.
+    The reports are ordered by their random ids, so that their order does not depend on that of the devices. Reports in
+    one frame share an entry of the outbox; if a round was answered before, the entry is that of the earlier report.
 
     Raises:
         EpsilonError: the task does not offer the requested epsilon; nothing was drawn or written.
@@ -105,12 +84,9 @@ def answer(
 
 
 def admit(connection: sqlite3.Connection, question: Question, device: str) -> Receipt:
-    """Decide without answering, before a source is asked for a value, inside an open transaction.
+    """Return `"queued"`, or the refusal, before a source is called, inside an open transaction.
 
     An admitted task is pinned: no other task is answered under its id from now on, although nothing was charged.
-
-    Returns:
-        `"queued"` where an answer will be stored unless something changes; else the refusal.
     """
     receipt, decision, _ = _decide(connection, question, device, room=_has_room(connection, question, 1))
     if decision is not None:
@@ -133,16 +109,8 @@ def _decide(
     time = DecisionTime(question.now, question.not_before, question.delay)
     receipt, decision = decide(task, question.policy, history, room, time, offer=question.epsilon)
     if receipt.reason is not None:
-        entry = ledger.Refused(
-            device=device,
-            task=task.id,
-            round=receipt.round,
-            reason=receipt.reason,
-            purpose=task.purpose,
-            epsilon=receipt.epsilon,
-            refused_at=question.now,
-        )
-        ledger.refuse(connection, entry)
+        about = device, task.id, receipt.round, receipt.reason, task.purpose, receipt.epsilon
+        ledger.refuse(connection, ledger.RefusedAnswer(*about, refused_at=question.now))
     earlier = None
     if receipt.status == "already_answered" and receipt.round is not None:
         earlier = outbox.find(connection, device, task.id, receipt.round)
@@ -153,12 +121,12 @@ def _decide(
     return receipt, decision, earlier
 
 
-def _history(connection: sqlite3.Connection, question: Question, device: str) -> History:
+def _history(connection: sqlite3.Connection, question: Question, device: str) -> SpendingHistory:
     task, answered = question.task, None
     pinned = ledger.pinned(connection, device, task.id)
     if pinned == task.digest and (round_ := task.current_round(question.now)) is not None:
         answered = ledger.find(connection, device, task.id, round_)
-    return History(
+    return SpendingHistory(
         pinned=pinned,
         charged=task.repeat == "sticky" and ledger.is_charged(connection, device, task.id),
         answered=None if answered is None else (answered.epsilon, answered.report_id),
@@ -191,6 +159,5 @@ def _charge(
 
 
 def _frames(reports: list[Report], most: int) -> list[list[Report]]:
-    """Which reports are sent together."""
     reports.sort(key=lambda report: report.id)
     return [reports[start : start + most] for start in range(0, len(reports), most)]

@@ -1,8 +1,7 @@
-"""Decide: whether a device answers, under which offer, at what cost, in which round, and when the report leaves.
+"""Decide: whether a device answers, under which offer, at what cost, in which round, and when the report is sent.
 
-No value is in scope here, no source of values, and not even the type of one: a decision depends on what everybody may
-know, and on what the device has spent. `hush_client.privacy.draw` is the other half of the argument; a test reads both
-signatures.
+No value is in scope here, no source of values, and not even the type of one: a decision depends on public facts and on
+what the device has spent. `hush_client.privacy.draw` is the other half of the argument; a test reads both signatures.
 """
 
 from dataclasses import dataclass
@@ -21,40 +20,32 @@ _NOTHING = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class DecisionTime:
-    """The time of a decision, and the time of sending that follows from it.
+    """The time of a decision, and the time of sending that follows from it."""
 
-    Args:
-        now: aware.
-        not_before: when the report may be sent, in milliseconds since 1970.
-        delay: `not_before` less `now`, in milliseconds.
-    """
-
-    now: datetime
-    not_before: int = 0
-    delay: int = 0
+    now: datetime  # aware
+    not_before: int = 0  # when the report may be sent, in milliseconds since 1970
+    delay: int = 0  # `not_before` less `now`, in milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What the ledger of one device says about a task and its purpose. Nothing in it depends on a value.
+class SpendingHistory:
+    """What the ledger of one device says about a task and its purpose. Nothing in it depends on a value."""
 
-    Args:
-        pinned: digest of the task that was admitted or answered under this id; None where none was.
-        charged: whether a sticky task was charged.
-        answered: epsilon and report id of the answer to the round that is open; None where there is none.
-        spent: on the task's purpose.
-        spent_in_all: on all purposes, if the policy limits that.
-    """
-
-    pinned: bytes | None = None
-    charged: bool = False
-    answered: tuple[Fraction, bytes] | None = None
-    spent: Fraction = _NOTHING
-    spent_in_all: Fraction = _NOTHING
+    pinned: bytes | None = None  # digest of the task that was admitted or answered under this id, if any
+    charged: bool = False  # whether a sticky task was charged
+    answered: tuple[Fraction, bytes] | None = None  # epsilon and report id of the answer to the open round, if any
+    spent: Fraction = _NOTHING  # on the task's purpose
+    spent_in_all: Fraction = _NOTHING  # on all purposes, if the policy limits that
 
 
 def decide(
-    task: Task, policy: Policy, history: History, room: bool, time: DecisionTime, *, offer: Fraction | None = None
+    task: Task,
+    policy: Policy,
+    history: SpendingHistory,
+    room: bool,
+    time: DecisionTime,
+    *,
+    offer: Fraction | None = None,
 ) -> tuple[Receipt, Decision | None]:
     """Decide whether a device answers now, and how.
 
@@ -64,10 +55,10 @@ def decide(
         history: what it has spent and answered.
         room: whether the outbox has room for one more report.
         time: of the decision.
-        offer: which of the task's epsilons to take; None takes the largest that the limits allow.
+        offer: one of the task's epsilons; None takes the largest that the limits allow.
 
     Returns:
-        The receipt, with what was spent before; and the decision if the receipt is `"queued"`.
+        The receipt, with the spending before it; and the decision if the receipt is `"queued"`.
 
     Raises:
         EpsilonError: the task does not offer that epsilon.
@@ -102,15 +93,7 @@ def _choose(
 ) -> tuple[int, Fraction, Reason | None]:
     """Return the index of the offer, the cost of one answer, and why even the smallest epsilon exceeds the limits.
 
-    Args:
-        task: what is asked.
-        policy: the limits of the device.
-        asked: the requested epsilon, if any.
-        spent: on the purpose, and on all purposes.
-        repeats: whether the answer was paid for before.
-
-    Raises:
-        EpsilonError: the task does not offer the requested epsilon.
+    `spent` is on the purpose, and on all purposes; `repeats` says whether the answer was paid for before.
     """
     totals = task.offers or (task.epsilon,)
     candidates = range(len(totals))

@@ -19,20 +19,14 @@ from hush_common.wire import Report
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A report that is yet to be stored, and the memory of a sticky task if it is new, for the same transaction."""
+    """A report, and the memory of a sticky task if it is new, to store in the same transaction."""
 
     report: Report
     memory: Memory | None = field(default=None, repr=False)
 
 
 def draw(decision: Decision, value: ParsedValue, randomness: ReportRng) -> Drawn:
-    """Return the report that a decision makes of a value.
-
-    Args:
-        decision: what is answered.
-        value: what the task's domain has read, of any value or of none.
-        randomness: where index, noise and id come from.
-    """
+    """Return the report of a value, usable or not; index, noise and id come from `randomness`."""
     task, new = decision.task, None
     if (mechanism := task.memoized_mechanism) is None:
         index = task.domain.complete(value, randomness)

@@ -265,7 +265,7 @@ class DeliveryFailures:
         if sequence is None:
             return
         if reason in _OF_ONE:
-            ack = Acknowledgement(reason, told=True)
+            ack = Acknowledgement(reason, can_refuse=True)
             self.record(sequence, topic, ack)
             yield sequence, ack
         elif self._suspect[1] >= _STRIKES or sequence in self._suspected:

@@ -92,7 +92,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedAnswer:
     """A refused answer, stored once for each task, round and reason.
 
     Args:
@@ -163,7 +163,7 @@ def resent(connection: sqlite3.Connection, sequences: Mapping[int, int]) -> None
     )
 
 
-def refuse(connection: sqlite3.Connection, entry: Refused) -> None:
+def refuse(connection: sqlite3.Connection, entry: RefusedAnswer) -> None:
     """Store a refusal, unless the same one is stored already."""
     connection.execute(
         "INSERT OR IGNORE INTO refusal VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -179,11 +179,11 @@ def refuse(connection: sqlite3.Connection, entry: Refused) -> None:
     )
 
 
-def refusals(connection: sqlite3.Connection) -> list[Refused]:
+def refusals(connection: sqlite3.Connection) -> list[RefusedAnswer]:
     """Return all refusals, by device, oldest first."""
     rows = connection.execute("SELECT * FROM refusal ORDER BY device, refused_at, task, round, reason")
     return [
-        Refused(device, task, None if at == _NO_ROUND else at, reason, purpose, _amount(epsilon), _moment(moment))
+        RefusedAnswer(device, task, None if at == _NO_ROUND else at, reason, purpose, _amount(epsilon), _moment(moment))
         for device, task, at, reason, purpose, epsilon, moment in rows
     ]
 

@@ -579,7 +579,7 @@ class MqttConnection:
             if self._client.lost:
                 raise self._lost() from error
             raise BrokerError(self._name, f"could not publish to {topic}: {_explain(error)}") from error
-        return Acknowledgement(reason, told=self._options.version == "5")
+        return Acknowledgement(reason, can_refuse=self._options.version == "5")
 
     async def subscribe(self, *topics: str, qos: int = 1) -> None:
         """Subscribe to these topics or filters; their retained messages follow through `deliveries`.

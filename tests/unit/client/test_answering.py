@@ -166,7 +166,7 @@ async def test_a_source_that_fails_or_has_no_value_is_asked_again_and_its_first_
     broker, receipts = FakeTransport(), list[Receipt]()
     source = Source(ValueError("172.25 is what I measured"), None, "172.25", float("nan"), 172.25)
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", source, source_timeout=LATER, told=receipts.append)
+        g.answer("d", "heights", source, source_timeout=LATER, on_receipt=receipts.append)
         await until(lambda: broker.arrived)
         assert (await g.ledger("d")).spent == 1
     assert source.calls == 5
@@ -183,7 +183,7 @@ async def test_a_source_that_never_has_a_value_is_answered_for_all_the_same(
 ) -> None:
     broker, receipts = FakeTransport(), list[Receipt]()
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", source, source_timeout=SOON, told=receipts.append)
+        g.answer("d", "heights", source, source_timeout=SOON, on_receipt=receipts.append)
         await until(lambda: broker.arrived)
         assert (await g.ledger("d")).spent == 1
     assert [receipt.value for receipt in receipts] == ["replaced"]
@@ -229,7 +229,7 @@ async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_pat
 
     broker = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)})
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", Source(172.0), source_timeout=SOON, told=fail)
+        g.answer("d", "heights", Source(172.0), source_timeout=SOON, on_receipt=fail)
         for day in range(2):
             clock.time = START + timedelta(days=day, hours=1)
             await until(lambda expected=day + 1: len(broker.arrived) == expected)  # type: ignore[misc]

@@ -22,17 +22,17 @@ class Secret:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"url": 5}, 'url is an address such as "mqtt://localhost", or a BrokerUrl, not of type int'),
-        ({"url": None}, "url is an address"),
-        ({"device": None}, 'device is text such as "sensor-17", not of type NoneType'),
-        ({"device": 17}, 'device is text such as "sensor-17", not of type int'),
-        ({"state": 5}, "state is the path of a directory, not of type int"),
-        ({"policy": 4}, "policy is a Policy, not of type int"),
-        ({"spread": "1"}, "spread is a number of seconds, not of type str"),
-        ({"spread": True}, "spread is a number of seconds, not of type bool"),
-        ({"capacity": "5"}, "capacity is a whole number, not of type str"),
-        ({"capacity": 1.5}, "capacity is a whole number, not of type float"),
-        ({"keep": Secret()}, "keep is a number of seconds, not of type Secret"),
+        ({"url": 5}, 'url must be an address such as "mqtt://localhost", or a BrokerUrl, not of type int'),
+        ({"url": None}, "url must be an address"),
+        ({"device": None}, 'device must be text such as "sensor-17", not of type NoneType'),
+        ({"device": 17}, 'device must be text such as "sensor-17", not of type int'),
+        ({"state": 5}, "state must be the path of a directory, not of type int"),
+        ({"policy": 4}, "policy must be a Policy, not of type int"),
+        ({"spread": "1"}, "spread must be a number of seconds, not of type str"),
+        ({"spread": True}, "spread must be a number of seconds, not of type bool"),
+        ({"capacity": "5"}, "capacity must be a whole number, not of type str"),
+        ({"capacity": 1.5}, "capacity must be a whole number, not of type float"),
+        ({"keep": Secret()}, "keep must be a number of seconds, not of type Secret"),
     ],
 )
 def test_an_argument_of_the_wrong_type_is_named(kind: Any, wrong: dict[str, object], words: str) -> None:  # noqa: ANN401
@@ -62,18 +62,18 @@ def test_what_a_gateway_keeps_is_checked_before_anything_is_opened(
 
 def test_a_policy_takes_no_text_for_a_truth_value() -> None:
     wrong: Any = "no"
-    with pytest.raises(TypeError, match="sticky is True or False, not of type str"):
+    with pytest.raises(TypeError, match="sticky must be True or False, not of type str"):
         Policy(sticky=wrong)
 
 
 async def test_a_source_and_a_callback_can_be_called(tmp_path: Path) -> None:
     async with Gateway(FakeTransport(), name="g", state=tmp_path / "s") as gateway:
         for wrong in (5, "172", None):
-            with pytest.raises(TypeError, match="source is a function without arguments, not of type"):
+            with pytest.raises(TypeError, match="source must be a function without arguments, not of type"):
                 gateway.answer("d", "heights", wrong)  # type: ignore[arg-type]
-            with pytest.raises(TypeError, match="callback is a function of one task, not of type"):
+            with pytest.raises(TypeError, match="callback must be a function of one task, not of type"):
                 gateway.on_task(wrong)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="source_timeout is a number of seconds, not of type str"):
+        with pytest.raises(TypeError, match="source_timeout must be a number of seconds, not of type str"):
             gateway.answer("d", "heights", lambda: 1, source_timeout="5")  # type: ignore[arg-type]
         for name, given in (("source_timeout", -1), ("source_timeout", 1e9), ("absent", "never")):
             with pytest.raises(HushError, match=f"^{name}: "):

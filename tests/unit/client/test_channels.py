@@ -168,7 +168,8 @@ def test_a_source_without_a_value_is_asked_every_second_until_its_time_is_over(t
 async def hasty(self: SourceWorker, task: Task) -> Receipt:
     """Planted: the source is asked first, and then the moment is fixed."""
     reading = await self._source.read(task.domain, self._source_timeout)
-    question, _, due = self._service.ask_a_source(task, 0)
+    question = self._service.config.question(task)
+    due = self._service.due(question)
     answers = await self._service.store(question, {self._device: reading or task.domain.nothing}, due)
     return answers[self._device][0]
 

@@ -103,7 +103,7 @@ async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp
     broker = FakeTransport()
     broker.refusals.extend(["no"] * 99)
     async with open_gateway(broker, tmp_path, capacity=2) as gateway:
-        gateway._opened().service.tasks.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
+        gateway._opened().tasks.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
         refused = await gateway.report_many("heights", MANY, timeout=0)
         queued = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
     assert {receipt.reason for receipt in refused.values()} == {Reason.OUTBOX_FULL}

@@ -133,7 +133,7 @@ async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tm
     broker = FakeTransport(retained={task_topic("heights"): make_heights(purpose="x" * 500)})
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")
-        state = gateway._opened().service.state
+        state = gateway._opened().state
         await state.run(lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0]}"))
         sent = await fill(gateway)
         assert len(broker.arrived) == sent
@@ -292,7 +292,7 @@ async def test_a_device_that_cannot_be_part_of_a_topic_is_refused_by_its_name(tm
 
 @pytest.mark.parametrize("task_id", [None, 7, b"heights", ["heights"]])
 async def test_a_task_id_that_is_no_text_is_a_mistake_of_the_program(tmp_path: Path, task_id: Any) -> None:  # noqa: ANN401
-    words = f'the id of a task is text, such as "heights", not of type {type(task_id).__name__}'
+    words = f'a task id must be text, such as "heights", not of type {type(task_id).__name__}'
     broker = FakeTransport()
     async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
         for asked in (client.report(task_id, 172.0), client.task(task_id)):

@@ -111,7 +111,7 @@ async def test_nothing_counts_as_withdrawn_while_messages_still_come(
     broker = FakeTransport(retained={})
     async with gateway(broker, tmp_path) as g:
         g.on_task(lambda _: None)
-        catalogue = g._opened().service.tasks
+        catalogue = g._opened().tasks
         await until(lambda: broker.subscribed(ALL_TASKS))
         for number in range(8):
             broker.publish_task(task_topic(f"t{number}"), make_heights(id=f"t{number}"))
@@ -161,7 +161,7 @@ async def test_a_source_is_asked_without_a_network_where_the_task_is_kept(tmp_pa
     await learn(tmp_path)
     receipts: list[Receipt] = []
     async with gateway(away(), tmp_path) as g:
-        g.answer("d", "heights", lambda: 172.0, source_timeout=0.1, told=receipts.append)
+        g.answer("d", "heights", lambda: 172.0, source_timeout=0.1, on_receipt=receipts.append)
         await until(lambda: receipts)
     assert (receipts[0].status, receipts[0].offline) == ("queued", True)
 

@@ -438,7 +438,7 @@ def test_a_recalled_report_that_ended_while_it_was_forbidden_does_not_pass_for_o
     async def run() -> bool:
         async with opened(broker, tmp_path, clock) as gateway:
             await gateway.report("d", "heights", 172.0)
-            broker.answers.extend([Acknowledgement(0x87, told=True)] * 99)
+            broker.answers.extend([Acknowledgement(0x87, can_refuse=True)] * 99)
             publish(broker, make_recall(1, over=1, payload=make_heights(**soon)))
             await asyncio.sleep(4 * 3600)
             assert kept(tmp_path) == []

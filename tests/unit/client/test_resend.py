@@ -70,11 +70,11 @@ async def test_who_asks_again_hears_that_the_broker_does_not_have_the_earlier_re
 ) -> None:
     broker = FakeTransport()
     for _ in range(2):  # in the run in which it was refused, and in the next, which tries once more
-        broker.answers.append(Acknowledgement(reason, told=True))
+        broker.answers.append(Acknowledgement(reason, can_refuse=True))
         async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
             receipts = [await gateway.report("d", "heights", 172.0, timeout=5) for _ in range(2)]
         assert {receipt.reason for receipt in receipts} == {Undelivered.of(Acknowledgement(reason))}
-        assert (receipts[1].status, receipts[1].waiting, receipts[1].told) == ("already_answered", True, True)
+        assert (receipts[1].status, receipts[1].waiting, receipts[1].can_refuse) == ("already_answered", True, True)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         taken = await gateway.report("d", "heights", 172.0, timeout=5)
         assert (taken.status, taken.waiting, taken.reason) == ("already_answered", False, None)

@@ -64,7 +64,7 @@ class _Link:
             if not self._lost.done():
                 self._lost.set_exception(said)
             raise said
-        return Acknowledgement(said, told=True)
+        return Acknowledgement(said, can_refuse=True)
 
     async def subscribe(self, topic: str) -> None:
         raise NotImplementedError(topic)

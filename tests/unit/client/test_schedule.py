@@ -156,8 +156,8 @@ def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after
         cast("Sender", Started()),
         SystemRng(),
     )
-    question, seconds, due = service.ask_a_source(decode_task(make_heights()), 2.5)
-    assert (seconds, due) == (2.5, 102.5)
+    question = config.question(decode_task(make_heights()), patience=2500)
+    assert service.due(question) == 102.5
     assert (question.delay, question.not_before) == (2500, START.timestamp() * 1000 + 2500)
     assert config.question(question.task).delay == 0
 
