@@ -37,7 +37,7 @@ from pathlib import Path
 from hush_client.policy import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger, outbox
-from hush_client.state.database import State, device_name
+from hush_client.state.database import DeviceState, device_name
 from hush_common.domain import NumberDomain
 from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, make_task
@@ -52,14 +52,14 @@ HABIT = {"id": "habit", "epsilon": "1", "domain": {"kind": "bit"}} | DAILY
 async def main(directory: Path) -> dict[str, object]:
     task, habit = (decode_task(make_task(document).payload) for document in (NUMBER, HABIT))
     by_hand = Task(id="heights", epsilon=Fraction(1), mechanism="laplace", domain=NumberDomain(120.0, 220.0))
-    state = await State.open(directory)
+    state = await DeviceState.open(directory)
     name = await state.run(device_name)
     policy, topic = Policy(sticky=True), report_topic(task.id, name)
     for asked, value, day in ((task, 172.0, 1), (habit, True, 1), (habit, True, 2)):
         question = Question(asked, topic, policy, datetime(2026, 1, day, tzinfo=UTC))
         await state.run(partial(answer, question=question, values={name: asked.domain.read(value)}, rng=SystemRng()))
     await state.close()
-    state = await State.open(directory)
+    state = await DeviceState.open(directory)
     entries = await state.run(partial(outbox.page, after=0, limit=10))
     charges = await state.run(partial(ledger.charges, device=name, purpose=""))
     await state.close()

@@ -21,7 +21,7 @@ import hush_client.client
 from hush_client.policy import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger
-from hush_client.state.database import State
+from hush_client.state.database import DeviceState
 from hush_common.task import decode_task
 from hush_common.terminal import Renderable
 from hush_common.topics import task_topic
@@ -182,7 +182,7 @@ def _state() -> Path:
         ledger.resent(connection, {charge.sequence or 0: 1})
 
     async def prepare() -> None:
-        state = await State.open(place)
+        state = await DeviceState.open(place)
         await state.run(write)
         await state.close()
 

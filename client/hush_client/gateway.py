@@ -37,7 +37,7 @@ from hush_client.sending.schedule import (
 )
 from hush_client.sending.sender import Sender, SyncResult
 from hush_client.sending.transport import Transport
-from hush_client.state.database import Lock, State
+from hush_client.state.database import DeviceState, Lock
 from hush_client.statement import Statement, read_statement
 from hush_client.tasks import TaskCacheWriter, TaskRegistry, open_tasks
 from hush_common.domain import Domain, ParsedValue
@@ -168,7 +168,7 @@ class AnswerService:
 
     config: GatewayConfig
     cache: TaskCacheWriter
-    state: State
+    state: DeviceState
     sender: Sender
     rng: ReportRng
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
@@ -505,7 +505,7 @@ async def _open_service(
     async with AsyncExitStack() as stack:
         lock = await Lock.acquire(directory)
         stack.callback(lock.release)
-        state = await State.open(directory)
+        state = await DeviceState.open(directory)
         stack.push_async_callback(state.close)
         cache = await stack.enter_async_context(open_tasks(directory))
         stack.push_async_callback(background.stop)

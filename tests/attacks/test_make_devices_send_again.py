@@ -9,7 +9,7 @@ import pytest
 from fake_transport import FakeTransport
 from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish
 
-from hush_client.state.database import State
+from hush_client.state.database import DeviceState
 from hush_common.topics import recall_topic
 
 REPORTS = 25
@@ -19,16 +19,16 @@ REPORTS = 25
 def commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Appended to whenever a transaction has changed anything."""
     seen: list[int] = []
-    commit = State._commit
+    commit = DeviceState._commit
 
-    def counted(self: State, jobs: list[Any]) -> list[Any]:
+    def counted(self: DeviceState, jobs: list[Any]) -> list[Any]:
         before = self._connection.total_changes
         results = commit(self, jobs)
         if self._connection.total_changes > before:
             seen.append(len(jobs))
         return results
 
-    monkeypatch.setattr(State, "_commit", counted)
+    monkeypatch.setattr(DeviceState, "_commit", counted)
     return seen
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hush_client.commands.report import app
-from hush_client.state.database import FILE_NAME, State
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.errors import BrokerError, StateError
 
 CHARGE = """
@@ -20,7 +20,7 @@ ACCOUNT = "INSERT INTO account VALUES ('d', 'health', '3/1');"
 
 @pytest.fixture
 async def state(tmp_path: Path) -> Callable[[str], Path]:
-    opened = await State.open(tmp_path / "state")
+    opened = await DeviceState.open(tmp_path / "state")
     await opened.close()
 
     def altered(script: str) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hush_aggregator.store import SqliteStore
-from hush_client.state.database import LOCK_NAME, Lock, State
+from hush_client.state.database import LOCK_NAME, DeviceState, Lock
 from hush_common.errors import StateError
 
 
@@ -15,7 +15,7 @@ async def test_a_directory_that_others_may_write_to_holds_no_state(tmp_path: Pat
     directory = tmp_path / "state"
     directory.mkdir()
     directory.chmod(mode)
-    for attempt in (State.open, Lock.acquire):
+    for attempt in (DeviceState.open, Lock.acquire):
         with pytest.raises(StateError, match=r"others may write to it.*chmod 700"):
             await attempt(directory)
     assert list(directory.iterdir()) == []
@@ -28,7 +28,7 @@ async def test_a_directory_that_everybody_may_write_to_holds_no_state_below_it(t
     (tmp_path / "link").symlink_to(above / "between")
     above.chmod(0o777)
     for state in (above / "between" / "state", above / "new", tmp_path / "link" / "state"):
-        for attempt in (State.open, Lock.acquire):
+        for attempt in (DeviceState.open, Lock.acquire):
             with pytest.raises(StateError, match=rf"everybody may write to {above}, .*chmod o-w {above}"):
                 await attempt(state)
     assert list((above / "between" / "state").iterdir()) == []
@@ -40,7 +40,7 @@ async def test_one_where_nobody_can_replace_it_does(tmp_path: Path, mode: int) -
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(mode)
-    state = await State.open(home / "state")
+    state = await DeviceState.open(home / "state")
     await state.close()
 
 
@@ -70,7 +70,7 @@ def test_a_store_in_a_directory_of_everybody_is_told(tmp_path: Path, caplog: pyt
 async def test_what_is_made_above_a_state_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        state = await State.open(tmp_path / "a" / "b" / "c")
+        state = await DeviceState.open(tmp_path / "a" / "b" / "c")
         await state.close()
     finally:
         os.umask(before)

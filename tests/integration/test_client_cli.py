@@ -18,7 +18,7 @@ from terminal import at_terminal
 
 from hush_client.sending.schedule import milliseconds, utc_now
 from hush_client.state import outbox
-from hush_client.state.database import Lock, State
+from hush_client.state.database import DeviceState, Lock
 from hush_common.task import make_task
 from hush_common.topics import ALL_REPORTS, report_topic, task_topic
 
@@ -278,7 +278,7 @@ async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_stil
 
 
 async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(process: Hush, tmp_path: Path) -> None:
-    state = await State.open(tmp_path / "hush")
+    state = await DeviceState.open(tmp_path / "hush")
     soon = milliseconds(utc_now()) + 1500
     await state.run(partial(outbox.put, topic="hush/v1/reports/heights/d", payload=b"{}", not_before=soon, delay=1500))
     await state.close()

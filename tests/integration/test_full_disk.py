@@ -13,7 +13,7 @@ from hush_client.state.database import FILE_NAME
 PROGRAM = """
 import asyncio, json, subprocess, sys
 from pathlib import Path
-from hush_client.state.database import FILE_NAME, State
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.errors import StateError
 
 disk = Path(sys.argv[1])
@@ -23,7 +23,7 @@ def mount(options):
 
 async def attempt():
     try:
-        state = await State.open(disk / "state")
+        state = await DeviceState.open(disk / "state")
         await state.close()
     except StateError as error:
         return str(error)

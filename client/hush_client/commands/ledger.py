@@ -17,7 +17,7 @@ from hush_client.commands.report import StateDirectory, check_exists, name_state
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
 from hush_client.state import ledger, outbox
-from hush_client.state.database import Job, State, state_directory
+from hush_client.state.database import DeviceState, Job, state_directory
 from hush_client.state.ledger import Account, Charge, RefusedAnswer
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
@@ -107,7 +107,7 @@ async def _load(directory: Path) -> _Page:
 
 
 async def _run(directory: Path, job: Job[_T]) -> _T:
-    state = await State.open(directory)
+    state = await DeviceState.open(directory)
     try:
         return await state.run(job)
     finally:

@@ -20,7 +20,7 @@ from hush_client.receipt import Receipt
 from hush_client.sending.schedule import LONGEST_SPREAD
 from hush_client.sending.sender import SyncResult
 from hush_client.state import ledger
-from hush_client.state.database import FILE_NAME, State, device_name, state_directory, unusable
+from hush_client.state.database import FILE_NAME, DeviceState, device_name, state_directory, unusable
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
@@ -89,7 +89,7 @@ def name_state(given: Path | None) -> None:
 
 async def verified(directory: Path, device: str) -> str:
     """Check that all accounts add up, so that nothing is spent twice; return the name of the device."""
-    state = await State.open(directory)
+    state = await DeviceState.open(directory)
     try:
         await state.run(ledger.verify)
         return device or await state.run(device_name)

@@ -22,16 +22,16 @@ _INBOX_MESSAGES, _INBOX_BYTES = 1000, 1024 * 1024
 
 
 class MqttTransport:
-    """MQTT 5, or 3.1.1 where the broker speaks no other, over TCP, TLS or WebSockets as the address says.
+    """MQTT 5, or 3.1.1 if the broker does not support version 5, over TCP, TLS or WebSockets as the address says.
 
     A session begins empty and ends with the connection: the memory is the state of the device.
 
-    A broker that says it does not speak version 5 is not asked again. If it closes the connection or does not answer,
-    that may have been the network: this connection uses 3.1.1, and the next one tries version 5 again.
+    After a broker has refused version 5, every connection uses 3.1.1. If it closes the connection or does not answer,
+    the cause may be the network: this connection uses 3.1.1, and the next one tries version 5 again.
 
     Args:
         url: address and login.
-        identifier: head of the MQTT client id; a random tail follows, so that two runs never evict each other.
+        identifier: start of the MQTT client id; a random end follows, so that two runs never evict each other.
 
     Raises:
         BrokerError: `url` is not an address of a broker.

@@ -26,8 +26,8 @@ from functools import partial
 from hush_client.limits import DEVICE_BYTES
 from hush_client.receipt import Undelivered
 from hush_client.state import outbox
-from hush_client.state.database import State
-from hush_client.state.outbox import Entry, RecallProgress, RecallRow, is_late
+from hush_client.state.database import DeviceState
+from hush_client.state.outbox import AppliedRecall, Entry, RecallProgress, is_late
 from hush_common.aio import Backoff
 from hush_common.errors import HushError
 from hush_common.recall import Recall, decode_recall
@@ -157,12 +157,12 @@ class Schedule:
         self._added.set()
 
 
-_FIRST_PAUSE = 10.0
+_FIRST_PAUSE = 10.0  # seconds
 LONGEST_PAUSE = 3600.0
 """Seconds."""
 
 _OF_ALL = (Undelivered.FORBIDDEN, Undelivered.NO_SUBSCRIBER, Undelivered.OVER_QUOTA)
-"""Reasons that concern every report to a topic: one of them is tried again, and the others wait for the answer."""
+"""Reasons that concern every report to a topic: one report is tried again, and the others wait for the answer."""
 
 _OF_ONE = frozenset({0x81, 0x82, 0x87, 0x90, 0x95, 0x97, 0x99})
 """Reasons with which a broker ends a connection because of the message that it has just read."""
@@ -173,27 +173,18 @@ _STRIKES = 5
 
 @dataclass(slots=True)
 class _Hold:
-    """A topic whose reports the broker does not take.
+    """A topic whose reports the broker refuses; times are by the clock of the schedule."""
 
-    Args:
-        ack: what it said last.
-        pauses: until the next try.
-        until: when that is, by the clock of the schedule.
-        probe: the entry that is tried.
-        waiting: the entries that wait for the answer.
-        fresh: until then new entries wait like the others; after that one is tried.
-    """
-
-    ack: Acknowledgement
-    pauses: Backoff
-    until: float = 0.0
-    probe: int | None = None
-    waiting: set[int] = field(default_factory=set)
-    fresh: float = 0.0
+    ack: Acknowledgement  # the last one
+    pauses: Backoff  # until the next try
+    until: float = 0.0  # when that is
+    probe: int | None = None  # the entry that is tried
+    waiting: set[int] = field(default_factory=set)  # the entries that wait for the answer
+    fresh: float = 0.0  # until then new entries wait like the others; after that one is tried
 
 
 class DeliveryFailures:
-    """Which entries of the outbox the broker did not take, and until when they wait."""
+    """Which entries of the outbox the broker refused, and until when they wait."""
 
     def __init__(self, schedule: Schedule, clock: Clock) -> None:
         self._schedule, self._clock = schedule, clock
@@ -204,7 +195,7 @@ class DeliveryFailures:
         self._suspect: tuple[int | None, int] = None, 0
 
     def waiting(self) -> Iterator[int]:
-        """Return the entries that wait because the broker did not take them, or others like them."""
+        """Return the entries that wait because the broker refused them, or others like them."""
         yield from self._single
         for hold in self._topics.values():
             yield from hold.waiting
@@ -233,7 +224,7 @@ class DeliveryFailures:
         return None
 
     def record(self, sequence: int, topic: str, ack: Acknowledgement) -> bool:
-        """Record what the broker said to an entry; return whether it has the report."""
+        """Record the broker's answer to an entry; return whether it has the report."""
         self._in_flight.pop(sequence, None)
         self._suspected.pop(sequence, None)
         why = Undelivered.of(ack)
@@ -242,21 +233,21 @@ class DeliveryFailures:
             self._release(topic)
         elif why in _OF_ALL:
             if topic not in self._topics:
-                _LOG.warning("%s: not delivered: %s; what goes there waits, and is tried again", topic, why.meaning)
+                _LOG.warning("%s: not delivered: %s; reports to this topic wait and are retried", topic, why.meaning)
             self._hold(sequence, topic, ack)
         else:
             if sequence not in self._single:
-                _LOG.warning("%s: a report is not delivered: %s; it is tried again", topic, why.meaning)
+                _LOG.warning("%s: a report is not delivered: %s; it is retried", topic, why.meaning)
             _, pauses = self._single.get(sequence, (ack, Backoff(_FIRST_PAUSE, LONGEST_PAUSE)))
             self._single[sequence] = ack, pauses
             self._schedule.postpone(sequence, self._schedule.now() + pauses.next())
         return why is None
 
     def connection_lost(self, reason: int | None) -> Iterator[tuple[int, Acknowledgement]]:
-        """Record the end of a connection; return the entry that was its cause, and what that means for it.
+        """Record the end of a connection; return the entry that caused it, and its acknowledgement.
 
-        A broker reads messages in order, so that it ends the connection because of the first that it has not answered.
-        Without a reason it may be the network; if it happens again and again, this entry lets others go first.
+        A broker reads messages in order, so it ends the connection because of the first that it has not answered.
+        Without a reason it may be the network; if it happens again and again, other entries are sent before this one.
         """
         sequence, topic = next(iter(self._in_flight.items()), (None, ""))
         self._in_flight.clear()
@@ -301,27 +292,20 @@ _REMEMBERED = 300  # of a task: more than a device can apply while one of them i
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How long, and how much of, what the broker has acknowledged stays on the device in case it is recalled.
+    """How many acknowledged reports stay on the device in case they are recalled, and for how long."""
 
-    Args:
-        sender: in the topics of its reports.
-        keep: seconds after an acknowledgement, at most a week; 0 keeps nothing.
-        room: most bytes, of payloads, topics and the name of the broker.
-        every: least seconds between two recalls of a task.
-    """
-
-    sender: str = "nobody"
-    keep: float = 0.0
-    room: int = DEVICE_BYTES
-    every: float = HOUR
+    sender: str = "nobody"  # in the topics of its reports
+    keep: float = 0.0  # seconds after an acknowledgement, at most a week; 0 keeps nothing
+    room: int = DEVICE_BYTES  # most bytes, of payloads, topics and the name of the broker
+    every: float = HOUR  # least seconds between two recalls of a task
 
 
 @dataclass(slots=True)
 class _Open:
-    """A recall that is applied: what is still to be acknowledged, when each is due, and what is not written yet."""
+    """A recall that is applied, and what of it is not written yet."""
 
-    row: RecallRow
-    outstanding: dict[int, float]
+    row: AppliedRecall
+    outstanding: dict[int, float]  # entries still to be acknowledged, and when each is due
     written: bool = False
     done: list[int] = field(default_factory=list)
     resent: Counter[int] = field(default_factory=Counter)
@@ -331,23 +315,17 @@ class _Open:
         return outbox.recall_grace(self.row.over)
 
 
-class Recalls:
-    """What is kept in the state for recalls, and which of it is to be sent again.
+class RecallHandler:
+    """The reports that are kept for recalls, and which of them must be sent again.
 
-    Args:
-        retention: what is kept.
-        broker: its name in the transport: entries are sent only to the broker that took them before.
-        state: where the entries are.
-        schedule: of the sender.
-        clock: the current time, aware.
-        subscribe: subscribes to a topic.
+    An entry is sent only to the `broker` that took it before.
     """
 
     def __init__(
         self,
         retention: RetentionPolicy,
         broker: str,
-        state: State,
+        state: DeviceState,
         *,
         schedule: Schedule,
         clock: Clock,
@@ -359,9 +337,9 @@ class Recalls:
         self.earlier: frozenset[str] = frozenset()
         """Recall topics of the reports that earlier runs have kept."""
         self.elsewhere: int = 0
-        """How many entries earlier runs have kept for another place."""
+        """Number of entries that earlier runs have kept for another place."""
         self.resent: int = 0
-        """How often an entry was sent once more, and acknowledged."""
+        """How often an entry was sent again, and acknowledged."""
         self._state, self._schedule, self._clock = state, schedule, clock
         self._subscribe = subscribe
         self._size = 0
@@ -369,7 +347,7 @@ class Recalls:
         self._waiting: dict[str, Recall] = {}
         self._open: dict[str, _Open] = {}
         self._owner: dict[int, str] = {}  # task by entry
-        self._superseded: list[RecallRow] = []
+        self._superseded: list[AppliedRecall] = []
         self._applied: dict[str, dict[bytes, None]] = {}  # ids by task, the oldest first
         self._next: dict[str, float] = {}
         self._swept = 0.0
@@ -384,11 +362,7 @@ class Recalls:
         return len(self._owner)
 
     async def load(self) -> None:
-        """Load what earlier runs have left; once.
-
-        Raises:
-            StateError: the state is damaged, or locked for long.
-        """
+        """Load what earlier runs have kept, once; StateError if the state is damaged, or locked for long."""
         async with self._loading:
             if self._loaded:
                 return
@@ -408,14 +382,14 @@ class Recalls:
             self._loaded = True
 
     def learn(self, topic: str, digest: bytes) -> None:
-        """Subscribe to recalls of a task of which a report is kept, or is about to be."""
+        """Subscribe to the recalls of a task if its reports are kept."""
         task = task_of_report_topic(topic)
         if self.retention.keep and task is not None and topic == report_topic(task, self.retention.sender):
             self._known.setdefault(task, set()).add(digest)
             self._subscribe(recall_topic(task))
 
     def receive(self, topic: str, payload: bytes) -> None:
-        """Handle a retained message: a recall, the end of one, or anything else."""
+        """Handle a retained message: a recall, the end of one, or another message."""
         task = task_of_recall_topic(topic)
         if task is None or task not in self._known:
             return
@@ -430,7 +404,7 @@ class Recalls:
             self._received.set()
 
     async def run(self, write_acknowledged: Callable[[], Awaitable[object]]) -> None:
-        """Apply recalls when their hour has come, and delete what has expired, until cancelled."""
+        """Apply recalls, one of a task in an hour, and delete what has expired, until cancelled."""
         while True:
             self._received.clear()
             try:
@@ -449,7 +423,7 @@ class Recalls:
                     await self._received.wait()
 
     def may_send(self, entry: Entry) -> bool:
-        """Whether an entry that is due may be sent: a recalled one only while it can be counted."""
+        """Whether an entry that is due may be sent: a recalled one, only while it can be counted."""
         task = self._owner.get(entry.sequence)
         if task is None or entry.closes is None:
             return True
@@ -460,7 +434,7 @@ class Recalls:
         self._open[self._owner[sequence]].resent[sequence] += 1
 
     def done(self, sequence: int, *, acknowledged: bool = True) -> bool:
-        """Remove an entry that was acknowledged, or is gone; return whether it was the last one of its recall."""
+        """Remove an entry that is acknowledged or gone; return whether it was the last one of its recall."""
         task = self._owner.pop(sequence, None)
         self._schedule.done(sequence)
         if task is None:
@@ -472,7 +446,7 @@ class Recalls:
         return not one.outstanding
 
     async def caught_up(self) -> None:
-        """Return when every recall is planned, except those that must wait for their hour."""
+        """Return when every recall is planned, except those that must wait."""
         while self._ready():
             self._planned.clear()
             await self._planned.wait()
@@ -489,7 +463,7 @@ class Recalls:
         return progress
 
     def written(self, progress: Iterable[RecallProgress], grown: int) -> None:
-        """Note that this is written, and by how many bytes the retained entries grew."""
+        """Note that this progress is written, and by how many bytes the retained entries grew."""
         self._size += grown
         for each in progress:
             one = self._open.get(each.row.task)
@@ -504,7 +478,7 @@ class Recalls:
 
     @property
     def room(self) -> int | None:
-        """How many more bytes may be kept; None where nothing is."""
+        """How many more bytes may be kept; None if nothing is kept."""
         return self.retention.room - self._size if self.retention.keep else None
 
     def _term(self) -> outbox.RetentionTerm:
@@ -538,18 +512,18 @@ class Recalls:
             del self._waiting[recall.task]
         if delays:
             now, wall = self._schedule.now(), milliseconds(self._clock())
-            row = RecallRow(recall.task, recall.id, wall, recall.spread, open=True)
+            row = AppliedRecall(recall.task, recall.id, wall, recall.spread, open=True)
             self._next[recall.task] = now + self.retention.every
             self._begin(_Open(row, {sequence: now + delay / 1000 for sequence, delay in delays}))
         self._planned.set()
 
     def _begin(self, one: _Open) -> None:
-        """Schedule these; what an earlier recall asked for and is not sent yet is sent no later than planned."""
+        """Schedule a recall; what an earlier one requested and is not sent yet is sent no later than planned."""
         task = one.row.task
         self._remember(task, one.row.id)
         before = self._open.get(task)
         if before is not None:
-            for sequence, due in before.outstanding.items():  # those, too, of a changed task under the same id
+            for sequence, due in before.outstanding.items():  # also those of a changed task under the same id
                 one.outstanding[sequence] = min(due, one.outstanding.get(sequence, due))
             one.resent += before.resent
             self._superseded.append(replace(before.row, open=False))

@@ -1,4 +1,4 @@
-"""The sender: connects, subscribes, and publishes the outbox until the broker has acknowledged all of it."""
+"""The sender: connects, subscribes, and publishes the outbox until the broker has acknowledged everything in it."""
 
 import asyncio
 import logging
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from hush_client.sending.schedule import Clock, DeliveryFailures, Recalls, RetentionPolicy, Schedule, milliseconds
+from hush_client.sending.schedule import Clock, DeliveryFailures, RecallHandler, RetentionPolicy, Schedule, milliseconds
 from hush_client.sending.transport import Link, Transport
 from hush_client.state import outbox
-from hush_client.state.database import State
+from hush_client.state.database import DeviceState
 from hush_client.state.outbox import Entry
 from hush_client.tasks import TaskRegistry
 from hush_common.aio import Backoff, cancellable
@@ -34,12 +34,12 @@ class SyncResult:
     """The result of one `sync`.
 
     Args:
-        done: whether there was a connection, and the broker has acknowledged all that was due.
-        resent: reports or frames that were sent again because the aggregator asked, since the client was opened.
-        planned: those of them that are still to be sent.
-        waiting: reports or frames that the broker has never acknowledged.
+        done: whether there was a connection, and the broker has acknowledged everything that was due.
+        resent: number of reports or frames that were sent again for a recall, since the client was opened.
+        planned: number of recalled reports or frames that are still to be sent.
+        waiting: number of reports or frames that the broker has never acknowledged.
         trouble: why there is no connection, if there is none.
-        elsewhere: reports or frames that are kept for another broker or device name, and are not sent to this one.
+        elsewhere: number of reports or frames that are kept for another broker or device name, and not sent here.
     """
 
     done: bool
@@ -53,7 +53,7 @@ class SyncResult:
 class AckWriter:
     """Writes acknowledgements to the state in batches: an entry leaves the outbox, and is kept for recalls."""
 
-    def __init__(self, state: State, clock: Clock, recalls: Recalls) -> None:
+    def __init__(self, state: DeviceState, clock: Clock, recalls: RecallHandler) -> None:
         self._state, self._clock, self._recalls = state, clock, recalls
         self._acknowledged: dict[int, Acknowledgement] = {}
         self._attempted: set[int] = set()
@@ -66,7 +66,7 @@ class AckWriter:
         self._attempted.add(sequence)
 
     def sent(self, sequence: int) -> None:
-        """Count that an entry is handed to the network, if it was before."""
+        """Count that an entry is handed to the network again, if it is."""
         if sequence in self._recalls:
             self._recalls.sent(sequence)
             return
@@ -90,7 +90,7 @@ class AckWriter:
             self._due.set()
 
     async def flush(self, refused: Callable[[], Iterable[int]]) -> bool:
-        """Return once only entries that the broker does not take are in the outbox; whether it is empty."""
+        """Wait until only entries that the broker refuses are in the outbox; return whether it is empty."""
         while True:
             self._done.clear()
             left, others = await self._state.run(partial(outbox.count_besides, sequences=frozenset(refused())))
@@ -144,20 +144,15 @@ class AckWriter:
 
 
 class Sender:
-    """Publishes each entry of the outbox when it is due, a window of them in flight, and keeps the acknowledged.
+    """Publishes each entry of the outbox when it is due, a window of them in flight, and keeps the acknowledged ones.
 
-    Args:
-        transport: the way to the broker.
-        state: where the outbox is.
-        tasks: receives connections and messages.
-        clock: the current time, aware.
-        retention: how long acknowledged entries are kept; they are deleted at once if left out.
+    Without `retention` acknowledged entries are deleted at once.
     """
 
     def __init__(
         self,
         transport: Transport,
-        state: State,
+        state: DeviceState,
         tasks: TaskRegistry,
         clock: Clock,
         retention: RetentionPolicy | None = None,
@@ -176,7 +171,7 @@ class Sender:
         self._new_topics = asyncio.Event()
         self._all_subscribed = asyncio.Event()
         self._schedule = Schedule(clock)
-        self._recalls = Recalls(
+        self._recalls = RecallHandler(
             retention or RetentionPolicy(),
             transport.name,
             state,
@@ -194,12 +189,7 @@ class Sender:
         self._received = 0.0
 
     def subscribe(self, topic: str, *, again: bool = False) -> None:
-        """Subscribe to `topic`, on this connection and every later one.
-
-        Args:
-            topic: of a task or of a recall, or all of them.
-            again: even if it is subscribed: its retained message is needed once more.
-        """
+        """Subscribe to `topic`, on this connection and every later one; `again`, to get its retained message again."""
         if again:
             self._subscribed.pop(topic, None)
         if topic not in self._topics or again:
@@ -226,7 +216,7 @@ class Sender:
         self._schedule.add(sequence, due)
 
     def acknowledgement(self, sequence: int) -> asyncio.Future[Acknowledgement | None]:
-        """Return a future of what the broker says, or has said, to an entry; None if the sender ends before."""
+        """Return a future of the broker's answer to an entry; its result is None if the sender ends before."""
         if (pending := self._pending.get(sequence)) is not None:
             return pending
         pending = asyncio.get_running_loop().create_future()
@@ -238,11 +228,11 @@ class Sender:
         return pending
 
     async def flush(self) -> bool:
-        """Return once only entries that the broker does not take are in the outbox; whether it is empty."""
+        """Wait until only entries that the broker refuses are in the outbox; return whether it is empty."""
         return await self._writer.flush(self._failures.waiting)
 
     async def sync(self) -> None:
-        """Read the recalls of what earlier runs have kept, and return when everything due now is sent."""
+        """Read the recalls of the reports of earlier runs, and return when everything due now is sent."""
         await self._recalls.load()
         wanted, loop = self._recalls.earlier, asyncio.get_running_loop()
         while wanted:
@@ -375,7 +365,7 @@ class Sender:
         return [entry for entry in entries if entry.sequence in found]
 
     async def _load(self) -> None:
-        """Schedule what an earlier run has left."""
+        """Schedule the entries of earlier runs."""
         await self._recalls.load()
         if self._loaded.is_set():
             return
@@ -404,7 +394,7 @@ class Sender:
         self._resolve(entry.sequence, ack)
 
     def _resolve(self, sequence: int, ack: Acknowledgement) -> None:
-        """Hand out what the broker said to an entry, or to others like it."""
+        """Return the broker's answer to those who wait for this entry."""
         pending = self._pending.pop(sequence, None)
         if pending is not None and not pending.done():
             pending.set_result(ack)

@@ -22,7 +22,7 @@ class Link(Protocol):
         ...
 
     async def receive(self) -> tuple[str, bytes]:
-        """The next message: topic and payload."""
+        """Return the next message: topic and payload."""
         ...
 
 
@@ -35,7 +35,7 @@ class Transport(Protocol):
         ...
 
     def connect(self) -> AbstractAsyncContextManager[Link]:
-        """A connection for the length of the `async with`.
+        """Return a connection, open during the `async with`.
 
         Raises:
             BrokerError: (on entering) the broker cannot be reached, or refuses the login; the message says which.

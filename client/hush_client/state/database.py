@@ -146,8 +146,8 @@ class _Call:
     future: asyncio.Future[Any]
 
 
-class State:
-    """The state in a directory. `await State.open(directory)`, then `run` jobs, then `close`."""
+class DeviceState:
+    """The state in a directory. `await DeviceState.open(directory)`, then `run` jobs, then `close`."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
@@ -157,7 +157,7 @@ class State:
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, directory: Path) -> "State":
+    async def open(cls, directory: Path) -> "DeviceState":
         """Open the state in `directory`; create it only where there is none.
 
         Raises:

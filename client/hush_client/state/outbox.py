@@ -285,7 +285,7 @@ def _drop(connection: sqlite3.Connection, entries: Sequence[tuple[int, int]]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class RecallRow:
+class AppliedRecall:
     """A recall that is or was applied.
 
     Args:
@@ -315,7 +315,7 @@ class RecallProgress:
         resent: how often entries were handed to the network since.
     """
 
-    row: RecallRow
+    row: AppliedRecall
     planned: Mapping[int, int] | None = None
     done: Sequence[int] = ()
     resent: Counter[int] = field(default_factory=Counter)
@@ -334,7 +334,7 @@ class SavedRecalls:
 
     size: int
     known: set[tuple[str, bytes]]
-    rows: list[tuple[RecallRow, dict[int, int]]]
+    rows: list[tuple[AppliedRecall, dict[int, int]]]
     elsewhere: int = 0
 
 
@@ -361,12 +361,12 @@ def resume_recalls(connection: sqlite3.Connection, place: str, now: int, keep: i
     return SavedRecalls(retained_bytes(connection), set(topics), load_recalls(connection, place), elsewhere)
 
 
-def load_recalls(connection: sqlite3.Connection, place: str) -> list[tuple[RecallRow, dict[int, int]]]:
+def load_recalls(connection: sqlite3.Connection, place: str) -> list[tuple[AppliedRecall, dict[int, int]]]:
     """Return the recalls of a place, and when each kept entry is due under them; the oldest first."""
     select = "SELECT task, id, began, over, open FROM recall WHERE place = ? ORDER BY began, task, id"
     due = "SELECT sequence, due FROM planned JOIN kept USING (sequence) WHERE id = ?"
     found = connection.execute(select, (place,)).fetchall()
-    rows = [RecallRow(task, name, began, over, bool(still)) for task, name, began, over, still in found]
+    rows = [AppliedRecall(task, name, began, over, bool(still)) for task, name, began, over, still in found]
     return [(row, dict(connection.execute(due, (row.id,)).fetchall()) if row.open else {}) for row in rows]
 
 

@@ -13,7 +13,7 @@ from fake_transport import FakeTransport, RecordingRng, make_heights
 
 from hush_client import Client, Gateway, Policy, Reason
 from hush_client.state import ledger, outbox
-from hush_client.state.database import State
+from hush_client.state.database import DeviceState
 from hush_common.errors import BrokerError, OptionError, StateError, TaskError
 from hush_common.topics import task_topic
 from hush_common.wire import Frame, decode
@@ -139,7 +139,7 @@ async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tm
         assert len(broker.arrived) == sent
         await state.run(lambda c: c.execute("PRAGMA max_page_count = 100000"))
         assert (await gateway.report(f"d{sent}", "heights", 172.0)).status == "sent"
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     accounts = await state.run(ledger.accounts)
     await state.close()
     assert len(accounts) == len(set(broker.arrived)) == sent + 1

@@ -18,7 +18,7 @@ from hush_client.privacy.answer import Question, admit
 from hush_client.sending.schedule import milliseconds
 from hush_client.state import ledger, outbox
 from hush_client.state import outbox as state_kept
-from hush_client.state.database import FILE_NAME, State
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.errors import OptionError
 from hush_common.recall import KEPT_FOR, LAST_COUNTED
 from hush_common.task import decode_task
@@ -227,7 +227,7 @@ def test_a_full_capacity_counts_what_waits_alone(tmp_path: Path) -> None:
 
 async def test_what_nobody_counts_any_more_leaves_the_capacity_to_others(tmp_path: Path) -> None:
     now, late = milliseconds(START), LAST_COUNTED // timedelta(milliseconds=1)
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     for closes, room in ((now - late + 1, False), (now - late, True), (now - late, True), (None, False)):
         put = partial(outbox.put, topic="t", payload=b"1", closes=closes)
         await state.run(put)
@@ -299,7 +299,7 @@ async def test_a_value_that_is_missing_where_none_may_be_blocks_no_ledger_either
             if allowed:
                 connection.execute("UPDATE kept SET acknowledged = NULL")
         assert connection.execute("PRAGMA quick_check(1)").fetchone() == ("NULL value in kept.acknowledged",)
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     assert await state.run(partial(ledger.spent, device="d", purpose="workplaces")) == 1
     assert await state.run(partial(state_kept.retained_bytes)) == 0
     await state.close()

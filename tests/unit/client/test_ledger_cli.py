@@ -16,7 +16,7 @@ from hush_client.policy import Policy
 from hush_client.privacy.answer import Question
 from hush_client.receipt import Reason
 from hush_client.state import ledger
-from hush_client.state.database import FILE_NAME, State
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.errors import StateError
 from hush_common.rng import SystemRng
 from hush_common.task import decode_task
@@ -47,7 +47,7 @@ def write(connection: sqlite3.Connection) -> None:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     async def prepare() -> None:
-        state = await State.open(tmp_path)
+        state = await DeviceState.open(tmp_path)
         await state.run(write)
         await state.close()
 
@@ -162,7 +162,7 @@ def test_an_account_that_is_not_the_sum_of_its_charges_is_told(directory: Path) 
 
 def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
     async def prepare() -> None:
-        state = await State.open(tmp_path)
+        state = await DeviceState.open(tmp_path)
         question = Question(STICKY, "topic", Policy(), NOW)
         await state.run(
             lambda connection: answer_one(connection, question, question.task.domain.read(172.0), SystemRng())

@@ -11,7 +11,7 @@ import pytest
 from fake_transport import FakeTransport
 
 from hush_client import Gateway
-from hush_client.state.database import FILE_NAME, Lock, State
+from hush_client.state.database import FILE_NAME, DeviceState, Lock
 from hush_common.errors import StateError
 
 HOLD = """
@@ -129,7 +129,7 @@ async def test_a_gateway_whose_state_cannot_be_opened_keeps_no_lock(tmp_path: Pa
 async def test_the_ledger_can_be_read_while_a_gateway_sends(tmp_path: Path) -> None:
     async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
         await gateway.report("d", "heights", 172.0)
-        state = await State.open(tmp_path)
+        state = await DeviceState.open(tmp_path)
         assert await state.run(_charges) == 1
         await state.close()
 

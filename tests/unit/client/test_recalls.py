@@ -12,9 +12,9 @@ import pytest
 from fake_transport import FakeTransport, Fate, make_heights
 from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish, recalled
 
-from hush_client.sending.schedule import Recalls
+from hush_client.sending.schedule import RecallHandler
 from hush_client.state import ledger
-from hush_client.state.database import State
+from hush_client.state.database import DeviceState
 from hush_common.recall import encode_recall
 from hush_common.task import digest_of
 from hush_common.topics import Acknowledgement, recall_topic, task_topic
@@ -38,7 +38,7 @@ async def waiting_for(broker: FakeTransport, state: Path, clock: Wall, seconds: 
 
 
 async def charges(state: Path) -> list[ledger.Charge]:
-    opened = await State.open(state)
+    opened = await DeviceState.open(state)
     try:
         accounts = await opened.run(ledger.accounts)
         return [
@@ -117,8 +117,8 @@ def test_an_obeyed_recall_is_not_obeyed_again_after_a_restart_nor_for_what_came_
 def test_a_device_that_remembers_obeyed_recalls_only_while_it_runs_sends_everything_at_every_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recalls, "_remember", lambda *_: None)
-    monkeypatch.setattr(Recalls, "unwritten", lambda _: [])
+    monkeypatch.setattr(RecallHandler, "_remember", lambda *_: None)
+    monkeypatch.setattr(RecallHandler, "unwritten", lambda _: [])
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:

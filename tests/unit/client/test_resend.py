@@ -12,13 +12,13 @@ from fake_transport import FakeTransport, Fate, RecordingRng, make_heights
 from hush_client import Gateway, Reason
 from hush_client.receipt import Undelivered
 from hush_client.state import ledger, outbox
-from hush_client.state.database import Lock, State
+from hush_client.state.database import DeviceState, Lock
 from hush_common.errors import OptionError
 from hush_common.topics import Acknowledgement, task_topic
 
 
 async def charges_and_waiting(directory: Path) -> tuple[int, int]:
-    state = await State.open(directory)
+    state = await DeviceState.open(directory)
     charges = await state.run(lambda c: len(ledger.charges(c, "d", "workplaces")))
     waiting = await state.run(outbox.count)
     await state.close()
@@ -124,7 +124,7 @@ async def test_the_ledger_counts_what_was_sent_again(tmp_path: Path) -> None:
     async with Gateway(broker, name="g", state=tmp_path) as gateway:
         await gateway.report("d", "other", 172.0)
         assert await gateway.flush(timeout=5)
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     charges = await state.run(lambda c: ledger.charges(c, "d", "workplaces"))
     await state.close()
     assert {charge.task: charge.resends for charge in charges} == {"heights": 3, "other": 0}
@@ -185,7 +185,7 @@ async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     spent = len(await state.run(ledger.accounts))
     waiting = await state.run(lambda c: outbox.page(c, 0, 1000))
     await state.close()

@@ -18,7 +18,7 @@ from hush_client.sending.schedule import milliseconds
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Link
 from hush_client.state import outbox
-from hush_client.state.database import FILE_NAME, State
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_client.tasks import TaskRegistry
 from hush_common.errors import BrokerError
 from hush_common.recall import LAST_COUNTED
@@ -84,12 +84,12 @@ def run(
     *waiting: tuple[str, bytes],
     seconds: float,
     closes: int | None = None,
-    later: Callable[[Sender, State], asyncio.Future[None] | None] = lambda *_: None,
+    later: Callable[[Sender, DeviceState], asyncio.Future[None] | None] = lambda *_: None,
 ) -> list[tuple[str, bytes]]:
     """A sender in virtual time, and what its outbox holds in the end."""
 
     async def send() -> list[tuple[str, bytes]]:
-        state = await State.open(directory)
+        state = await DeviceState.open(directory)
         for topic, payload in waiting:
             await state.run(partial(outbox.put, topic=topic, payload=payload, closes=closes))
         sender = Sender(broker, state, TaskRegistry(), lambda: WALL)
@@ -191,7 +191,7 @@ def test_a_new_report_asks_at_once_where_the_last_answer_is_old(
     monkeypatch.setattr("hush_common.aio.SystemRng", Even)
     said: list[Acknowledgement | None] = []
 
-    async def report(sender: Sender, state: State) -> None:
+    async def report(sender: Sender, state: DeviceState) -> None:
         for moment, payload in ((1.0, b"soon"), (HOUR, b"later"), (2 * HOUR, b"mended")):
             await asyncio.sleep(moment - now())
             sequence = await state.run(partial(outbox.put, topic="t", payload=payload))
@@ -240,7 +240,7 @@ def test_a_connection_that_ends_now_and_then_postpones_nothing(tmp_path: Path, r
 def test_waiting_for_an_empty_outbox_ends_when_nothing_is_left_but_what_is_not_taken(tmp_path: Path) -> None:
     told: list[tuple[bool, float]] = []
 
-    async def wait(sender: Sender, _: State) -> None:
+    async def wait(sender: Sender, _: DeviceState) -> None:
         told.append((await sender.flush(), now()))
 
     broker = Broker(lambda topic, _: FORBIDDEN if topic == "closed" else TAKEN)
@@ -265,7 +265,7 @@ def test_what_is_too_late_to_be_counted_is_tried_once_a_start_and_stays(tmp_path
 
 
 def test_what_is_too_late_goes_once_the_broker_takes_its_topic_again(tmp_path: Path) -> None:
-    async def report(sender: Sender, state: State) -> None:
+    async def report(sender: Sender, state: DeviceState) -> None:
         await asyncio.sleep(2 * HOUR)
         sender.send(await state.run(partial(outbox.put, topic="t", payload=b"new")), sender.now())
 

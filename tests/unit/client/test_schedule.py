@@ -19,7 +19,7 @@ from hush_common.wire import Frame, decode
 
 if TYPE_CHECKING:
     from hush_client.sending.sender import Sender
-    from hush_client.state.database import State
+    from hush_client.state.database import DeviceState
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -152,7 +152,7 @@ def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after
     service = AnswerService(
         config,
         TaskCacheWriter(TaskRegistry(), TaskCache(Path())),
-        cast("State", None),
+        cast("DeviceState", None),
         cast("Sender", Started()),
         SystemRng(),
     )

@@ -14,7 +14,7 @@ from virtual_time import VirtualLoop
 from hush_client.sending.sender import Sender
 from hush_client.sending.transport import Link
 from hush_client.state import outbox
-from hush_client.state.database import State
+from hush_client.state.database import DeviceState
 from hush_client.tasks import TaskRegistry
 from hush_common.errors import BrokerError
 from hush_common.topics import Acknowledgement
@@ -100,7 +100,7 @@ def send(way: Way, state: Path, *waiting: bytes) -> None:
     """Three minutes of a sender, in virtual time."""
 
     async def run() -> None:
-        opened = await State.open(state)
+        opened = await DeviceState.open(state)
         for payload in waiting:
             await opened.run(partial(outbox.put, topic="topic", payload=payload))
         sender = Sender(way, opened, TaskRegistry(), lambda: datetime(2026, 1, 1, tzinfo=UTC))

@@ -14,7 +14,7 @@ from unittest.mock import ANY
 import pytest
 
 from hush_client.state import database, ledger, outbox
-from hush_client.state.database import _WORKER, FILE_NAME, State, _connect, _create
+from hush_client.state.database import _WORKER, FILE_NAME, DeviceState, _connect, _create
 from hush_common.errors import StateError
 
 ONE_CHARGE = """
@@ -29,7 +29,7 @@ INSERT INTO identity VALUES (1, 'device-1');
 
 
 async def open_and_close(directory: Path) -> None:
-    state = await State.open(directory)
+    state = await DeviceState.open(directory)
     await state.close()
 
 
@@ -42,7 +42,7 @@ async def test_the_state_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
 
 
 async def test_every_commit_is_on_the_disk_before_it_is_told(tmp_path: Path) -> None:
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     assert await state.run(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,)
     assert await state.run(lambda c: c.execute("PRAGMA journal_mode").fetchone()) == ("wal",)
     await state.close()
@@ -64,11 +64,11 @@ async def test_a_value_of_another_type_is_damage(tmp_path: Path, table: str, col
         connection.execute(f"UPDATE {table} SET {column} = {value}")  # noqa: S608
     connection.close()
     with pytest.raises(StateError, match=rf"a value in {table} has the wrong type: the file is damaged"):
-        await State.open(tmp_path)
+        await DeviceState.open(tmp_path)
 
 
 async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -> None:
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     assert await state.run(database.device_name) == await state.run(database.device_name)
     await state.run(lambda connection: connection.execute("UPDATE identity SET device = 'a/b'"))
     with pytest.raises(StateError, match="holds no device name; it is damaged"):
@@ -87,7 +87,7 @@ async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -
 async def test_a_damaged_state_is_never_started_over(tmp_path: Path, damage: bytes, complaint: str) -> None:
     (tmp_path / FILE_NAME).write_bytes(damage)
     with pytest.raises(StateError, match=complaint) as caught:
-        await State.open(tmp_path)
+        await DeviceState.open(tmp_path)
     assert "restore no backup" in str(caught.value)
     assert (tmp_path / FILE_NAME).read_bytes() == damage
 
@@ -102,7 +102,7 @@ def test_the_remedy_for_damage_is_the_one_of_the_guide() -> None:
 
 
 async def test_a_page_gone_bad_is_found(tmp_path: Path) -> None:
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     for _ in range(200):
         await state.run(lambda c: outbox.put(c, "topic", b"x" * 100))
     await state.close()
@@ -110,7 +110,7 @@ async def test_a_page_gone_bad_is_found(tmp_path: Path) -> None:
     content[-8192:] = os.urandom(8192)
     (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(StateError, match="restore no backup"):
-        await State.open(tmp_path)
+        await DeviceState.open(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_a_state_of_another_version_is_left_alone(tmp_path: Path, version:
     connection.close()
     before = (tmp_path / FILE_NAME).read_bytes()
     with pytest.raises(StateError, match=f"has schema version {version}.*{remedy}") as caught:
-        await State.open(tmp_path)
+        await DeviceState.open(tmp_path)
     assert "\n" not in str(caught.value)
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
@@ -138,13 +138,13 @@ async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE other (x)")
     connection.close()
     with pytest.raises(StateError, match="another program's"):
-        await State.open(tmp_path)
+        await DeviceState.open(tmp_path)
 
 
 async def test_a_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StateError, match=r"file.*name a directory that is writable"):
-        await State.open(tmp_path / "file")
+        await DeviceState.open(tmp_path / "file")
 
 
 async def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,11 +153,11 @@ async def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StateError, match=r"Permission denied.*writable"):
-        await State.open(tmp_path / "state")
+        await DeviceState.open(tmp_path / "state")
 
 
 async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     await state.run(lambda c: c.execute("SELECT 1").fetchone())
     state._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StateError, match="make file and directory writable"):
@@ -170,7 +170,7 @@ async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_wo
         outbox.put(connection, "topic", b"half")
         connection.execute("INSERT INTO nowhere VALUES (1)")
 
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     with pytest.raises(StateError, match="no such table: nowhere"):
         await state.run(half)
     assert await state.run(outbox.count) == 0
@@ -181,7 +181,7 @@ async def test_a_state_that_another_process_keeps_locked_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.state.database._BUSY_SECONDS", 0.05)
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StateError, match="another process keeps it locked"):
@@ -192,7 +192,7 @@ async def test_a_state_that_another_process_keeps_locked_is_named(
 
 
 async def test_two_who_create_it_at_once_share_one_file(tmp_path: Path) -> None:
-    states = await asyncio.gather(*(State.open(tmp_path) for _ in range(5)))
+    states = await asyncio.gather(*(DeviceState.open(tmp_path) for _ in range(5)))
     names = [await state.run(database.device_name) for state in states]
     assert len(set(names)) == 1
     for state in states:
@@ -203,7 +203,7 @@ async def test_whoever_creates_it_later_takes_the_file_that_is_there(tmp_path: P
     names = []
     for _ in range(2):
         _create(tmp_path / FILE_NAME)  # as a process does that saw no file a moment ago
-        state = await State.open(tmp_path)
+        state = await DeviceState.open(tmp_path)
         names.append(await state.run(database.device_name))
         await state.close()
     assert names[0] == names[1]
@@ -233,7 +233,7 @@ def test_a_state_that_vanished_is_not_made_again_by_opening_it(tmp_path: Path) -
 
 
 async def test_calls_that_wait_together_are_committed_together(tmp_path: Path) -> None:
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     statements: list[str] = []
     state._connection.set_trace_callback(statements.append)
     await asyncio.gather(*(state.run(lambda c: outbox.put(c, "topic", b"x")) for _ in range(100)))
@@ -247,7 +247,7 @@ async def test_a_job_that_fails_undoes_itself_alone(tmp_path: Path) -> None:
         outbox.put(connection, "topic", b"half")
         raise RuntimeError("planted")
 
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     whole = asyncio.gather(state.run(lambda c: outbox.put(c, "topic", b"whole")), return_exceptions=True)
     with pytest.raises(RuntimeError, match="planted"):
         await state.run(half)
@@ -258,7 +258,7 @@ async def test_a_job_that_fails_undoes_itself_alone(tmp_path: Path) -> None:
 
 
 async def test_what_a_cancelled_caller_began_is_finished_and_told(tmp_path: Path) -> None:
-    state, told = await State.open(tmp_path), asyncio.Event()
+    state, told = await DeviceState.open(tmp_path), asyncio.Event()
     call = asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"), after=lambda _: told.set()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -270,7 +270,7 @@ async def test_what_a_cancelled_caller_began_is_finished_and_told(tmp_path: Path
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_does_nothing(tmp_path: Path) -> None:
-    state, free = await State.open(tmp_path), threading.Event()
+    state, free = await DeviceState.open(tmp_path), threading.Event()
     first = asyncio.create_task(state.run(lambda _: free.wait(10)))
     await asyncio.sleep(0.01)  # the worker is busy
     calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(3)]
@@ -285,7 +285,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_does_nothing(tmp_path: Pa
 
 
 async def test_closing_finishes_what_was_begun(tmp_path: Path) -> None:
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(10)]
     await asyncio.sleep(0)
     await state.close()
@@ -319,7 +319,7 @@ def test_an_opening_that_is_cancelled_leaves_no_file_open(tmp_path: Path, monkey
     held = Held(monkeypatch)
 
     async def give_up() -> None:
-        opening = asyncio.create_task(State.open(tmp_path))
+        opening = asyncio.create_task(DeviceState.open(tmp_path))
         await asyncio.to_thread(held.begun.wait, 30)
         opening.cancel()
         await asyncio.wait((opening,))
@@ -338,7 +338,7 @@ def test_a_closing_that_is_cancelled_finishes_what_was_begun_and_leaves_no_file_
     held.free.set()
 
     async def give_up() -> list[asyncio.Task[int]]:
-        state = await State.open(tmp_path)
+        state = await DeviceState.open(tmp_path)
         first = asyncio.create_task(state.run(lambda _: busy.wait(10)))
         await asyncio.sleep(0.01)  # the worker is busy, and a second transaction waits
         calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(3)]
@@ -361,7 +361,7 @@ def test_a_closing_that_is_cancelled_finishes_what_was_begun_and_leaves_no_file_
 
 
 async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
-    state = await State.open(tmp_path)
+    state = await DeviceState.open(tmp_path)
     await state.run(lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0]}"))
     with pytest.raises(StateError, match="the disk is full; nothing was spent or sent"):
         await state.run(lambda c: outbox.put(c, "topic", b"x" * 10_000))
@@ -370,10 +370,10 @@ async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_the_state_moves_with_its_file(tmp_path: Path) -> None:
-    state = await State.open(tmp_path / "old")
+    state = await DeviceState.open(tmp_path / "old")
     name = await state.run(database.device_name)
     await state.close()
     shutil.move(tmp_path / "old", tmp_path / "new place %41?#")
-    state = await State.open(tmp_path / "new place %41?#")
+    state = await DeviceState.open(tmp_path / "new place %41?#")
     assert await state.run(database.device_name) == name
     await state.close()

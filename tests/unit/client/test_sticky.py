@@ -18,7 +18,7 @@ from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import draw
 from hush_client.receipt import Reason, Receipt
 from hush_client.state import ledger, outbox
-from hush_client.state.database import State
+from hush_client.state.database import DeviceState
 from hush_common.errors import StateError
 from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import SystemRng
@@ -185,7 +185,7 @@ def test_a_memory_that_does_not_fit_the_ledger_stops_the_device(connection: sqli
 
 async def test_the_memory_outlives_a_restart(tmp_path: Path) -> None:
     for day in range(6):
-        state = await State.open(tmp_path)
+        state = await DeviceState.open(tmp_path)
         question, value = ask(day), (LOW, HIGH)[day % 2]
         await state.run(partial(answer_one, question=question, value=question.task.domain.read(value), rng=SystemRng()))
         rows = await state.run(lambda c: c.execute("SELECT threshold, reports FROM memory").fetchall())
