@@ -1,7 +1,7 @@
 """The tasks that a device knows: from their retained messages, and from a file of the last run.
 
-The file is separate from the ledger because it may be lost, and the ledger may not: damage to it never keeps a device
-from opening its state, and a broker with a thousand tasks does not swell what is checked at every start.
+The file is separate from the ledger because it may be lost, and the ledger may not: a device opens its state even if
+this file is damaged, and a broker with a thousand tasks does not slow down the check of the ledger at every start.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ CACHE_NAME = "tasks.sqlite3"
 
 MOST_TASKS = 1000
 MOST_BYTES = 8 * 1024 * 1024
-"""Of payloads as they came. What is made of them may take seven times as much memory."""
+"""Of payloads as received. The decoded tasks may take seven times as much memory."""
 
 _BUSY_SECONDS = 1
 _DISK_ERRORS = frozenset(
@@ -54,36 +54,29 @@ payload = excluded.payload, withdrawn = excluded.withdrawn, answered = excluded.
 """
 
 _LINGER = 1.0  # seconds; tasks that come together are written together
-_PAUSE = 600.0  # seconds from one write to the next, but for the first answer to a task: flash memory wears out
+_PAUSE = 600.0  # seconds between two writes, unless a task is answered for the first time: flash memory wears out
 _WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hush-tasks")
 
 
 @dataclass(frozen=True, slots=True)
 class CachedTask:
-    """A published task as it came: nobody has validated the payload yet.
-
-    Args:
-        id: under which it was published.
-        payload: its bytes.
-        withdrawn: whether it was withdrawn since.
-        answered: whether this device, or one of the gateway's, has ever answered it.
-    """
+    """A published task as received; its payload is not validated yet."""
 
     id: str
     payload: bytes
     withdrawn: bool
-    answered: bool
+    answered: bool  # ever, by this device or one of the gateway's
 
 
 class TaskCache:
-    """The file of tasks in a state directory, which exists and whose lock is held."""
+    """The file of tasks in a state directory, which exists and is locked."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / CACHE_NAME
         self._saved: dict[str, CachedTask] = {}
 
     def load(self) -> list[CachedTask]:
-        """Return the saved tasks, the oldest first, without damaged rows. It writes nothing."""
+        """Return the saved tasks, the oldest first, without damaged rows; write nothing."""
         if self._path.exists():
             try:
                 with closing(self._connect()) as connection:
@@ -145,33 +138,25 @@ def _valid(rows: Iterable[tuple[object, object, object, object]]) -> Iterator[Ca
 
 @dataclass(slots=True)
 class _Known:
-    """What was published under an id.
-
-    Args:
-        payload: as it came.
-        task: the task in it, or why it is invalid; None until somebody reads it.
-        delivered: whether the broker has sent it over the present connection.
-        withdrawn: whether the broker has sent an empty message, or none.
-        notified: whether the listeners were called with this payload.
-    """
+    """What was published under an id."""
 
     payload: bytes
-    task: Task | TaskError | None = None
-    delivered: bool = False
-    withdrawn: bool = False
-    notified: bool = False
+    task: Task | TaskError | None = None  # the decoded task, or why it is invalid; None until it is read
+    delivered: bool = False  # whether the broker has sent it over the present connection
+    withdrawn: bool = False  # whether the broker has sent an empty message, or none
+    notified: bool = False  # whether the listeners were called with this payload
 
 
 class TaskRegistry:
     """Tasks by id, the callers that wait for one, and the listeners of all of them.
 
-    While there is a connection, a task is what the broker has sent over it. Without one it is what was sent last,
-    perhaps to an earlier run, unless it was withdrawn. Before the first attempt to connect has ended there is none.
+    With a connection, a task is what the broker has sent over it. Without one it is what was sent last, perhaps to an
+    earlier run, unless it was withdrawn. Before the first attempt to connect has ended there is none.
 
     A broker must not fill the memory of a device: beyond 1000 tasks or 8 MiB, legal or not, some are forgotten. The
-    oldest of those that were never answered go first, withdrawn ones before others and a new one among them; then the
-    oldest that were answered. A task that somebody waits for, or that has a source, stays: the program names those,
-    not the broker.
+    oldest of those that were never answered go first, withdrawn ones before others, and a new one may be among them;
+    then the oldest that were answered. A task that a caller waits for, or that has a source, stays: the program
+    chooses those, not the broker.
     """
 
     def __init__(self, cached: Iterable[CachedTask] = ()) -> None:
@@ -191,12 +176,12 @@ class TaskRegistry:
                 self._answered.add(task.id)
 
     def tasks(self) -> dict[str, Task]:
-        """Return what may be answered now, apart from the times of the tasks."""
+        """Return the tasks that may be answered now, apart from their times."""
         known = ((task_id, self._current(task_id)) for task_id in tuple(self._known))
         return {task_id: task for task_id, task in known if isinstance(task, Task)}
 
     def to_cache(self) -> Iterator[CachedTask]:
-        """Return what the next run is to know."""
+        """Return the tasks that the next run should know."""
         for task_id, known in self._known.items():
             if not isinstance(known.task, TaskError):
                 yield CachedTask(task_id, known.payload, known.withdrawn, task_id in self._answered)
@@ -213,7 +198,7 @@ class TaskRegistry:
         self._held[task_id] += 1
 
     def note_answer(self, task_id: str) -> bool:
-        """Keep this task longer than those that were never answered; return whether that is new."""
+        """Keep this task longer than those that were never answered; return whether this is its first answer."""
         is_new = task_id not in self._answered
         self._answered.add(task_id)
         return is_new
@@ -233,7 +218,7 @@ class TaskRegistry:
         return task if isinstance(task, Task) else None
 
     def connected(self, now: bool) -> None:
-        """Handle the start of a connection; or the end of one, or of an attempt."""
+        """Handle the start of a connection, or the end of one or of an attempt."""
         if now:
             for known in self._known.values():
                 known.delivered = False
@@ -260,7 +245,7 @@ class TaskRegistry:
             self._set_changed()
         if payload and not self._make_room(task_id, len(payload)):
             return
-        if payload and before is not None and before.payload == payload:  # whose mechanism is built already
+        if payload and before is not None and before.payload == payload:  # its mechanism is built already
             before.withdrawn, before.delivered, known = False, True, before
         elif payload:
             known = _Known(payload, delivered=True)
@@ -274,11 +259,7 @@ class TaskRegistry:
             self._notify_once(known, task)
 
     async def wait(self, task_id: str) -> Task:
-        """Return the task, once it may be answered.
-
-        Raises:
-            TaskError: what is published under this id is not a task that may be answered.
-        """
+        """Return the task, once it may be answered; TaskError if the published one is invalid."""
         self._held[task_id] += 1
         try:
             while (task := self._current(task_id)) is None:
@@ -306,7 +287,7 @@ class TaskRegistry:
             return None
         task = self._read(task_id, known)
         if isinstance(task, TaskError) and not known.delivered:
-            return None  # it was damaged since it was cached, or was always invalid: only the broker knows
+            return None  # its cached copy is damaged, or it was always invalid: only the broker knows
         return task
 
     def _read(self, task_id: str, known: _Known) -> Task | TaskError:
@@ -358,15 +339,15 @@ class TaskRegistry:
         if not self._crowded:
             self._crowded = True
             _LOG.warning(
-                "this broker has more tasks than a device remembers (%d, or %d MiB): it forgets the oldest that "
-                "it never answered",
+                "this broker has more tasks than a device remembers (%d, or %d MiB): this device forgets the oldest "
+                "that it never answered",
                 MOST_TASKS,
                 MOST_BYTES >> 20,
             )
 
 
 def _decode(task_id: str, payload: bytes) -> Task | TaskError:
-    """Return the task or the error, without its traceback, which would keep all that was read."""
+    """Return the task or the error, without its traceback, which would keep the document in memory."""
     try:
         task = decode_task(payload)
     except TaskError as error:
@@ -374,14 +355,14 @@ def _decode(task_id: str, payload: bytes) -> Task | TaskError:
         return error.with_traceback(None)
     if task.id == task_id:
         return task
-    return TaskError("id", f"{task.id!r} is published under the name of {task_id!r}; tell whoever published it")
+    return TaskError("id", f"{task.id!r} is published under the id {task_id!r}; publish it under its own id")
 
 
 def _call(listener: Callable[[Task], object], task: Task) -> None:
     try:
         listener(task)
     except Exception:  # noqa: BLE001 - an application's mistake must not end the connection
-        _LOG.exception("%s: a callback of on_task failed; the client goes on", task.id)
+        _LOG.exception("%s: a callback of on_task failed; the client continues", task.id)
 
 
 class TaskCacheWriter:

@@ -16,7 +16,7 @@ async def test_a_directory_that_others_may_write_to_holds_no_state(tmp_path: Pat
     directory.mkdir()
     directory.chmod(mode)
     for attempt in (DeviceState.open, Lock.acquire):
-        with pytest.raises(StateError, match=r"others may write to it.*chmod 700"):
+        with pytest.raises(StateError, match=r"other users may write to it.*chmod 700"):
             await attempt(directory)
     assert list(directory.iterdir()) == []
 
@@ -29,7 +29,7 @@ async def test_a_directory_that_everybody_may_write_to_holds_no_state_below_it(t
     above.chmod(0o777)
     for state in (above / "between" / "state", above / "new", tmp_path / "link" / "state"):
         for attempt in (DeviceState.open, Lock.acquire):
-            with pytest.raises(StateError, match=rf"everybody may write to {above}, .*chmod o-w {above}"):
+            with pytest.raises(StateError, match=rf"every user may write to {above}, .*chmod o-w {above}"):
                 await attempt(state)
     assert list((above / "between" / "state").iterdir()) == []
 

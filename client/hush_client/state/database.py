@@ -33,7 +33,7 @@ _LOCK_PAUSE = 0.05
 _VERSION = 7  # of the schema
 _MENDED = {"kept", "dropped", "recall", "planned"}
 """Tables on which no spending depends: `outbox.mend` deletes their damaged rows, which block no ledger."""
-_APPLICATION = 0x68757368  # "hush": tells our file from any other SQLite database
+_APPLICATION = 0x68757368  # "hush", the SQLite application id of our file
 _BUSY_SECONDS = 5
 _BATCH_LIMIT = 512
 _SCHEMA = f"""
@@ -79,13 +79,13 @@ def make_private(directory: Path) -> None:
         raise unusable(directory, error) from error
     if sys.platform != "win32" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StateError(
-            f"{directory}: others may write to it, and so replace the ledger; name a directory of your own, or "
+            f"{directory}: other users may write to it, and so replace the ledger; name your own directory, or "
             "remove their permissions (chmod 700)"
         )
     if above is not None:
         raise StateError(
-            f"{directory}: everybody may write to {above}, and so replace the ledger; name a directory elsewhere, or "
-            f"remove their permission (chmod o-w {above})"
+            f"{directory}: every user may write to {above}, and so replace the ledger; name a directory elsewhere, or "
+            f"remove that permission (chmod o-w {above})"
         )
 
 
@@ -96,22 +96,18 @@ def unusable(directory: Path, error: OSError) -> StateError:
 
 
 class Lock(FileLock):
-    """The lock of a state directory: two senders of one outbox would send every report twice."""
+    """The lock of a state directory: two senders for one outbox would send every report twice."""
 
     @classmethod
     async def acquire(cls, directory: Path) -> Self:
-        """Lock `directory`, created if necessary; wait a few seconds for another holder.
-
-        Raises:
-            StateError: it is still held then, or the directory cannot be written.
-        """
+        """Lock `directory`, created if necessary; StateError if another process holds it for seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _LOCK_WAIT
         while (lock := cls._try(directory)) is None:
             if loop.time() >= deadline:
                 raise StateError(
                     f"{directory}: another client is sending from this state; stop it, "
-                    "or give each client a state directory of its own"
+                    "or give each client its own state directory"
                 )
             await asyncio.sleep(_LOCK_PAUSE)
         return lock
@@ -126,11 +122,7 @@ class Lock(FileLock):
 
 
 def device_name(connection: sqlite3.Connection) -> str:
-    """Return the name of a device that was given none: random, made once, saved.
-
-    Raises:
-        StateError: the saved name is not legal.
-    """
+    """Return the name of a device that was given none: random, made once, saved. StateError if it is damaged."""
     fresh = f"device-{SystemRng().token_bytes(8).hex()}"
     connection.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (fresh,))
     (name,) = connection.execute("SELECT device FROM identity").fetchone()
@@ -147,7 +139,7 @@ class _Call:
 
 
 class DeviceState:
-    """The state in a directory. `await DeviceState.open(directory)`, then `run` jobs, then `close`."""
+    """The state in a directory: `await DeviceState.open(directory)`, then `run` jobs, then `close`."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
@@ -158,25 +150,20 @@ class DeviceState:
 
     @classmethod
     async def open(cls, directory: Path) -> "DeviceState":
-        """Open the state in `directory`; create it only where there is none.
-
-        Raises:
-            StateError: it cannot be created, opened or trusted.
-        """
+        """Open the state in `directory`, or create it; StateError if it cannot be created, opened or trusted."""
         path, opened = directory / FILE_NAME, list[sqlite3.Connection]()
         try:
             await asyncio.get_running_loop().run_in_executor(_WORKER, lambda: opened.append(_open(path)))
-        except BaseException:  # cancelled: the worker may be about to open it, and the loop may end before it has
+        except BaseException:  # cancelled: the loop may end before the worker has opened it
             _WORKER.submit(_close_all, opened)
             raise
         return cls(path, opened.pop())
 
     async def run(self, job: Job[_T], after: Callable[[_T], None] | None = None) -> _T:
-        """Run `job` in the worker and return its result once the transaction is on the disk.
+        """Run `job` in the worker thread, in a transaction; return its result once that is on the disk.
 
-        Args:
-            job: called in the worker thread with the connection, inside a transaction; an error rolls it back.
-            after: called in the event loop with the result right after the commit, even if the caller was cancelled.
+        An error of the job rolls it back. `after` is called in the event loop with the result right after the commit,
+        even if the caller was cancelled.
 
         Raises:
             StateError: the disk is full, or the file is locked, damaged or gone; nothing was changed.
@@ -191,7 +178,7 @@ class DeviceState:
         return result
 
     async def close(self) -> None:
-        """Finish what was begun, and close the file, even if the caller is cancelled."""
+        """Finish the running jobs and close the file, even if the caller is cancelled."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._finish(), name="hush-state-close")
         await asyncio.shield(self._closing)
@@ -272,16 +259,16 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Build a draft and link it into place: under its name the file is always whole, and never replaced.
+    """Build a draft and link it into place: under its name the file is always complete, and never replaced.
 
-    Without a write-ahead log: closing one may fail to bring it into the file, silently, where the disk is full.
+    Without a write-ahead log: on a full disk SQLite may fail silently to copy it into the file when it is closed.
     """
     with draft_of(path) as draft:
         try:
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.executescript(_SCHEMA)
-            with suppress(FileExistsError):  # another process was first; its file is as good
+            with suppress(FileExistsError):  # another process was first; its file is equal
                 os.link(draft, path)
         finally:
             draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
@@ -297,7 +284,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     try:
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")  # macOS would else leave the bytes in the cache of the disk
+        connection.execute("PRAGMA fullfsync = ON")  # otherwise macOS leaves the bytes in the cache of the disk
         _check(path, connection)
         connection.execute("PRAGMA journal_mode = WAL")
     except BaseException:
@@ -307,19 +294,16 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(path: Path, connection: sqlite3.Connection) -> None:
-    """Trust the file, or raise: an empty or foreign one would mean to start over at zero."""
+    """Check that the file is a state: an empty or foreign one would start the spending again at zero."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION:
         raise StateError(
-            f"{path}: is not the state of a device (empty, or another program's); if it was one, {ledger.LOST}"
+            f"{path}: is not the state of a device (empty, or from another program); if it was one, {ledger.LOST}"
         )
     if version != _VERSION:
-        remedy = "install a newer hush"
-        if version < _VERSION:
-            remedy = (
-                "a development version made it: move it away; a new state begins, which does not count its spending"
-            )
+        old = "a development version made it: move it away; a new state begins, which does not count its spending"
+        remedy = old if version < _VERSION else "install a newer hush"
         raise StateError(f"{path}: has schema version {version}, this hush reads {_VERSION}; {remedy}")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":  # perhaps only a row on which no spending depends
@@ -330,7 +314,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _mistyped(connection: sqlite3.Connection) -> str:
-    """Name a table with a value of another type than its column, which SQLite allows; empty if there is none."""
+    """Name a table in which a value has another type than its column, which SQLite allows; empty if there is none."""
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
     for table in {name for (name,) in tables} - _MENDED:
         columns = connection.execute("SELECT name, lower(type) FROM pragma_table_info(?)", (table,)).fetchall()
@@ -345,7 +329,7 @@ def _state_error(path: Path, error: sqlite3.Error) -> StateError:
         case sqlite3.SQLITE_FULL:
             remedy = "the disk is full; nothing was spent or sent; make room and try again"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            remedy = "another process keeps it locked; stop that process, or give each its own state directory"
+            remedy = "another process has locked it; stop that process, or give each its own state directory"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             remedy = "it cannot be written; make file and directory writable"
         case sqlite3.SQLITE_IOERR:

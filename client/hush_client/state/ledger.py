@@ -2,10 +2,10 @@
 
 Functions on an open transaction. A charge is written with the report it pays for and is never refunded; the total of a
 device and purpose changes in the same transaction as its charges. Nothing here depends on a value: not the cost of an
-answer, not whether it was drawn or remembered, not why one was refused.
+answer, not whether it is drawn or comes from memory, not why one is refused.
 
-A task is pinned when it is admitted, before a source is asked for a value, and permanently once something was charged
-for it: nobody can have one device answer several questions under one id. A refused task pins nothing, or a hostile one
+A task is pinned when it is admitted, before a source is called, and permanently once something was charged for it: so
+nobody can make one device answer several questions under one id. A refused task pins nothing: otherwise a hostile one
 could lock the real one out.
 
 The memory of a sticky task is written with the charge that pays for it and never changes: a second draw would spend a
@@ -55,7 +55,7 @@ LOST = (
     "restore no backup and begin no new state yet, either forgets what was spent: leave the device off until every "
     "task it may have answered has closed (docs/device.md: When the ledger is lost)"
 )
-"""The remedy where it is unknown what was spent."""
+"""The remedy if the spending is unknown."""
 DAMAGED = f"it is damaged: {LOST}"
 
 _NO_ROUND = -1
@@ -64,51 +64,37 @@ _NOTHING = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one answer cost. It says nothing about the answer.
+    """What one answer cost. It reveals nothing about the answer.
 
-    Args:
-        digest: of the task, 32 bytes.
-        epsilon: exact, stored as `"num/den"`.
-        report_id: the 16 bytes under which the aggregator counts the report.
-        charged_at: aware, UTC, by the clock of the device; no decision reads it.
-        sequence: of the outbox entry with its report.
-        kind: `"draw"`: from fresh randomness. `"memo"`: from a memory that an earlier draw has paid for.
-        resends: how often its report was handed to the network again, at most: a device that was stopped before the
-            acknowledgement does not know whether it was sent at all.
+    `kind` is `"draw"` (from fresh randomness) or `"memo"` (from a memory that an earlier draw has paid for). `resends`
+    is an upper bound: a device that was stopped before the acknowledgement does not know whether a report was sent.
     """
 
     device: str
     task: str
     round: int
-    digest: bytes
+    digest: bytes  # of the task, 32 bytes
     purpose: str
     mechanism: str
-    epsilon: Fraction
-    report_id: bytes
-    charged_at: datetime
-    sequence: int | None = None
+    epsilon: Fraction  # exact, stored as "num/den"
+    report_id: bytes  # the 16 bytes under which the aggregator counts the report
+    charged_at: datetime  # aware, UTC, by the clock of the device; no decision reads it
+    sequence: int | None = None  # of the outbox entry with its report
     kind: Literal["draw", "memo"] = "draw"
-    resends: int = 0
+    resends: int = 0  # how often its report was handed to the network again, at most
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedAnswer:
-    """A refused answer, stored once for each task, round and reason.
-
-    Args:
-        round: None if none was open.
-        reason: a `hush_client.receipt.Reason`.
-        epsilon: what the answer would have cost.
-        refused_at: the first time, aware, UTC.
-    """
+    """A refused answer, stored once for each task, round and reason."""
 
     device: str
     task: str
-    round: int | None
-    reason: str
+    round: int | None  # None if none was open
+    reason: str  # a `hush_client.receipt.Reason`
     purpose: str
-    epsilon: Fraction
-    refused_at: datetime
+    epsilon: Fraction  # what the answer would have cost
+    refused_at: datetime  # the first time, aware, UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +127,7 @@ def spent_in_all(connection: sqlite3.Connection, device: str) -> Fraction:
 
 
 def charge(connection: sqlite3.Connection, entry: Charge) -> Fraction:
-    """Write a charge and return the new total of its device and purpose.
-
-    Raises:
-        sqlite3.IntegrityError: the round is charged already.
-    """
+    """Write a charge and return the new total of its device and purpose; IntegrityError if the round is charged."""
     about = entry.device, entry.task, entry.round, entry.digest, entry.purpose, entry.mechanism
     moment = _in_seconds(entry.charged_at)
     connection.execute(_INSERT, (*about, _text(entry.epsilon), entry.report_id, moment, entry.sequence, entry.kind))
@@ -204,11 +186,7 @@ def charges(connection: sqlite3.Connection, device: str, purpose: str) -> list[C
 
 
 def verify(connection: sqlite3.Connection) -> None:
-    """Add every account up again.
-
-    Raises:
-        StateError: an account is missing, or not the sum of its charges.
-    """
+    """Raise StateError if an account is missing, or not the sum of its charges."""
     sums: dict[tuple[str, str], Fraction] = {}
     for device, purpose, epsilon in connection.execute("SELECT device, purpose, epsilon FROM charge"):
         sums[device, purpose] = sums.get((device, purpose), Fraction(0)) + _amount(epsilon)
@@ -220,7 +198,7 @@ def verify(connection: sqlite3.Connection) -> None:
 
 _COLUMNS = "device, task, round, digest, purpose, mechanism, epsilon, report_id, charged_at, sequence, kind"
 _INSERT = "INSERT INTO charge (" + _COLUMNS + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - no text of others
-_SELECT = "SELECT " + _COLUMNS + ", resends FROM charge"  # noqa: S608 - likewise
+_SELECT = "SELECT " + _COLUMNS + ", resends FROM charge"  # noqa: S608 - as above
 _Row = tuple[str, str, int, bytes, str, str, str, bytes, str, int | None, Literal["draw", "memo"], int]
 
 
@@ -298,15 +276,9 @@ def find_memory(
 ) -> Memory | None:
     """Return the memory of a device for a task, or None before its first answer.
 
-    Args:
-        connection: inside a transaction.
-        device: whose memory.
-        task: id of the task.
-        mechanism: what the memory was drawn from.
-        answered: whether the ledger has charged the device for this task.
-
     Raises:
-        StateError: a memory without a charge, a charge without a memory, or a memory that does not fit the mechanism.
+        StateError: a memory without a charge, a charge without a memory (`answered`), or a memory that does not fit
+            the mechanism.
     """
     row = connection.execute(
         "SELECT threshold, reports, substitute FROM memory WHERE device = ? AND task = ?", (device, task)
@@ -317,17 +289,13 @@ def find_memory(
     if memory is None or not memory.fits(mechanism):
         raise StateError(
             f"the memory of task {task!r} is missing or damaged, and a second one would spend a second time; "
-            "leave this task unanswered, and restore no backup (docs/device.md: When the ledger is lost)"
+            "do not answer this task, and restore no backup (docs/device.md: When the ledger is lost)"
         )
     return memory
 
 
 def keep_memory(connection: sqlite3.Connection, device: str, task: str, memory: Memory) -> None:
-    """Write a new memory.
-
-    Raises:
-        sqlite3.IntegrityError: there is one already.
-    """
+    """Write a new memory; IntegrityError if there is one already."""
     row = (device, task, memory.threshold, json.dumps(memory.reports), memory.substitute)
     connection.execute("INSERT INTO memory VALUES (?, ?, ?, ?, ?)", row)
 

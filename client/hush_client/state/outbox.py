@@ -1,11 +1,10 @@
 """The outbox: reports that the broker has not acknowledged; those retained after it; recalls. On an open transaction.
 
-A payload is written once and never changed: what is sent again is the same bytes, which count once. A broker may lose
-what it has acknowledged. So a payload moves from `outbox` to `kept` in the write that would have deleted it, and is
-sent once more when the aggregator asks (`hush_common.recall`). A recall is written once all its entries are
-acknowledged, not at each of them: flash wears out. If something else is written before, or the client is closed, what
-is still to be sent is written, too. No spending depends on the last four tables: a damaged row there is deleted, and
-blocks no ledger.
+A payload is written once and never changed: a resend has the same bytes, which count once. A broker may lose a message
+after its acknowledgement. So a payload moves from `outbox` to `kept` in the write that would delete it, and is sent
+again when the aggregator recalls it (`hush_common.recall`). The progress of a recall is written once all its entries
+are acknowledged, not at each of them, because flash wears out; or earlier, with another write or when the client is
+closed. No spending depends on the last four tables: a damaged row there is deleted, and blocks no ledger.
 """
 
 import sqlite3
@@ -39,7 +38,7 @@ CREATE TABLE planned (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, due INTEGE
 """
 
 _NEAR = 4
-"""Reading this many entries for one that is wanted costs less than one more statement."""
+"""Reading this many entries for one wanted entry costs less than another statement."""
 _LATE = LAST_COUNTED // timedelta(milliseconds=1)
 _SELECT = "SELECT sequence, topic, payload, not_before, delay, closes FROM outbox"
 _SKEW = CLOCK_SKEW // timedelta(milliseconds=1)
@@ -52,25 +51,18 @@ _REMEMBERED = 1000 * (int(KEPT_FOR.total_seconds()) + 2 * LONGEST_OVER)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stored payload and its topic.
+    """A stored payload and its topic. All times are in milliseconds since 1970, by the clock of the device."""
 
-    Args:
-        sequence: grows with time.
-        not_before: when it may be sent, in milliseconds since 1970 by the clock of the device.
-        delay: how long it was to be held back when it was stored, in milliseconds; limits every wait.
-        closes: when its task closes, in milliseconds since 1970; None where it does not.
-    """
-
-    sequence: int
+    sequence: int  # grows with time
     topic: str
     payload: bytes
-    not_before: int = 0
-    delay: int = 0
-    closes: int | None = None
+    not_before: int = 0  # when it may be sent
+    delay: int = 0  # in milliseconds, from when it was stored; limits every wait
+    closes: int | None = None  # when its task closes, if it does
 
 
 def next_sequence(connection: sqlite3.Connection) -> int:
-    """Return the sequence number of the payload that is stored next in this transaction; the following ones follow."""
+    """Return the sequence number of the next payload in this transaction; the ones after it are consecutive."""
     (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'outbox'").fetchone()
     return int(last) + 1
 
@@ -113,7 +105,7 @@ def fetch(connection: sqlite3.Connection, sequences: Iterable[int]) -> list[Entr
 
 
 def reschedule(connection: sqlite3.Connection, now: int) -> None:
-    """Where the clock was set back, restart every delay: no entry waits longer than its own delay from `now`."""
+    """Limit every wait to the entry's own delay from `now`, in case the clock was set back."""
     connection.execute("UPDATE outbox SET not_before = ? + delay WHERE not_before > ? + delay", (now, now))
 
 
@@ -122,62 +114,49 @@ def delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
 
 
 def find(connection: sqlite3.Connection, device: str, task: str, round_: int) -> int | None:
-    """Return the entry that carries the report of a device for one round; None once the broker has that."""
+    """Return the entry with the report of a device for one round; None once the broker has it."""
     select = "SELECT sequence FROM charge JOIN outbox USING (sequence) WHERE device = ? AND task = ? AND round = ?"
     row = connection.execute(select, (device, task, round_)).fetchone()
     return None if row is None else int(row[0])
 
 
 def is_late(entry: Entry, now: int) -> bool:
-    """Whether no aggregator counts an entry any more, at `now` in milliseconds since 1970."""
+    """Whether no aggregator counts an entry any more."""
     return entry.closes is not None and entry.closes + _LATE <= now
 
 
 def count(connection: sqlite3.Connection) -> int:
-    """Return how many payloads wait."""
+    """Return the number of payloads that wait."""
     return _one(connection, "SELECT count(*) FROM outbox")
 
 
 def count_besides(connection: sqlite3.Connection, sequences: Iterable[int]) -> tuple[int, int]:
-    """Return how many payloads wait, and how many without these entries, of which some may be gone."""
+    """Return the number of payloads that wait, with and without these entries, some of which may be gone."""
     left = count(connection)
     return left, left - sum(_one(connection, "SELECT count(*) FROM outbox WHERE sequence = ?", n) for n in sequences)
 
 
 def count_in_time(connection: sqlite3.Connection, now: int) -> int:
-    """Return how many payloads wait that may still be counted; slow, so call it only if `count` is too large.
-
-    Args:
-        connection: inside a transaction.
-        now: milliseconds since 1970.
-    """
+    """Return the number of waiting payloads that may still be counted; slow: call it only if `count` is too large."""
     return _one(connection, "SELECT count(*) FROM outbox WHERE closes IS NULL OR closes > ?", now - _LATE)
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionTerm:
-    """Until when entries are kept.
+    """How long entries are kept; times are in milliseconds.
 
-    Args:
-        now: milliseconds since 1970, by the clock of the device.
-        keep: milliseconds after an acknowledgement, at most; 0 keeps nothing.
-        scheduled: the recalled entries, which stay until they are sent, with the milliseconds after the close of their
-            task at which they expire all the same.
+    Recalled entries are `scheduled`: they stay until they are sent, and expire this long after the close of their task.
     """
 
     now: int
-    keep: int
+    keep: int  # after an acknowledgement, at most; 0 keeps nothing
     scheduled: Mapping[int, int] = field(default_factory=dict)
 
 
 def retain(connection: sqlite3.Connection, sequences: Iterable[int], place: str, now: int) -> int:
-    """Move acknowledged entries from the outbox to the kept ones; return their bytes.
+    """Move acknowledged entries, unless they are gone, from the outbox to the kept ones; return their bytes.
 
-    Args:
-        connection: inside a transaction.
-        sequences: of the outbox; those that are gone are left out.
-        place: broker and sender; the entry may be sent again only there.
-        now: milliseconds since 1970.
+    `place` is the broker and the sender; the entry may be sent again only there.
     """
     entries = fetch(connection, sequences)
     connection.executemany(
@@ -203,9 +182,9 @@ def fetch_retained(connection: sqlite3.Connection, sequences: Iterable[int]) -> 
 def plan_recall(
     connection: sqlite3.Connection, topic: str, place: str, digest: bytes, *, term: RetentionTerm, spread: int
 ) -> list[tuple[int, int]]:
-    """Return the entries that a recall asks for, and after how many milliseconds to send each.
+    """Return the entries of a recall, and after how many milliseconds to send each.
 
-    A recall asks for the frames that have the first 16 bytes of its digest. The delays are uniform over `spread`
+    A recall requests the frames that have the first 16 bytes of its digest. The delays are uniform over `spread`
     seconds, from the operating system's entropy, one draw for each entry: they reveal neither an order nor a start.
     """
     rows = connection.execute(
@@ -221,10 +200,7 @@ def plan_recall(
 
 
 def expire_retained(connection: sqlite3.Connection, term: RetentionTerm) -> int:
-    """Delete expired entries; return their bytes.
-
-    Where the clock was set back, time counts anew from now: nothing is kept for longer than `keep` from then on.
-    """
+    """Delete expired entries; return their bytes. After the clock was set back nothing is kept longer than `keep`."""
     connection.execute("UPDATE kept SET acknowledged = ? WHERE acknowledged > ?", (term.now, term.now))
     rows = connection.execute(
         f"SELECT sequence, acknowledged, closes, {_SIZE} FROM kept WHERE acknowledged <= ? OR closes <= ?",  # noqa: S608 - our own text
@@ -255,13 +231,13 @@ def drop_oldest(connection: sqlite3.Connection, excess: int) -> int:
 
 
 def count_retained(connection: sqlite3.Connection, device: str) -> int:
-    """Return how many reports of a device are kept."""
+    """Return the number of reports of a device that are kept."""
     select = "SELECT count(*) FROM charge WHERE device = ? AND sequence IN (SELECT sequence FROM kept)"
     return _one(connection, select, device)
 
 
 def count_dropped(connection: sqlite3.Connection, device: str) -> int:
-    """Return how many reports of a device were deleted for want of room, before they expired."""
+    """Return the number of reports of a device that were deleted before they expired, because there was no room."""
     select = "SELECT coalesce(sum(reports), 0) FROM dropped WHERE device = ? AND typeof(reports) = 'integer'"
     return _one(connection, select, device)
 
@@ -286,56 +262,33 @@ def _drop(connection: sqlite3.Connection, entries: Sequence[tuple[int, int]]) ->
 
 @dataclass(frozen=True, slots=True)
 class AppliedRecall:
-    """A recall that is or was applied.
-
-    Args:
-        task: id of the task.
-        id: of the recall.
-        began: when, in milliseconds since 1970.
-        over: seconds over which its entries are spread, clamped.
-        open: whether some of them are still to be acknowledged.
-    """
+    """A recall that is or was applied."""
 
     task: str
     id: bytes
-    began: int
-    over: int
-    open: bool
+    began: int  # when, in milliseconds since 1970
+    over: int  # seconds over which its entries are spread, clamped
+    open: bool  # whether some of them are still to be acknowledged
 
 
 @dataclass(frozen=True, slots=True)
 class RecallProgress:
-    """What is to be written about a recall.
-
-    Args:
-        row: the recall.
-        planned: all entries that are still to be acknowledged, and when each is due, in milliseconds since 1970; None
-            where they are written already.
-        done: entries that were acknowledged, or are gone, since it was written.
-        resent: how often entries were handed to the network since.
-    """
+    """The progress of a recall since it was last written; `planned` is None if that is already written."""
 
     row: AppliedRecall
-    planned: Mapping[int, int] | None = None
-    done: Sequence[int] = ()
-    resent: Counter[int] = field(default_factory=Counter)
+    planned: Mapping[int, int] | None = None  # entries still to be acknowledged, and when due, in ms since 1970
+    done: Sequence[int] = ()  # entries that were acknowledged, or are gone
+    resent: Counter[int] = field(default_factory=Counter)  # how often entries were handed to the network
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRecalls:
-    """What earlier runs have left.
+    """What earlier runs have kept, for one place."""
 
-    Args:
-        size: bytes of all kept entries.
-        known: topics and digests of what is kept for the place.
-        rows: the recalls of the place, the oldest first, with what is due under each.
-        elsewhere: how many entries are kept for other places.
-    """
-
-    size: int
-    known: set[tuple[str, bytes]]
-    rows: list[tuple[AppliedRecall, dict[int, int]]]
-    elsewhere: int = 0
+    size: int  # bytes of all kept entries
+    known: set[tuple[str, bytes]]  # topics and digests of the entries
+    rows: list[tuple[AppliedRecall, dict[int, int]]]  # the recalls, the oldest first, with what is due under each
+    elsewhere: int = 0  # number of entries for other places
 
 
 def recall_grace(over: int) -> int:
@@ -344,14 +297,7 @@ def recall_grace(over: int) -> int:
 
 
 def resume_recalls(connection: sqlite3.Connection, place: str, now: int, keep: int) -> SavedRecalls:
-    """Delete what is damaged or has expired, and return what is left.
-
-    Args:
-        connection: inside a transaction.
-        place: broker and sender.
-        now: milliseconds since 1970.
-        keep: milliseconds for which entries are kept.
-    """
+    """Delete damaged and expired entries, and return the rest. `now` and `keep` are in milliseconds."""
     mend(connection)
     connection.execute("DELETE FROM recall WHERE abs(? - began) > ?", (now, _REMEMBERED))
     scheduled = {sequence: recall_grace(row.over) for row, due in load_recalls(connection, place) for sequence in due}
@@ -417,19 +363,10 @@ def record_acks(
     now: int,
     room: int | None,
 ) -> int:
-    """Retain or delete acknowledged entries, and write what was sent again and the progress of recalls.
+    """Retain or delete acknowledged entries, and write resends and the progress of recalls.
 
-    Args:
-        connection: inside a transaction.
-        acknowledged: entries of the outbox.
-        resent: how often entries were handed to the network again.
-        recalls: their progress.
-        place: broker and sender.
-        now: milliseconds since 1970.
-        room: how many more bytes may be kept, below 0 where it is too much already; None keeps nothing.
-
-    Returns:
-        By how many bytes the kept entries grew; below 0 where more was dropped than came in.
+    `room` is how many more bytes may be kept, below 0 if there are too many already; None keeps nothing. Return by how
+    many bytes the kept entries grew, below 0 if more was dropped than added.
     """
     save_recalls(connection, place, recalls)
     ledger.resent(connection, resent)

@@ -79,7 +79,7 @@ async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (b"", "empty, or another program's"),
+        (b"", "empty, or from another program"),
         (b"not a database" * 100, "is damaged"),
         (b"SQLite format 3\0", "is damaged"),
     ],
@@ -184,7 +184,7 @@ async def test_a_state_that_another_process_keeps_locked_is_named(
     state = await DeviceState.open(tmp_path)
     other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StateError, match="another process keeps it locked"):
+    with pytest.raises(StateError, match="another process has locked it"):
         await state.run(outbox.count)
     other.close()
     assert await state.run(outbox.count) == 0
