@@ -172,7 +172,7 @@ def test_a_slip_of_the_keyboard_at_a_terminal_is_told_without_the_value_and_spen
 def test_at_a_terminal_a_person_is_told_what_became_of_a_value_and_never_the_value(terminal: Hush) -> None:
     done = terminal("report", "heights", "998.25")
     assert done.returncode == 0
-    assert "moved inside; only this terminal is told" in done.stdout
+    assert "moved inside; only this terminal shows it" in done.stdout
     assert "998.25" not in done.stdout
     assert "told" not in terminal("report", "heights", "172.5", "--device", "other").stdout
 
@@ -213,7 +213,7 @@ def test_without_a_broker_a_task_that_is_kept_is_answered_and_any_other_is_told_
         for name, device in (("heights", "b"), ("heights", "a"), ("smoker", "a"))
     )
     assert (stored.returncode, stored.stderr, again.returncode, again.stderr) == (0, "", 0, "")
-    assert_one_line(stored.stdout, "stored but not yet sent: there is no connection (mqtt://", "as it remembers it")
+    assert_one_line(stored.stdout, "stored but not yet sent: there is no connection (mqtt://", "from its cache")
     assert_one_line(again.stdout, "answered before")
     assert "waits" not in again.stdout
     repeated = hush("report", "heights", "172", "--device", "b", "--timeout", "1")
@@ -338,7 +338,7 @@ def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
 
 def test_a_place_without_a_state_is_not_taken_for_a_device_that_spent_nothing(hush: Hush, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for name, words in (("nope", "does not exist; name"), ("empty", "holds no state of a device (no hush.sqlite3)")):
+    for name, words in (("nope", "does not exist; name"), ("empty", "has no state of a device (no hush.sqlite3)")):
         for extra in ((), ("--json",), ("--forget", "heights")):
             done = hush("ledger", "--state", str(tmp_path / name), *extra)
             assert (done.returncode, done.stdout) == (2, "")
@@ -389,7 +389,7 @@ def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None
     assert hush("report", "heights", "172", "--device", "a").returncode == 0
     right = hush("sync", "--device", "a")
     assert "check" not in right.stdout
-    assert right.stderr.startswith("hush: that was the state in /")
+    assert right.stderr.startswith("hush: used the state in /")
     wrong = hush("sync", "--device", "b")
     assert_one_line(wrong.stdout, "1 kept for another broker or device name are sent only there; check --device")
     assert json.loads(hush("sync", "--device", "b", "--json").stdout)["elsewhere"] == 1

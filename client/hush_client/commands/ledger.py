@@ -44,7 +44,7 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class _Caps:
-    """Caps to show next to the spending; the state does not have those of the program that answers from it."""
+    """Caps to show next to the spending; the state does not have the caps of the program that answers from it."""
 
     lifetime: Fraction
     total: Fraction | None
@@ -66,7 +66,7 @@ def run(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show what this device has spent, on what, and what an observer could learn from it at most."""
+    """Show what this device has spent, on what, and the most that an observer could learn from it."""
     caps = _Caps(
         parse_epsilon(lifetime, field="--lifetime") if lifetime else Policy().lifetime,
         parse_epsilon(total, field="--total") if total else None,
@@ -80,10 +80,10 @@ def run(
             typer.echo(json.dumps({"v": 1, "forgotten": forget, "devices": count}))
         else:
             devices = "1 device" if count == 1 else f"{whole(count)} devices"
-            typer.echo(printable(f"{forget}: forgotten by {devices}; a task published under this id counts as new."))
+            typer.echo(printable(f"{forget}: unpinned on {devices}; a task published under this id counts as new."))
         name_state(state)
         return
-    page = asyncio.run(_load(directory))
+    page = asyncio.run(_run(directory, _read))
     if as_json:
         typer.echo(json.dumps(_document(page, caps)))
     else:
@@ -96,14 +96,9 @@ async def _forget(directory: Path, task: str) -> int:
     """Unpin a task on each device that it cost nothing; return their number, or raise OptionError if it is 0."""
     count = await _run(directory, partial(ledger.unpin, task=task))
     if not count:
-        raise OptionError(
-            "--forget", f"{task[:80]!r} is not pinned, or was already charged, and a charge is never forgotten"
-        )
+        wrong = f"{task[:80]!r} is not pinned, or was already charged, and a charge is never forgotten"
+        raise OptionError("--forget", wrong)
     return count
-
-
-async def _load(directory: Path) -> _Page:
-    return await _run(directory, _read)
 
 
 async def _run(directory: Path, job: Job[_T]) -> _T:
@@ -196,25 +191,21 @@ def _blocks(page: _Page, caps: _Caps) -> Iterator[Renderable]:
     for device, total in _totals(page).items():
         yield _said(_inference(device, total, caps))
         if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
-            own = "each purpose has its own budget, and its author chooses the words; a total limits all of them"
+            own = "each purpose has its own budget, and the task's author chooses its words; a total limits all of them"
             yield _said(f"{device}: {own}.")
     if page.accounts and not caps.stated:
         yield _said(f"The cap of {_SHELLS} is that of hush report; a program has its own: state it with --lifetime.")
-    for device, task in _repeated(page):
-        seen = "a change of value may show, and no epsilon accounts for that"
-        yield _said(f"{device}: {task} repeats its reports: {seen}.")
+    memos = (charge for _, charges in page.accounts for charge in charges if charge.kind == "memo")
+    for device, task in dict.fromkeys((charge.device, charge.task) for charge in memos):
+        yield _said(
+            f"{device}: {task} repeats its reports: they may reveal that a value changed, which epsilon does not cover."
+        )
     if page.waiting:
         yield _said(f"{whole(page.waiting)} of these reports still wait for the broker; they will be sent unchanged.")
 
 
 def _said(words: str) -> Sentence:
     return Sentence(words, indent=0, hanging=2)
-
-
-def _repeated(page: _Page) -> dict[tuple[str, str], None]:
-    """Return each device and task that was answered from memory, in order."""
-    memos = (charge for _, charges in page.accounts for charge in charges if charge.kind == "memo")
-    return dict.fromkeys((charge.device, charge.task) for charge in memos)
 
 
 _COLUMNS = (
@@ -245,6 +236,6 @@ def _inference(device: str, total: Fraction, caps: _Caps) -> str:
     even, unlikely = (percent_at_most(at_most_sure(total, prior)) for prior in _PRIORS)
     spent = f"epsilon {decimal_text(total)}" + ("" if caps.total is None else f" of {decimal_text(caps.total)}")
     return (
-        f"{device}: with all its reports in hand, someone who was 50/50 about an answer can become at most {even} sure "
-        f"of it, someone who thought it 1 % likely at most {unlikely} ({spent} in total)."
+        f"{device}: from all its reports an observer who was 50/50 about an answer can become at most {even} sure of "
+        f"it, an observer who thought it 1 % likely at most {unlikely} ({spent} in total)."
     )

@@ -66,17 +66,12 @@ def check_seconds(option: str, seconds: float) -> None:
 
 
 def check_exists(directory: Path) -> None:
-    """Check that a directory has a state: a wrong one must not look like a device that spent nothing.
-
-    Raises:
-        OptionError: it has no state.
-        StateError: it cannot be read.
-    """
+    """Raise OptionError if a directory has no state: a wrong one must not look like a device that spent nothing."""
     try:
         (directory / FILE_NAME).stat()
     except FileNotFoundError as error:
-        wrong = f"holds no state of a device (no {FILE_NAME})" if directory.is_dir() else "does not exist"
-        raise OptionError("--state", f"{directory} {wrong}; name the directory that the device was given") from error
+        wrong = f"has no state of a device (no {FILE_NAME})" if directory.is_dir() else "does not exist"
+        raise OptionError("--state", f"{directory} {wrong}; name the directory of the device") from error
     except OSError as error:
         raise unusable(directory, error) from error
 
@@ -84,11 +79,11 @@ def check_exists(directory: Path) -> None:
 def name_state(given: Path | None) -> None:
     """Print the state that a command has used on standard error if the user did not name one."""
     if given is None:
-        typer.echo(printable(f"hush: that was the state in {state_directory(given)}; --state names another"), err=True)
+        typer.echo(printable(f"hush: used the state in {state_directory(given)}; --state names another"), err=True)
 
 
 async def verified(directory: Path, device: str) -> str:
-    """Check that all accounts add up, so that nothing is spent twice; return the name of the device."""
+    """Check that every account is the sum of its charges; return the name of the device."""
     state = await DeviceState.open(directory)
     try:
         await state.run(ledger.verify)
@@ -103,9 +98,9 @@ _NUMBER = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI]
 _LONGEST = 100
 _LONGEST_LINE = 1 << 20
 _SHOWN = 6
-_TOLD = {
-    "moved": "a value outside the task's bounds or labels was moved inside; only this terminal is told",
-    "replaced": "there was no usable value; one was drawn at random in its place, and only this terminal is told",
+_COERCED = {
+    "moved": "a value outside the task's bounds or labels was moved inside; only this terminal shows it",
+    "replaced": "there was no usable value; a random one took its place, and only this terminal shows it",
 }
 _BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
@@ -167,7 +162,7 @@ def _read_line() -> str:
 
 
 def _is_watched() -> bool:
-    """Whether a person reads standard error; elsewhere it goes into files and mails."""
+    """Whether a person reads standard error; otherwise it goes into files and mails."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -182,8 +177,8 @@ def report(
         str,
         typer.Argument(
             metavar="VALUE",
-            help="A number, yes/no, a label, or numbers separated by commas; - reads it from standard input, where no "
-            "process list shows it and no shell splits it. It is perturbed here and never sent.",
+            help="A number, yes/no, a label, or numbers separated by commas; - reads it from standard input: no process "
+            "list shows it and no shell splits it. It is perturbed here and never sent.",
         ),
     ],
     *,
@@ -201,11 +196,11 @@ def report(
         typer.Option(
             min=0,
             max=LONGEST_SPREAD,
-            help="Longest random delay before sending, in seconds, so that the time of sending tells nothing.",
+            help="Longest random delay before sending, in seconds, so that the time of sending reveals nothing.",
         ),
     ] = 1.0,
     epsilon: Annotated[
-        str, typer.Option(help="Which epsilon on offer to take; if not given, the largest that your limits allow.")
+        str, typer.Option(help="One of the epsilons on offer; if not given, the largest that your limits allow.")
     ] = "",
     max_epsilon: Annotated[str, typer.Option(help="Largest epsilon of one task.")] = "4",
     lifetime: Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")] = "4",
@@ -221,7 +216,7 @@ def report(
     """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it.
 
     Whatever VALUE is, the device answers: silence would reveal it. A number outside the bounds counts as the nearer
-    bound, invalid text as a random value. Only in a terminal, where it may be a typing mistake, is the latter an error.
+    bound, invalid text as a random value. In a terminal invalid text is an error, because it may be a typing mistake.
     """
     if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
         raise typer.BadParameter("TASK is not a task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
@@ -244,8 +239,8 @@ def report(
     else:
         said = Sentence(_sentence(known, receipt, order, trouble), indent=0, hanging=2)
         show([said], sys.stderr if receipt.status == "refused" else sys.stdout)
-    if receipt.value in _TOLD and _is_watched():
-        typer.echo(f"hush: {_TOLD[receipt.value]}", err=True)
+    if receipt.value in _COERCED and _is_watched():
+        typer.echo(f"hush: {_COERCED[receipt.value]}", err=True)
     if receipt.status == "refused":
         raise typer.Exit(1)
 
@@ -264,27 +259,18 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
         left = deadline - asyncio.get_running_loop().time()
         receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
         left = deadline - asyncio.get_running_loop().time()
-        await client.sync(timeout=max(left, 0))  # what earlier calls have sent may have been recalled
+        await client.sync(timeout=max(left, 0))  # an aggregator may have recalled the reports of earlier calls
         left = deadline - asyncio.get_running_loop().time()
-        await client.flush(timeout=max(left, 0))  # what they could not send goes with this one
+        await client.flush(timeout=max(left, 0))  # reports of earlier calls that were not sent
         return task, receipt, client.trouble
 
 
 def _document(receipt: Receipt) -> dict[str, object]:
-    document: dict[str, object] = {
-        "v": 1,
-        "status": receipt.status,
-        "reason": receipt.reason,
-        "task": receipt.task,
-        "round": receipt.round,
-        "epsilon": decimal_text(receipt.epsilon),
-        "spent": decimal_text(receipt.spent),
-        "cap": decimal_text(receipt.cap),
-        "report_id": receipt.report_id,
-        "can_refuse": receipt.can_refuse,
-        "offline": receipt.offline or None,
-        "waiting": receipt.waiting or None,
-    }
+    document: dict[str, object] = {"v": 1}
+    document |= {name: getattr(receipt, name) for name in ("status", "reason", "task", "round")}
+    document |= {name: decimal_text(getattr(receipt, name)) for name in ("epsilon", "spent", "cap")}
+    document |= {"report_id": receipt.report_id, "can_refuse": receipt.can_refuse}
+    document |= {name: getattr(receipt, name) or None for name in ("offline", "waiting")}
     return {name: value for name, value in document.items() if value is not None}
 
 
@@ -292,25 +278,20 @@ def _sentence(task: Task, receipt: Receipt, order: _Order, trouble: str) -> str:
     cost, spent, cap = (decimal_text(amount) for amount in (receipt.epsilon, receipt.spent, receipt.cap))
     budget = f"spent for {task.purpose or 'no stated purpose'}: epsilon {spent} of {cap}"
     where = f"{task.id}, round {receipt.round}"
+    later = "The next `hush report` with this state sends the same bytes."
     match receipt.status:
         case "sent":
-            head = f"{where}: sent, and the broker has it ({receipt.caveat}). It cost epsilon {cost}; {budget}."
+            head = f"sent, and the broker has it ({receipt.caveat})."
         case "queued":
-            head = (
-                f"{where}: stored but not yet sent: {_cause(receipt, order, trouble)}. "
-                f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
-            )
+            head = f"stored but not yet sent: {_cause(receipt, order, trouble)}. {later}"
         case "undelivered":
-            head = (
-                f"{where}: stored but not delivered: {receipt.meaning}. "
-                f"The next `hush report` with this state sends the same bytes. It cost epsilon {cost}; {budget}."
-            )
+            head = f"stored but not delivered: {receipt.meaning}. {later}"
         case "already_answered":
             earlier = _earlier(receipt, trouble)
-            head = f"{where}: answered before; nothing new was drawn, spent or sent{earlier}; {budget}."
+            return f"{where}: answered before; nothing new was drawn, spent or sent{earlier}; {budget}."
         case "refused":
             return f"hush: {task.id}: refused: {receipt.meaning} (it costs epsilon {cost}; {budget}); nothing was spent"
-    return head
+    return f"{where}: {head} It cost epsilon {cost}; {budget}."
 
 
 def _earlier(receipt: Receipt, trouble: str) -> str:
@@ -324,9 +305,9 @@ def _earlier(receipt: Receipt, trouble: str) -> str:
 def _cause(receipt: Receipt, order: _Order, trouble: str) -> str:
     if receipt.offline:
         why = f"there is no connection ({trouble})" if trouble else "there was no connection"
-        return f"{why}, and this device answered the task as it remembers it"
+        return f"{why}, and this device answered the task from its cache"
     if order.spread > order.timeout:
-        return f"its time to be sent did not come within {exact(order.timeout)} s, or the broker did not acknowledge it"
+        return f"it was not due within {exact(order.timeout)} s, or the broker did not acknowledge it"
     return f"the broker did not acknowledge it within {exact(order.timeout)} s"
 
 
@@ -348,9 +329,9 @@ def sync(
     keep: Keep = LONGEST_KEEP,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Send what waits, and what an aggregator asks for again because the broker may have forgotten it.
+    """Send what waits, and what an aggregator recalls because the broker may have lost it.
 
-    A recall spreads what it asks for over a time of its own: what is not due yet goes with a later run.
+    A recall spreads the reports over time: a later run sends what is not due yet.
     """
     check_device(device)
     check_seconds("--timeout", timeout)
@@ -377,15 +358,8 @@ async def _sync(broker: BrokerUrl, directory: Path, device: str, *, timeout: flo
 
 
 def _sync_sentence(synced: SyncResult) -> str:
-    later = (
-        f"{whole(synced.planned)} more are due later, with a later run"
-        if synced.planned
-        else "nothing more is due later"
-    )
+    later = f"{whole(synced.planned)} more are due for a later run" if synced.planned else "nothing more is due later"
     waiting = f"{whole(synced.waiting)} still wait for the broker" if synced.waiting else "nothing waits for the broker"
-    others = ""
-    if synced.elsewhere:
-        others = (
-            f" {whole(synced.elsewhere)} kept for another broker or device name are sent only there; check --device."
-        )
-    return f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}.{others}"
+    others = f"{whole(synced.elsewhere)} kept for another broker or device name are sent only there; check --device."
+    sent = f"{whole(synced.resent)} sent again for a recall, {later}; {waiting}."
+    return f"{sent} {others}" if synced.elsewhere else sent

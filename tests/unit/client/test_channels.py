@@ -367,7 +367,7 @@ async def test_a_task_is_pinned_when_it_is_admitted_and_not_when_it_is_seen_or_r
         assert (await gateway.report("e", "heights", 172.0)).status == "sent"  # which has admitted nothing
     shown, done = await asyncio.to_thread(lambda: [hush_ledger(tmp_path), hush_ledger(tmp_path, "--forget", "heights")])
     assert "d admitted heights, digest" in shown
-    assert done.startswith("heights: forgotten by 1 device;")
+    assert done.startswith("heights: unpinned on 1 device;")
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("d", "heights", 172.0)).status == "sent"
 

@@ -24,8 +24,8 @@ from hush_common.task import decode_task
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
 INFERENCE = (
-    "someone who was 50/50 about an answer can become at most 84.2 % sure of it, "
-    "someone who thought it 1 % likely at most 5.1 %"
+    "an observer who was 50/50 about an answer can become at most 84.2 % sure of it, "
+    "an observer who thought it 1 % likely at most 5.1 %"
 )
 STEPS = decode_task(make_heights(id="steps", purpose="health", **DAILY))
 STICKY = decode_task(make_heights(id="sticky", repeat="sticky", **DAILY))
@@ -81,7 +81,7 @@ def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(dir
         f"d: with all its reports in hand, {INFERENCE} (epsilon 5/3 in total).",
         "d: each purpose has its own budget, and its author chooses the words; a total limits all of them.",
         "The cap of 4 is that of hush report; a program has its own: state it with --lifetime.",
-        "d: sticky repeats its reports: a change of value may show, and no epsilon accounts for that.",
+        "d: sticky repeats its reports: they may reveal that a value changed, which epsilon does not cover.",
         "5 of these reports still wait for the broker; they will be sent unchanged.",
     ]
 
@@ -110,7 +110,7 @@ def test_the_state_that_nobody_named_is_named_here(
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     monkeypatch.delenv("HUSH_STATE", raising=False)
     unnamed = CliRunner().invoke(app, arguments)
-    assert unnamed.stderr == f"hush: that was the state in {place}; --state names another\n"
+    assert unnamed.stderr == f"hush: used the state in {place}; --state names another\n"
     named = CliRunner().invoke(app, ["--state", str(place), *arguments])
     assert (named.exit_code, named.stdout, named.stderr) == (0, unnamed.stdout, "")
 
