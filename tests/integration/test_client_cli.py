@@ -219,7 +219,7 @@ def test_without_a_broker_a_task_that_is_kept_is_answered_and_any_other_is_told_
     repeated = hush("report", "heights", "172", "--device", "b", "--timeout", "1")
     assert_one_line(repeated.stdout, "answered before", "that report still waits for the broker (mqtt://")
     assert other.returncode == 1
-    assert_one_line(other.stderr, "task 'smoker' is not known here, so this device cannot answer it before")
+    assert_one_line(other.stderr, "task 'smoker' is not known here: this device cannot answer it before")
     receipt = json.loads(hush("report", "heights", "172", "--device", "c", "--timeout", "1", "--json").stdout)
     assert (receipt["status"], receipt["offline"]) == ("queued", True)
     mosquitto.start()

@@ -66,7 +66,7 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
         assert (refused.status, refused.reason, refused.can_refuse) == ("undelivered", Undelivered.FORBIDDEN, True)
         assert "access rules forbid it" in refused.meaning
         assert (other.status, other.reason, other.can_refuse) == ("sent", None, True)
-        assert "does not say whether that is the aggregator" in other.caveat
+        assert "does not say whether it is the aggregator" in other.caveat
         assert (refused.spent, spent) == (Fraction(1), Fraction(2)), "the charge stands"
         (kept,) = waiting(state)
         assert refused.report_id is not None

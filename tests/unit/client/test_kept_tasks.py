@@ -73,7 +73,7 @@ async def test_the_times_of_a_kept_task_hold(tmp_path: Path, hours: int, reason:
 async def test_what_is_not_kept_is_told_with_what_to_do(tmp_path: Path) -> None:
     async with gateway(away(), tmp_path) as g:
         with pytest.raises(
-            BrokerError, match="cannot connect; task 'heights' is not known here, so this device cannot"
+            BrokerError, match="cannot connect; task 'heights' is not known here: this device cannot"
         ):
             await g.report("d", "heights", 172.0, timeout=0.3)
 
@@ -95,7 +95,7 @@ async def test_one_that_was_withdrawn_while_the_device_was_off_is_answered_no_mo
         with pytest.raises(BrokerError, match="no task 'heights'"):
             await g.report("d", "heights", 172.0, timeout=0.3)
     async with gateway(away(), tmp_path) as g:
-        with pytest.raises(BrokerError, match="task 'heights' was withdrawn, so this device cannot"):
+        with pytest.raises(BrokerError, match="task 'heights' was withdrawn: this device cannot"):
             await g.report("d", "heights", 172.0, timeout=0.3)
     assert [task.payload for task in TaskCache(tmp_path).load()] == [HEIGHTS], "the bytes stay"
     await learn(tmp_path)
@@ -174,7 +174,7 @@ async def test_a_source_whose_task_is_gone_after_a_new_connection_gives_no_answe
     broker = FakeTransport(retained={}, refusals=deque(["cannot connect"]))
     async with gateway(broker, tmp_path) as g:
         g.answer("d", "heights", lambda: 172.0, source_timeout=0.5)
-        await until(lambda: "changed or withdrawn while its source was asked" in caplog.text)
+        await until(lambda: "changed or withdrawn while its source was called" in caplog.text)
         assert (await g.ledger("d")).spent == 0
     assert broker.arrived == []
 

@@ -78,8 +78,8 @@ def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(dir
         "  2026-01-03 12:00   sticky       2         0   multilevel, from memory        0",
         "",
         f"d refused steps, round 2 (epsilon 1/3): {Reason.OVER_TOTAL.meaning}.",
-        f"d: with all its reports in hand, {INFERENCE} (epsilon 5/3 in total).",
-        "d: each purpose has its own budget, and its author chooses the words; a total limits all of them.",
+        f"d: from all its reports {INFERENCE} (epsilon 5/3 in total).",
+        "d: each purpose has its own budget, and the task's author chooses its words; a total limits all of them.",
         "The cap of 4 is that of hush report; a program has its own: state it with --lifetime.",
         "d: sticky repeats its reports: they may reveal that a value changed, which epsilon does not cover.",
         "5 of these reports still wait for the broker; they will be sent unchanged.",
@@ -172,7 +172,7 @@ def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
     asyncio.run(prepare())
     first, second = run(tmp_path).splitlines()
     assert first.endswith("nothing has been spent here.")
-    assert second.startswith("d refused sticky, round 0 (epsilon 1): its repeated answer shows")
+    assert second.startswith("d refused sticky, round 0 (epsilon 1): its repeated answer reveals")
 
 
 def test_a_directory_that_cannot_be_is_told() -> None:

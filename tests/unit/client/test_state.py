@@ -137,7 +137,7 @@ async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("CREATE TABLE other (x)")
     connection.close()
-    with pytest.raises(StateError, match="another program's"):
+    with pytest.raises(StateError, match="from another program"):
         await DeviceState.open(tmp_path)
 
 
