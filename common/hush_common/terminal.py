@@ -1,4 +1,4 @@
-"""What commands print for people: tables, lists of facts and sentences, as wide as the terminal. Standard library."""
+"""Tables, lists of facts and sentences for people, as wide as the terminal; standard library only."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from typing import Protocol, Self, TextIO, TypeAlias
 
 from hush_common.errors import printable
 
-_NOBODY_SAYS = 100
+_DEFAULT_WIDTH = 100
 """Columns of a table in a pipe, which has no width."""
 _NARROWEST = 20
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
@@ -18,28 +18,22 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Where something is printed.
+    """The width and abilities of an output."""
 
-    Args:
-        width: columns of a line; no block is wider where its words allow.
-        painted: whether it shows colours.
-        wraps: whether sentences are broken into lines; in a pipe they stay whole, so that a program finds them.
-    """
-
-    width: int
-    painted: bool = False
-    wraps: bool = True
+    width: int  # columns of a line; a block is wider only because of a long word
+    painted: bool = False  # whether it shows colours
+    wraps: bool = True  # whether sentences are broken into lines; in a pipe they stay whole, for programs that search
 
     @classmethod
     def of(cls, stream: TextIO) -> Self:
-        """That of a stream: as wide as `COLUMNS` says, or else as the terminal is."""
+        """Return the screen of a stream: as wide as `COLUMNS` says, else as the terminal is."""
         is_terminal = stream.isatty()
         painted = is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        width = _asked() or (_measured(stream) if is_terminal else 0)
-        return cls(max(width or _NOBODY_SAYS, _NARROWEST), painted, wraps=width > 0)
+        width = _requested_width() or (_measured_width(stream) if is_terminal else 0)
+        return cls(max(width or _DEFAULT_WIDTH, _NARROWEST), painted, wraps=width > 0)
 
     def paint(self, text: str, style: str) -> str:
-        """The text in a style, `"bold"`, `"dim"`, `"red"` or `"green"`, where the screen has it."""
+        """Return the text in a style, `"bold"`, `"dim"`, `"red"` or `"green"`, if the screen shows colours."""
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.painted and style and text else text
 
 
@@ -47,7 +41,7 @@ class Renderable(Protocol):
     """Something to print: a table, a list of facts, a sentence."""
 
     def lines(self, screen: Screen, /) -> list[str]:
-        """Its lines on such a screen, without blanks at their ends."""
+        """Return its lines on this screen, without blanks at their ends."""
         ...
 
 
@@ -61,15 +55,15 @@ def show(blocks: Iterable[Renderable], stream: TextIO | None = None) -> None:
     out.flush()
 
 
-def _asked() -> int:
+def _requested_width() -> int:
     text = os.environ.get("COLUMNS", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < len("100000") else 0
 
 
-def _measured(stream: TextIO) -> int:
+def _measured_width(stream: TextIO) -> int:
     try:
         return os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):  # no file, or a terminal that does not say
+    except (OSError, ValueError):  # no file, or a terminal without a known size
         return 0
 
 
@@ -79,8 +73,6 @@ _TIED = re.compile(r"(?<=\d) (?=\d{3}\b)|(?<=\d) (?=%)|(?<=[±≤≥<>×]) (?=[-
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A text in a style of the screen."""
-
     text: str
     style: str
 
@@ -90,22 +82,14 @@ Cell: TypeAlias = str | Styled
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence, indented; where it is broken, the next line too.
-
-    Args:
-        text: the words; none make an empty line.
-        style: of all of them.
-        indent: blanks before each line.
-        hanging: further ones, from the second line on.
-    """
+    """A sentence, broken into lines if the screen wraps; without words, an empty line."""
 
     text: str
     style: str = ""
-    indent: int = 2
-    hanging: int = 0
+    indent: int = 2  # blanks before each line
+    hanging: int = 0  # more blanks, from the second line on
 
     def lines(self, screen: Screen) -> list[str]:
-        """Whole where the screen does not say how wide it is."""
         width = screen.width - self.indent - self.hanging if screen.wraps else 1 << 30
         margins = [" " * self.indent, " " * (self.indent + self.hanging)]
         broken = enumerate(wrapped(self.text, width))
@@ -113,7 +97,7 @@ class Sentence:
 
 
 def plain(cell: Cell) -> str:
-    """The text of a cell as it is printed: it cannot write to the terminal, and has no ties left."""
+    """Return the text of a cell as it is printed: without control characters, and with ties as spaces."""
     return _safe(cell).replace(TIE, " ")
 
 
@@ -122,7 +106,7 @@ def style_of(cell: Cell) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many columns a text takes: wide characters two, those that join the one before them none."""
+    """Return the columns of a text: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     return sum(
@@ -131,7 +115,7 @@ def width_of(text: str) -> int:
 
 
 def wrapped(cell: Cell, width: int) -> list[str]:
-    """The lines of a text, each no wider than `width` unless a word is; at least one."""
+    """Return the lines of a text, each no wider than `width` unless a word is; at least one."""
     lines = [""]
     for word in _words(cell):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
@@ -143,7 +127,7 @@ def wrapped(cell: Cell, width: int) -> list[str]:
 
 
 def longest_word(cell: Cell) -> int:
-    """The width below which a text cannot be broken."""
+    """Return the width below which a text cannot be broken."""
     return max(map(width_of, _words(cell)), default=0)
 
 
@@ -165,35 +149,23 @@ _ROOM = 24
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of a list.
+    """One line of a list."""
 
-    Args:
-        label: of what; empty where it is that of the fact above.
-        value: what is true of it.
-        remark: what to think of it.
-    """
-
-    label: str
+    label: str  # empty if it is that of the fact above
     value: Cell
     remark: Cell = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts, one below the other.
-
-    Args:
-        facts: in their order.
-        indent: blanks before each line.
-        least: least width of the labels, so that several lists align.
-    """
+    """Facts, one below the other."""
 
     facts: Sequence[Fact]
     indent: int = 2
-    least: int = 0
+    least: int = 0  # least width of the labels, so that several lists align
 
     def lines(self, screen: Screen) -> list[str]:
-        """Three columns; or two, the remarks below; or one. Of no known width: always three."""
+        """Return three columns; or two, with the remarks below; or one. A screen of unknown width has three."""
         label = max((width_of(plain(fact.label)) for fact in self.facts), default=0)
         value = max((width_of(plain(fact.value)) for fact in self.facts), default=0)
         remark = max((width_of(plain(fact.remark)) for fact in self.facts), default=0)
@@ -222,7 +194,7 @@ class Facts:
                 start = " " * (self.indent + left)
 
     def _stacked(self, screen: Screen, fact: Fact) -> Iterator[str]:
-        """The label alone, and below it the rest; or both in a line, where that is all and they fit."""
+        """Yield the label, and below it the value and the remark; one line if there is no remark and both fit."""
         margin = " " * self.indent
         line = f"{plain(fact.label)}{' ' * _SLIM_GAP}{plain(fact.value)}"
         if not plain(fact.remark) and self.indent + width_of(line) <= screen.width:
@@ -245,48 +217,27 @@ def _padded(screen: Screen, cell: Cell, width: int) -> str:
 
 
 _FEWEST = 12
-"""Columns that a text is not made narrower than, so that it reads as one."""
-"""By how much more what belongs to a name is indented than the name."""
+"""Least columns of a text, so that it stays readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
-
-    Args:
-        title: in the head of the table.
-        right: numbers stand right, and are never broken; texts stand left.
-        named: of the first column: where its cells have separate lines, its title precedes a number.
-    """
-
     title: str
-    right: bool = False
-    named: bool = False
+    right: bool = False  # numbers are aligned right and never broken, texts left
+    named: bool = False  # of the first column: if its cells have separate lines, its title precedes a number
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: a cell for each column, empty ones included.
-
-    Args:
-        cells: as many as there are columns; no cells make an empty line.
-        style: of the cells without a style.
-    """
+    """A cell for each column; without cells, an empty line."""
 
     cells: Sequence[Cell] = ()
-    style: str = ""
+    style: str = ""  # of the cells without a style
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns and rows.
-
-    Args:
-        columns: one at least.
-        rows: in their order.
-        grouped: the first so many columns belong to a group of rows, and are empty in all but its first row.
-        indent: blanks before each line.
-    """
+    """Columns and rows; the first `grouped` columns belong to a group of rows and are empty after its first row."""
 
     columns: Sequence[Column]
     rows: Sequence[Row]
@@ -294,7 +245,7 @@ class Table:
     indent: int = 2
 
     def lines(self, screen: Screen) -> list[str]:
-        """The first layout that fits, or the last one."""
+        """Return the first layout that fits, or the last one."""
         for gap in (_GAP, _SLIM_GAP):
             if widths := self._widths(screen.width, gap, titles_whole=True):
                 return [*self._across(screen, widths, gap)]
@@ -305,7 +256,7 @@ class Table:
         return [*self._stacked(screen)]
 
     def _widths(self, width: int, gap: int, *, titles_whole: bool) -> list[int]:
-        """The width of each column; none if they do not fit, or only with titles or texts that are broken."""
+        """Return the width of each column; none if they do not fit, or only with broken titles or texts."""
         wanted = [self._wanted(place) for place in range(len(self.columns))]
         room = width - self.indent - gap * (len(wanted) - 1)
         least = wanted if titles_whole else [self._least(place, wide) for place, wide in enumerate(wanted)]
@@ -323,7 +274,7 @@ class Table:
         return max(width_of(plain(cell)) for cell in (self.columns[place].title, *self._cells(place)))
 
     def _least(self, place: int, wanted: int) -> int:
-        """The narrowest that a column gets: its title may be broken, and its cells if they are texts."""
+        """Return the least width of a column: its title may be broken, and its cells if they are texts."""
         column, cells = self.columns[place], self._cells(place)
         if column.right:
             return max(longest_word(column.title), *(width_of(plain(cell)) for cell in cells), 0)
@@ -341,7 +292,7 @@ class Table:
             yield from self._row(screen, row, widths, gap)
 
     def _row(self, screen: Screen, row: Row, widths: Sequence[int], gap: int) -> Iterator[str]:
-        """A row in as many lines as its longest cell; titles of several lines stand at the bottom."""
+        """Yield the lines of a row, as many as its longest cell has."""
         broken = [wrapped(cell, wide) for cell, wide in zip(row.cells, widths, strict=True)] if row.cells else []
         tall = max(map(len, broken), default=1)
         for number in range(tall):
@@ -354,7 +305,7 @@ class Table:
             yield (" " * self.indent + (" " * gap).join(parts)).rstrip()
 
     def _by_group(self, screen: Screen) -> list[str]:
-        """Without the columns of the groups; their cells are on a line above the rows of each."""
+        """Return the layout with the cells of each group on a line above its rows."""
         rows = [replace(row, cells=row.cells[self.grouped :]) for row in self.rows]
         inner = Table(self.columns[self.grouped :], rows, indent=self.indent + _STEP)
         widths = inner._widths(screen.width, _SLIM_GAP, titles_whole=False)
@@ -369,7 +320,7 @@ class Table:
         return lines
 
     def _name(self, screen: Screen, row: Row) -> list[str]:
-        """The first cell of a row, and those others that belong to its group, in a sentence."""
+        """Return the cells of a row that name its group, in a sentence."""
         first, *others = list(zip(self.columns, row.cells, strict=True))[: max(self.grouped, 1)]
         column, cell = first
         said = [f"{column.title} {plain(cell)}" if column.named and _is_figure(plain(cell)) else plain(cell)]
@@ -392,7 +343,7 @@ class Table:
                     yield from self._titled(screen, column.title, title, cell, style_of(cell) or row.style)
 
     def _titled(self, screen: Screen, title: str, left: int, cell: Cell, style: str) -> Iterator[str]:
-        """A cell next to the title of its column, or below it where there is no room."""
+        """Yield a cell next to the title of its column, or below it if there is no room."""
         start = " " * (self.indent + _STEP) + title
         room = screen.width - self.indent - _STEP
         if left + longest_word(cell) <= room:
@@ -407,5 +358,5 @@ class Table:
 
 
 def _is_figure(text: str) -> bool:
-    """Whether it is a number from 0 up, as people write it."""
+    """Whether it is a number from 0 up, formatted for people."""
     return text.replace(" ", "").replace(".", "", 1).isdecimal()

@@ -41,38 +41,19 @@ NUMBER_CHARACTERS = 100
 KEY_PARTS = 8
 """Most parts of a dotted key in TOML."""
 
-UNPRINTABLE: tuple[tuple[int, int], ...] = (
-    (0x0000, 0x001F),  # control characters; between the words of a document tab, line feed and return are legal
-    (0x007F, 0x00A0),
-    (0x00AD, 0x00AD),
-    (0x0600, 0x0605),
-    (0x061C, 0x061C),
-    (0x06DD, 0x06DD),
-    (0x070F, 0x070F),
-    (0x0890, 0x0891),
-    (0x08E2, 0x08E2),
-    (0x1680, 0x1680),
-    (0x180E, 0x180E),
-    (0x2000, 0x200F),
-    (0x2028, 0x202F),
-    (0x205F, 0x206F),
-    (0x3000, 0x3000),
-    (0xD800, 0xF8FF),  # surrogates, private use
-    (0xFDD0, 0xFDEF),
-    (0xFEFF, 0xFEFF),
-    (0xFFF0, 0xFFFB),
-    *((plane + 0xFFFE, plane + 0xFFFF) for plane in range(0, 0xF0000, 0x10000)),
-    (0x110BD, 0x110BD),
-    (0x110CD, 0x110CD),
-    (0x13430, 0x1343F),
-    (0x1BCA0, 0x1BCA3),
-    (0x1D173, 0x1D17A),
-    (0xE0000, 0xE00FF),
-    (0xE01F0, 0xE0FFF),
-    (0xF0000, 0x10FFFF),  # private use
+# Control characters (between the words of a document tab, line feed and return are legal), formats, white space,
+# surrogates and private use (D800-F8FF and F0000-10FFFF), and the last two of each plane, which are no characters.
+_RANGES = """
+    0-1F 7F-A0 AD 600-605 61C 6DD 70F 890-891 8E2 1680 180E 2000-200F 2028-202F 205F-206F 3000 D800-F8FF FDD0-FDEF FEFF
+    FFF0-FFFB FFFE-FFFF 1FFFE-1FFFF 2FFFE-2FFFF 3FFFE-3FFFF 4FFFE-4FFFF 5FFFE-5FFFF 6FFFE-6FFFF 7FFFE-7FFFF 8FFFE-8FFFF
+    9FFFE-9FFFF AFFFE-AFFFF BFFFE-BFFFF CFFFE-CFFFF DFFFE-DFFFF EFFFE-EFFFF 110BD 110CD 13430-1343F 1BCA0-1BCA3
+    1D173-1D17A E0000-E00FF E01F0-E0FFF F0000-10FFFF
+"""
+UNPRINTABLE: tuple[tuple[int, int], ...] = tuple(
+    (int(low, 16), int(high or low, 16)) for low, _, high in (one.partition("-") for one in _RANGES.split())
 )
-"""Characters that no text of a task has: controls, formats, all white space but the space, private use, and what is
-never a character. hush has its own list, because each version of Unicode, and so of Python, has another one."""
+"""Characters that no text of a task has, as ranges. hush has its own list, because each version of Unicode, and so of
+Python, has another one."""
 
 _UNPRINTABLE_CLASS = "".join(f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in UNPRINTABLE)
 _UNPRINTABLE = re.compile(f"[{_UNPRINTABLE_CLASS}]")

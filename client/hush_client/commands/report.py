@@ -177,8 +177,8 @@ def report(
         str,
         typer.Argument(
             metavar="VALUE",
-            help="A number, yes/no, a label, or numbers separated by commas; - reads it from standard input: no process "
-            "list shows it and no shell splits it. It is perturbed here and never sent.",
+            help="A number, yes/no, a label, or numbers separated by commas; - reads it from standard input: then no "
+            "process list shows it and no shell splits it. It is perturbed here and never sent.",
         ),
     ],
     *,

@@ -31,7 +31,7 @@ class TopicHandlers:
         self._ends: tuple[str, ...] = ()
 
     def set(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
-        """Give topic and payload of messages that match a filter to `to`; `copy`: the inbox gets them too."""
+        """Pass topic and payload of messages that match a filter to `to`; `copy`: also put them into the inbox."""
         self._listeners[wanted] = to, copy
         beginnings = {one: _beginning(one) for one in self._listeners}
         self._beginnings = tuple(filter(None, beginnings.values()))
@@ -40,8 +40,8 @@ class TopicHandlers:
     def takes(self, topic: str, payload: bytes) -> bool:
         """Pass a message to its listeners; return True if it does not go to the inbox.
 
-        Most messages have no listener. A filter is only tried where the topic begins as the filter does or, if that
-        begins with a wildcard, ends as it does.
+        Most messages have no listener: a filter is tried only if the topic begins as it does or, if the filter begins
+        with a wildcard, ends as it does.
         """
         if topic.startswith(self._beginnings) or topic.endswith(self._ends):
             for wanted, (to, copy) in self._listeners.items():
@@ -67,7 +67,7 @@ _PUBACK = b"\x40\x02"
 
 
 class Inbox:
-    """Received messages that were not taken yet, in order; full at so many messages or bytes of payload."""
+    """Received messages that were not taken yet, in order; full at a number of messages or bytes of payload."""
 
     def __init__(self, messages: int, payload_bytes: int) -> None:
         self._limits = messages, payload_bytes
@@ -105,9 +105,6 @@ class AckQueue:
     Acknowledgements are sent in that order, whatever the order of the calls: a message that is done waits for those
     before it. MQTT requires it (3.1.1, section 4.6), and mosquitto up to 2.0.12 depends on it: it may have more than
     65 535 messages in flight, so that packet ids repeat, and a PUBACK deletes the oldest message with its id.
-
-    Attributes:
-        repeated: how many messages came with the packet id of another one that was not acknowledged yet.
     """
 
     def __init__(self, send: Callable[[bytes, int], None]) -> None:
@@ -116,7 +113,7 @@ class AckQueue:
         self._ids: deque[bytes] = deque()  # packet ids as they came, two bytes each
         self._in_flight: set[bytes] = set()
         self._done: set[int] = set()
-        self.repeated: int = 0
+        self.repeated: int = 0  # messages with the packet id of another one that was not acknowledged yet
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -154,16 +151,16 @@ TOO_LARGE = 0x95
 """The reason code of MQTT 5 for a packet that is longer than the broker takes."""
 
 
-class NoWelcomeError(aiomqtt.MqttError):
-    """The broker hung up, or said nothing, where it should have accepted or refused the connection."""
+class NoConnackError(aiomqtt.MqttError):
+    """The broker hung up, or did not answer, instead of accepting or refusing the connection."""
 
 
 class MqttClient(aiomqtt.Client):
     """aiomqtt's client with our inbox, manual acknowledgement, and the broker's answer to each publication.
 
-    The inherited one acknowledges as soon as a message is queued; and a topic that it cannot parse ends the connection
-    (again after every reconnect, because the broker sends that message again), or would be read forever. It waits the
-    whole timeout for the CONNACK of a broker that has hung up, and leaves sockets open.
+    The inherited one acknowledges a message as soon as it is queued; a topic that it cannot parse ends the connection
+    (again after every reconnect, because the broker sends that message again), or is read forever. It waits the whole
+    timeout for the CONNACK of a broker that has hung up, and leaves sockets open.
     """
 
     def __init__(
@@ -190,15 +187,15 @@ class MqttClient(aiomqtt.Client):
         self._incoming: Incoming | None = None
         self._paused = False
         self._ping_every, self._silence = ping_every, silence
-        self._silent = 0.0  # seconds of this process in which it could read, and nothing came
-        self._pings: deque[float] = deque()  # when those were sent that are not answered
+        self._silent = 0.0  # seconds in which this process could read, and nothing came
+        self._pings: deque[float] = deque()  # when the unanswered ones were sent
         self._pinged = 0.0  # when the last one was sent
-        self.is_silent: bool = False  # whether the connection was given up for it
+        self.is_silent: bool = False  # whether the connection was closed because nothing came
         self.current_until: float = self._loop.time()
         paho: Any = self._client
         paho._handle_pingresp = self._pong  # noqa: SLF001 - by which paho handles it
         self._largest: int | None = None
-        self.farewell: ReasonCode | None = None  # why the broker ended it, if it gave a reason: MQTT 5 alone
+        self.disconnect_reason: ReasonCode | None = None  # the broker's, if it gave one: MQTT 5 only
 
     def limit(self, most: int, name: str) -> None:
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
@@ -212,7 +209,7 @@ class MqttClient(aiomqtt.Client):
         )
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
-        """Give topic and payload of messages that match a filter to `to` at once; `copy`: to the inbox too."""
+        """Pass topic and payload of messages that match a filter to `to` immediately; `copy`: also to the inbox."""
         self._aside.set(wanted, to, copy=copy)
 
     @property
@@ -224,8 +221,8 @@ class MqttClient(aiomqtt.Client):
         """Connect, or leave nothing behind: neither a socket nor a thread that opens one later.
 
         Raises:
-            aiomqtt.MqttError: the broker says no, or nothing.
-            OSError: it is not there.
+            aiomqtt.MqttError: the broker refuses the connection, or does not answer.
+            OSError: it is unreachable.
             ValueError: its address is invalid.
         """
         opening = asyncio.create_task(self.__aenter__(), name="hush-open")
@@ -235,15 +232,15 @@ class MqttClient(aiomqtt.Client):
             self._give_up("given up")
             await asyncio.wait((opening,))
             if not opening.cancelled():
-                opening.exception()  # looked at, so that asyncio does not complain
+                opening.exception()  # retrieved, so that asyncio does not log it
             self._drop()
             raise
         except BaseException as error:
             self._drop()
             if isinstance(error.__context__, TimeoutError):
-                raise NoWelcomeError(str(error)) from None
+                raise NoConnackError(str(error)) from None
             raise
-        if self._client.socket() is None:  # lost since, which aiomqtt forgets where both came at once
+        if self._client.socket() is None:  # lost since, which aiomqtt misses if both came together
             self._drop()
             raise aiomqtt.MqttError("it accepted the connection and closed it at once")
         self._disconnected.add_done_callback(self._end)
@@ -260,7 +257,7 @@ class MqttClient(aiomqtt.Client):
     async def deliver(self, topic: str, payload: bytes, *, retain: bool) -> int:
         """Publish at QoS 1; return the broker's reason code, 0 for MQTT 3.1.1, which has none.
 
-        What is longer than the broker takes is not sent, for it would hang up: the reason is `TOO_LARGE`.
+        A message that is too long for the broker is not sent, because the broker would hang up: it is `TOO_LARGE`.
 
         Raises:
             aiomqtt.MqttError: it could not be sent, or the connection is lost.
@@ -296,9 +293,9 @@ class MqttClient(aiomqtt.Client):
         return [code if isinstance(code, int) else code.value for code in granted]
 
     async def take(self, most: int, most_bytes: int) -> list[Delivery]:
-        """Wait for a message; return those that have come, at most `most`; empty once the connection is lost.
+        """Wait for a message; return the received ones, at most `most`, or none once the connection is lost.
 
-        With the message that exceeds `most_bytes` of payload the list ends.
+        The list ends with the message that exceeds `most_bytes` of payload.
         """
         while not self.lost:
             if taken := self.inbox.take(most, most_bytes):
@@ -310,25 +307,25 @@ class MqttClient(aiomqtt.Client):
         return []
 
     def _give_up(self, why: str) -> None:
-        """End the wait for the broker's welcome; a thread that connects goes on until it does or fails, 5 s at most."""
-        if not self._connected.done():  # cancelling aiomqtt instead would let go of that thread and its socket
-            self._connected.set_exception(NoWelcomeError(why))
-            self._connected.exception()  # looked at, so that asyncio does not complain
+        """End the wait for the CONNACK; the connecting thread ends by itself, after 5 s at most."""
+        if not self._connected.done():  # cancelling aiomqtt instead would lose that thread and its socket
+            self._connected.set_exception(NoConnackError(why))
+            self._connected.exception()  # retrieved, so that asyncio does not log it
 
     def _drop(self) -> None:
         """Close the socket of a connection that never came up, or does not answer: aiomqtt would leave it open."""
-        self._client.on_socket_register_write = None  # from here on paho writes at once
+        self._client.on_socket_register_write = None  # from here on paho writes immediately
         self._client.disconnect()
-        self._client._sock_close()  # noqa: SLF001 - where the farewell could not be written, paho leaves it open
-        self._look_at_loss()
+        self._client._sock_close()  # noqa: SLF001 - if the DISCONNECT could not be written, paho leaves it open
+        self._retrieve_loss()
 
-    def _look_at_loss(self) -> None:
+    def _retrieve_loss(self) -> None:
         """Retrieve the exception of a lost connection: aiomqtt does not, and asyncio would log it."""
         if self._disconnected.done() and not self._disconnected.cancelled():
             self._disconnected.exception()
 
     def _end(self, _: object) -> None:
-        """Wake all who wait for an answer."""
+        """Wake every waiting caller."""
         self._arrived.set()
         self._outgoing.end(aiomqtt.MqttError("the connection is lost"))
 
@@ -340,10 +337,7 @@ class MqttClient(aiomqtt.Client):
         reason_code: ReasonCode,
         properties: Properties | None = None,
     ) -> None:
-        """As inherited, and keep whether the broker had kept a session for this client id, and what it takes.
-
-        paho would send more at once than that under MQTT 5, and be thrown out.
-        """
+        """As inherited, and record whether the broker resumes a session, and its limits, which paho exceeds."""
         if not self._connected.done():
             self.resumed = flags.session_present
             self._largest = getattr(properties, "MaximumPacketSize", None)
@@ -359,15 +353,15 @@ class MqttClient(aiomqtt.Client):
         properties: Any = None,  # noqa: ANN401 - likewise
     ) -> None:
         if flags.is_disconnect_packet_from_server:
-            self.farewell = reason_code
+            self.disconnect_reason = reason_code
         self._loop.call_soon_threadsafe(
             self._give_up, "it closed the connection before accepting or refusing the login"
         )
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
-        self._look_at_loss()
+        self._retrieve_loss()
 
     def _on_subscribe(self, client: Any, userdata: Any, mid: int, reason_codes: Any, properties: Any = None) -> None:  # noqa: ANN401 - paho's
-        if mid in self._pending_subscribes:  # else its caller has given up, and aiomqtt would print a traceback
+        if mid in self._pending_subscribes:  # otherwise its caller has given up, and aiomqtt would print a traceback
             super()._on_subscribe(client, userdata, mid, reason_codes, properties)
 
     def _deliver(self, messages: list[Message]) -> None:
@@ -385,7 +379,7 @@ class MqttClient(aiomqtt.Client):
             self._pause()
 
     def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401, ARG002 - paho's
-        """As inherited, but a socket that was closed meanwhile is not watched: its number may be another's by then."""
+        """As inherited, but do not watch a socket that was closed meanwhile: its number may be reused."""
 
         def watch() -> None:
             current = self._client.socket()
@@ -401,11 +395,11 @@ class MqttClient(aiomqtt.Client):
         except Exception as error:  # noqa: BLE001 - as `_read`
             self.fail(error)
 
-    # Is the broker there? It may have much to send before it comes to an answer, so that a clock alone tells nothing.
-    # A ping is answered after everything that was to be sent before it.
+    # Is the broker alive? It may have much to send before it answers, so a clock alone is not enough. It answers a ping
+    # after everything that it had to send before.
 
     def ping(self) -> None:
-        """Ask whether everything has come: `current_until` moves with the answer."""
+        """Send a ping: `current_until` moves with the answer."""
         if self._client.socket() is not None:
             self._pinged = self._loop.time()
             self._pings.append(self._pinged)
@@ -418,7 +412,7 @@ class MqttClient(aiomqtt.Client):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     async def _misc_loop(self) -> None:
-        """In place of the inherited one: paho ends a connection whose broker is busy with sending."""
+        """Replace the inherited one: paho ends a connection whose broker is busy with sending."""
         while not self.lost:
             await asyncio.sleep(_TICK_SECONDS)
             if self._connected.done():
@@ -463,21 +457,21 @@ class MqttClient(aiomqtt.Client):
         self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._read)  # in place of the inherited
 
     def _read(self) -> None:
-        """Read while something comes, a bounded number of pieces: other work has its turn too."""
+        """Read a bounded number of pieces, so that other work has its turn."""
         incoming = self._incoming
         try:
             self._outgoing.check()
             for _ in range(_PIECES_AT_ONCE):
                 if self._paused or incoming is None or not incoming.advance():
                     return
-        except Exception as error:  # noqa: BLE001 - as aiomqtt's own reader: whatever it is ends this connection
+        except Exception as error:  # noqa: BLE001 - as in aiomqtt's own reader: any error ends this connection
             self.fail(error)
         else:
             self._loop.call_soon(self._read)
 
 
 def _packet_bytes(topic: str, payload: bytes) -> int:
-    """The length of a PUBLISH of QoS 1 without properties, under MQTT 5; at most."""
+    """Return an upper bound of the length of a PUBLISH of QoS 1 without properties, under MQTT 5."""
     return 1 + 4 + 2 + len(topic.encode()) + 2 + 1 + len(payload)
 
 
@@ -505,48 +499,34 @@ _VERSIONS = {"3.1.1": aiomqtt.ProtocolVersion.V311, "5": aiomqtt.ProtocolVersion
 class Options:
     """How to connect.
 
-    Args:
-        identifier: the MQTT client id. A broker keeps the session of one id for one connection: two that share an id
-            throw each other out.
-        version: of MQTT. 5 has acknowledgements with reason codes.
-        persistent: whether the broker keeps the session while disconnected; only with 3.1.1. Else it begins empty,
-            and ends with the connection: under MQTT 5 a clean start, and a session that expires after 0 s.
-        will: topic and payload of what the broker publishes, retained, if the connection is lost without a DISCONNECT.
-        payload_limit: most bytes of a payload; a longer one comes cut, and still longer than this.
-        inbox_messages: messages not taken yet at which no more are read.
-        inbox_bytes: their bytes at which no more are read.
-        window: most publications in flight.
-        patience: seconds to wait for an answer to a publication or a subscription. A broker that is busy with sending
-            is not late: the seconds count until a ping that was sent after them is answered.
-        ping_every: seconds between two pings.
-        silence: seconds in which nothing comes, not even the answer to a ping, after which the connection is lost.
+    A broker that is busy with sending is not late: the seconds of `patience` count only up to the last answered ping.
     """
 
-    identifier: str
-    version: Literal["3.1.1", "5"] = "3.1.1"
-    persistent: bool = False
-    will: tuple[str, bytes] | None = None
-    payload_limit: int
-    inbox_messages: int
-    inbox_bytes: int
-    window: int
-    patience: float
-    ping_every: float = 60.0
-    silence: float = 60.0
+    identifier: str  # the MQTT client id; of two connections that share one, a broker ends the older
+    version: Literal["3.1.1", "5"] = "3.1.1"  # 5 has acknowledgements with reason codes
+    persistent: bool = False  # whether the broker keeps the session while disconnected; only with 3.1.1
+    will: tuple[str, bytes] | None = None  # topic and payload to publish, retained, if the connection is lost
+    payload_limit: int  # bytes; a longer payload comes truncated, and still longer than this
+    inbox_messages: int  # messages not taken yet at which no more are read
+    inbox_bytes: int  # their bytes at which no more are read
+    window: int  # most publications in flight
+    patience: float  # seconds to wait for an answer to a publication or a subscription
+    ping_every: float = 60.0  # seconds between two pings
+    silence: float = 60.0  # seconds without any packet, after which the connection is lost
 
 
 @asynccontextmanager
 async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["MqttConnection"]:
-    """A connection over MQTT, by TCP, TLS or WebSockets as the address says, for the length of the `async with`.
+    """Return a connection over TCP, TLS or WebSockets as the address says, open during the `async with`.
 
     Raises:
-        BrokerError: (on entering) the broker is not there, refuses the login, or a file for TLS cannot be read.
-        ProtocolRefusedError: (likewise) it does not support this version, or did not answer.
+        BrokerError: (on entering) the broker is unreachable, refuses the login, or a file for TLS cannot be read.
+        ProtocolRefusedError: (on entering) it does not support this version, or did not answer.
     """
     client = await _client(url, options)
-    trouble = await _trouble(client, url)
-    if trouble is not None:  # raised here, where no chain of causes keeps a half-open socket of paho's alive
-        raise trouble
+    error = await _connection_error(client, url)
+    if error is not None:  # raised here, so that no chain of causes keeps a half-open socket of paho's alive
+        raise error
     try:
         yield MqttConnection(client, str(url), options)
     finally:
@@ -604,12 +584,12 @@ class MqttConnection:
 
     @property
     def resumed(self) -> bool:
-        """Whether the broker had kept a session for this client id, and goes on with it."""
+        """Whether the broker had kept a session for this client id, and resumes it."""
         return self._client.resumed
 
     @property
     def waiting(self) -> int:
-        """How many messages have come that `deliveries` has not handed over."""
+        """How many received messages `deliveries` has not returned yet."""
         return len(self._client.inbox)
 
     @property
@@ -619,31 +599,28 @@ class MqttConnection:
 
     @property
     def current_until(self) -> float:
-        """The newest moment (time of the event loop) for which it is known that all has come that was sent before it.
+        """The newest time of the event loop up to which everything that the broker had sent has come.
 
-        Known by the answers to pings; until the first one it is the moment before the connection was opened.
+        The answers to pings show it; until the first one it is the time before the connection was opened.
         """
         return self._client.current_until
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool = False) -> None:
-        """Pass topic and payload of messages that match a filter to `to` at once; it must neither block nor raise.
+        """Pass topic and payload of messages that match a filter to `to` immediately; it must not block or raise.
 
-        With `copy` they are deliveries as well.
+        With `copy` they are also deliveries.
         """
         self._client.set_aside(wanted, to, copy=copy)
 
     async def deliveries(self, most: int) -> list[Delivery]:
-        """Wait for a message, then return all received ones in order, at most `most`.
-
-        Cancelling it loses nothing. What was not acknowledged comes again if the session is persistent.
-        """
+        """Wait for a message, then return all received ones in order, at most `most`; cancelling it loses nothing."""
         taken = await self._client.take(most, _BATCH_BYTES)
         if not taken:
             raise self._lost()
         return taken
 
     def ping(self) -> None:
-        """Send a ping; with its answer `current_until` moves."""
+        """Send a ping; `current_until` moves with its answer."""
         self._client.ping()
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
@@ -651,24 +628,23 @@ class MqttConnection:
         self._client.received.acknowledge(numbers)
 
     def _lost(self) -> BrokerError:
-        farewell = self._client.farewell
+        reason = self._client.disconnect_reason
         if self._error is not None:
             return self._error
         if self._client.is_silent:
             why = f"nothing came for {self._options.silence:g} s, not even the answer to a ping; check the network"
             return BrokerError(self._name, why)
         if self._options.persistent:
-            return BrokerError(
-                self._name, "the connection was lost, or another client connected with the same client id"
-            )
-        if farewell is None:
-            return BrokerError(self._name, "the connection is lost; what is not acknowledged will be sent again")
-        why = f"the broker ended the connection ({farewell.getName().lower()})"
-        return BrokerError(self._name, f"{why}; what is not acknowledged will be sent again", reason=farewell.value)
+            why = "the connection was lost, or another client connected with the same client id"
+            return BrokerError(self._name, why)
+        if reason is None:
+            return BrokerError(self._name, "the connection is lost; unacknowledged messages will be sent again")
+        why = f"the broker ended the connection ({reason.getName().lower()})"
+        return BrokerError(self._name, f"{why}; unacknowledged messages will be sent again", reason=reason.value)
 
 
 async def _client(url: BrokerUrl, options: Options) -> MqttClient:
-    """A new client for every connection: nothing that paho remembers of the last one reaches this one."""
+    """Return a new client for each connection, without any state of the last one in paho."""
     client = MqttClient(
         url.host,
         url.port,
@@ -676,7 +652,7 @@ async def _client(url: BrokerUrl, options: Options) -> MqttClient:
         password=url.password,
         identifier=options.identifier,
         protocol=_VERSIONS[options.version],
-        clean_session=None if options.version == "5" else not options.persistent,  # of 5 the first start is clean
+        clean_session=None if options.version == "5" else not options.persistent,  # with 5 the first start is clean
         will=None if options.will is None else aiomqtt.Will(*options.will, qos=1, retain=True),
         timeout=_CONNECT_SECONDS,
         window=options.window,
@@ -692,7 +668,7 @@ async def _client(url: BrokerUrl, options: Options) -> MqttClient:
     return client
 
 
-async def _trouble(client: MqttClient, url: BrokerUrl) -> BrokerError | None:
+async def _connection_error(client: MqttClient, url: BrokerUrl) -> BrokerError | None:
     """Connect; on failure release everything and return the error."""
     name = str(url)
     try:
@@ -702,7 +678,7 @@ async def _trouble(client: MqttClient, url: BrokerUrl) -> BrokerError | None:
         if code is None or isinstance(code, int):
             return LoginRefusedError(name, f"the broker refuses the login ({error}); check user and password")
         return _refusal(name, code.getName().lower(), code.value)
-    except NoWelcomeError as error:
+    except NoConnackError as error:
         todo = await asyncio.to_thread(remedy, error, url)
         return ProtocolRefusedError(name, f"cannot connect ({_explain(error)}); {todo}", said=False)
     except (aiomqtt.MqttError, OSError, ValueError) as error:
@@ -726,7 +702,7 @@ def _explain(error: Exception) -> str:
 
 
 # What OpenSSL misses in certificates that break RFC 5280, by the number of its error (X509_V_ERR_... in x509_vfy.h).
-# Python asks for all of it from 3.13 on (VERIFY_X509_STRICT), and always that an authority may sign.
+# Python requires all of it since 3.13 (VERIFY_X509_STRICT), and always that an authority may sign.
 _MISSED = {
     79: "basicConstraints = critical, CA:TRUE and keyUsage = critical, keyCertSign, cRLSign in the authority's",
     85: "authorityKeyIdentifier = keyid in the broker's, or subjectKeyIdentifier = hash in the authority's",
@@ -742,10 +718,10 @@ _GUIDE = 'as docs/device.md shows with openssl under "Certificates of your own"'
 
 
 def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
-    """What checks the broker's certificate, and shows ours where `url` names one; None without TLS. It reads files.
+    """Return the context that checks the broker's certificate and shows ours, if any; None without TLS.
 
     Raises:
-        BrokerError: a file cannot be read, or is not what it should be.
+        BrokerError: a file cannot be read, or is not a certificate or key.
     """
     if not url.tls:
         return None
@@ -760,7 +736,7 @@ def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
 
 
 def remedy(error: BaseException, url: BrokerUrl) -> str:
-    """Return what to do about a connection that failed. It reads the file of the authority."""
+    """Return the remedy for a connection that failed; read the file of the authority for it."""
     cause: BaseException | None = error  # aiomqtt leaves the error of the socket in its context
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
@@ -768,9 +744,8 @@ def remedy(error: BaseException, url: BrokerUrl) -> str:
 
 
 def _remedy_for(code: int, url: BrokerUrl) -> str:
-    """For a certificate that was not accepted."""
     if code in _RULES:
-        missed = _MISSED.get(code, "what RFC 5280 asks for")
+        missed = _MISSED.get(code, "what RFC 5280 requires")
         return f"the certificates lack {missed}, which Python 3.13 and later require; make them {_GUIDE}"
     if code == _EXPIRED:
         return _remedy_for_expired(url.ca)
@@ -783,7 +758,7 @@ def _remedy_for(code: int, url: BrokerUrl) -> str:
 
 
 def _remedy_for_expired(ca: str | None) -> str:
-    """For the authority or the broker: OpenSSL does not say whose certificate has expired."""
+    """Return the remedy for the authority or the broker: OpenSSL does not say whose certificate has expired."""
     for one in () if ca is None else _certificates(ca):
         ended = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(one["notAfter"])), UTC)
         if ended < datetime.now(UTC):
@@ -793,7 +768,7 @@ def _remedy_for_expired(ca: str | None) -> str:
 
 
 def _certificates(ca: str) -> Sequence[Mapping[str, object]]:
-    """The certificates in a file; none where it cannot be read any more."""
+    """Return the certificates in a file; none if it cannot be read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cafile=ca)
@@ -807,11 +782,8 @@ def _show(context: ssl.SSLContext, url: BrokerUrl, cert: str) -> None:
     try:
         context.load_cert_chain(cert, url.key, password=_no_password)
     except ssl.SSLError as error:
-        raise BrokerError(
-            str(url),
-            f"cannot use {shown} (they are not PEM files, do not belong together, or the key is encrypted)"
-            "; name a certificate and its unencrypted key",
-        ) from error
+        wrong = f"cannot use {shown} (they are not PEM files, do not belong together, or the key is encrypted)"
+        raise BrokerError(str(url), f"{wrong}; name a certificate and its unencrypted key") from error
     except OSError as error:
         raise BrokerError(str(url), f"cannot read {shown} ({error.strerror}); name PEM files") from error
 

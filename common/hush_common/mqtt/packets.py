@@ -1,14 +1,10 @@
-"""MQTT packets, read and written in the place of paho: many in one call of the system, and cut where they are too long.
+"""MQTT packets, read and written instead of paho: many in one system call, and truncated if they are too long.
 
-paho keeps in memory whatever a broker sends.
-
-A packet of MQTT 3.1.1 may have 256 MiB, and nothing tells a broker to keep such ones to itself. Hanging up would let
-anyone who may publish one disconnect all subscribers permanently: a retained message comes again with the next
-connection, and so does one that was not acknowledged. So the message is cut as it comes, and what is left is longer
-than anything legal, so the decoder refuses it like any other invalid payload. A broker of MQTT 5 does the same for a
-client that names its limit: that message is lost to it, and the others come.
-
-Everything else that is too long no broker has a reason to send: that ends the connection.
+paho keeps in memory everything that a broker sends. A packet of MQTT 3.1.1 may have 256 MiB, and a client cannot limit
+it. Hanging up would let anyone who may publish such a packet disconnect all subscribers permanently: a retained message
+comes again with the next connection, and so does an unacknowledged one. So the message is truncated while it is read.
+It is still longer than any legal payload, so the decoder refuses it like any other invalid one. Under MQTT 5 a client
+states its limit, and the broker drops only that message. Other packets of such a length end the connection.
 """
 
 import asyncio
@@ -27,11 +23,11 @@ _PUBLISH, _KIND = 0x30, 0xF0
 _EXACTLY_ONCE, _QOS = 0x04, 0x06
 _BEFORE = 2 + 65_535 + 2
 """Most bytes before the payload of a message: the length of its topic, the topic, and a number. Properties of
-MQTT 5 count as payload: no task comes with many."""
+MQTT 5 count as payload: a task has few."""
 _PIECE = 64 * 1024
 _MOST_UNSENT = 70_000
-"""Packets that wait to be taken: a broker has at most 65 535 messages in flight, each with one acknowledgement."""
-_TELL_EVERY_S = 60.0
+"""Packets that wait to be sent: a broker has at most 65 535 messages in flight, each with one acknowledgement."""
+_LOG_EVERY_S = 60.0
 
 # Of a WebSocket, RFC 6455, 5.2 and 5.5
 _CONTROL, _LONGEST_CONTROL = 0x08, 125
@@ -40,14 +36,14 @@ _EXTENDED = {0x7E: struct.Struct(">H"), 0x7F: struct.Struct(">Q")}
 
 
 def longest_packet(most: int) -> int:
-    """Bytes of a packet that has a payload of at most `most`, and is never cut; without its head."""
+    """Return the bytes, without the fixed header, of the longest packet that is never truncated."""
     return _BEFORE + most
 
 
 def limit_packets(paho: Any, most: int, name: str) -> Callable[[], None]:  # noqa: ANN401 - paho's client, which the core lacks
-    """Cut messages with payloads of more than `most` bytes to a little more than that, as they come.
+    """Truncate messages with payloads of more than `most` bytes to a little more than that, while they are read.
 
-    Returns a check, for those who read ahead: it raises an `OSError` if the packet that paho reads ends the connection.
+    Return a check for code that reads ahead: it raises an `OSError` if the packet that paho reads ends the connection.
     """
     limit = _Limit(paho, most, name)
     paho._sock_recv = limit  # noqa: SLF001 - by which paho reads everything
@@ -55,28 +51,22 @@ def limit_packets(paho: Any, most: int, name: str) -> Callable[[], None]:  # noq
 
 
 class _Limit:
-    """Reads for paho, in its stead."""
-
     def __init__(self, paho: Any, most: int, name: str) -> None:  # noqa: ANN401 - paho's client
         self._paho = paho
         self._read = paho._sock_recv  # noqa: SLF001
         self._most = most
         self._name = name
-        self._tell_at = 0.0
+        self._log_at = 0.0
 
     def __call__(self, size: int) -> bytes:
-        """The next bytes, at most `size`.
-
-        Raises:
-            OSError: as the socket does, or what came ends the connection: paho takes both for the same.
-        """
+        """Return the next bytes, at most `size`; an OSError ends the connection."""
         self.check()
         packet = self._paho._in_packet  # noqa: SLF001
         length, kind = packet["remaining_length"], packet["command"]
         if packet["have_remaining"] and length > longest_packet(self._most):
             if kind & _KIND != _PUBLISH:
                 raise self._refusal(f"a packet of {length} bytes that is not a message")
-            self._tell(
+            self._log(
                 f"truncated a message of {length} bytes: payload and MQTT 5 properties together may have {self._most}"
             )
             del packet["packet"][longest_packet(self._most) :]
@@ -89,18 +79,14 @@ class _Limit:
         return data
 
     def check(self) -> None:
-        """Refuse what no limit of length is for.
-
-        Raises:
-            OSError: it ends the connection.
-        """
+        """Refuse packets that no length limit covers; an OSError ends the connection."""
         if self._paho._in_packet["command"] & (_KIND | _QOS) == _PUBLISH | _EXACTLY_ONCE:  # noqa: SLF001
             raise self._refusal("messages of QoS 2, which nobody subscribed to")  # paho collects them
         if len(self._paho._out_packet) > _MOST_UNSENT:  # noqa: SLF001
-            raise self._refusal("messages without end, and takes none of their acknowledgements")
+            raise self._refusal("messages without end, and reads none of their acknowledgements")
 
     def _forget_read(self, frames: Any) -> None:  # noqa: ANN401 - paho's WebSocket
-        """Let a WebSocket forget what it has handed out of a frame: it keeps all of it, and copies it at each read."""
+        """Delete the bytes of a WebSocket frame that are read: paho keeps and copies the frame at each read."""
         kept, read = frames._readbuffer, frames._payload_head  # noqa: SLF001
         extended = _EXTENDED.get(kept[1] & 0x7F)
         start = 2 if extended is None else 2 + extended.size
@@ -118,13 +104,13 @@ class _Limit:
         frames._payload_head = 0  # noqa: SLF001
 
     def _refusal(self, what: str) -> OSError:
-        self._tell(f"closed the connection: it sends {what}")
+        self._log(f"closed the connection: it sends {what}")
         return ConnectionAbortedError(what)
 
-    def _tell(self, what: str) -> None:
-        """One line a minute, however many there are."""
-        if time.monotonic() >= self._tell_at:
-            self._tell_at = time.monotonic() + _TELL_EVERY_S
+    def _log(self, what: str) -> None:
+        """Log at most one line a minute."""
+        if time.monotonic() >= self._log_at:
+            self._log_at = time.monotonic() + _LOG_EVERY_S
             _LOG.warning("%s: %s", self._name, what)
 
 
@@ -145,25 +131,17 @@ class Message(NamedTuple):
 class Incoming:
     """Reads runs of whole packets for one connection, instead of paho; packets of other kinds are left to paho.
 
-    paho makes three calls of the system and a dozen Python calls for each packet. Here one call of the system reads all
-    that has arrived, and one loop splits it into messages. Over a WebSocket, which has a buffer itself, nothing is read
-    ahead.
+    paho makes three system calls and a dozen Python calls for each packet. Here one system call reads everything that
+    has arrived, and one loop splits it into messages. Over a WebSocket, which buffers itself, nothing is read ahead.
 
-    paho also ends the connection at whatever it does not know: an acknowledgement with a reason code that the standard
-    has for other packets (mosquitto answers 0x95 where a message is too large), or a property of a message that it
-    would have written otherwise. The broker sends the same again on the next connection, so anybody who may retain one
-    message could lock out all who subscribe to it. hush needs no property of MQTT 5: their length is read, and they are
-    skipped.
+    paho also ends the connection at an acknowledgement with a reason code that the standard has for other packets
+    (mosquitto answers 0x95 if a message is too large), and at unusual properties of a message. The broker sends the
+    same again on the next connection, so anyone who may retain one message could lock out all its subscribers. hush
+    needs no property of MQTT 5: it reads their length and skips them.
 
-    Args:
-        paho: a client of paho that is not connected yet, after `hush_common.mqtt.packets.limit_packets`.
-        whole: bytes of a packet from which on it may have been cut by that.
-        check: returned by that.
-        messages: called with messages of QoS 0 and 1, in order.
-        acknowledged: called with the packet id of each PUBACK, and its reason code.
-
-    Attributes:
-        has_read: whether anything was read since this was last set to False.
+    `paho` is a client that is not connected yet, after `limit_packets`, which returned `check` and may truncate packets
+    longer than `whole` bytes. `messages` is called with messages of QoS 0 and 1, in order; `acknowledged` with the
+    packet id of each PUBACK, and its reason code.
     """
 
     def __init__(
@@ -185,13 +163,13 @@ class Incoming:
         self._kept = b""
         self._at = 0
         self._handed = 0  # grows whenever anything is read, or handed to paho
-        self.has_read: bool = False
+        self.has_read: bool = False  # whether anything was read since this was last set to False
         paho._sock_recv = self._for_paho  # noqa: SLF001
         paho._handle_pubackcomp = self._paho_acknowledgement  # noqa: SLF001 - by which paho handles them
         paho._handle_publish = self._paho_message  # noqa: SLF001
 
     def advance(self) -> bool:
-        """Read one piece of what has come, and hand on the packets in it. Return whether more may have come."""
+        """Read one piece, and pass on the packets in it; return whether there may be more."""
         if not self._piece:
             return self._one_packet()
         handed = self._handed
@@ -218,7 +196,7 @@ class Incoming:
         return self._handed != handed and self._paho.socket() is not None
 
     def _split(self) -> None:
-        """Hand on the packets in what was read. The beginning of one stays, unless paho has to begin with it."""
+        """Pass on the packets in what was read; keep the start of an incomplete one, unless paho must read it."""
         while self._paho.socket() is not None:
             if not self._paho._in_packet["command"]:  # noqa: SLF001
                 if messages := self._run_of_messages():
@@ -233,7 +211,7 @@ class Incoming:
                 return
 
     def _run_of_messages(self) -> list[Message]:
-        """Return the messages at the front, as many as there are whole."""
+        """Return the complete messages at the front."""
         kept, at, size, whole = self._kept, self._at, len(self._kept), self._whole
         has_properties = self._has_properties
         messages: list[Message] = []
@@ -267,7 +245,7 @@ class Incoming:
         return messages
 
     def _run_of_acknowledgements(self) -> int:
-        """Hand on the acknowledgements at the front, as many as there are whole; return how many those are."""
+        """Pass on the complete acknowledgements at the front; return their number."""
         kept, at, size = self._kept, self._at, len(self._kept)
         count = 0
         while at + 2 + _NUMBER_BYTES <= size and kept[at] == _PUBACK:
@@ -284,7 +262,7 @@ class Incoming:
         return count
 
     def _is_incomplete(self) -> bool:
-        """Return whether what is left is the beginning of a packet that fits into a piece, or nothing."""
+        """Whether the rest is empty, or the start of a packet that fits into a piece."""
         kept, at = self._kept, self._at
         length = 0
         for place in range(_LENGTH_BYTES):
@@ -299,11 +277,7 @@ class Incoming:
     # What paho reads
 
     def _for_paho(self, size: int) -> bytes:
-        """Return the next bytes, at most `size`; none at the end of the connection.
-
-        Raises:
-            OSError: as the socket does, `BlockingIOError` where nothing has come.
-        """
+        """Return the next bytes, at most `size`; none at the end of the connection. OSError as from the socket."""
         self._check()
         if self._at == len(self._kept):
             self._kept, self._at = b"", 0
@@ -351,7 +325,7 @@ class Incoming:
 
 
 def _after_properties(packet: bytes, start: int, end: int) -> int | None:
-    """Return where the payload begins; None if the properties do not end in this packet."""
+    """Return where the payload begins; None if the properties exceed this packet."""
     length = 0
     for place in range(min(_LENGTH_BYTES, end - start)):
         byte = packet[start + place]
@@ -366,21 +340,15 @@ _AT_LEAST_ONCE = 0x02
 
 
 class Outgoing:
-    """Sends publications, never more at once than the broker takes, and acknowledgements; many in one write.
+    """Sends publications, at most `window` in flight, and acknowledgements; many in one write.
 
-    paho makes a packet, two locks and a call of the system of each, and tells the event loop twice about every one.
-    Here they are joined until the loop has its next turn. paho sends everything else (connect, subscribe,
-    disconnect), after what was sent before it. For the thread of the event loop alone.
+    paho needs a packet, two locks and a system call for each, and wakes the event loop twice. Here they are joined
+    until the next turn of the loop. paho sends everything else (connect, subscribe, disconnect), in order. Only for the
+    thread of the event loop.
 
-    Args:
-        paho: a client of paho that is not connected yet.
-        loop: the event loop.
-        window: most publications in flight.
-        patience: seconds to wait for each answer. They count only up to the newest moment for which it is known that
-            everything has come which the broker had sent by then (`answered_until`): a broker that sends much else
-            first is not late.
-        write: has paho write what it can.
-        ask: called when an answer is late, so that `answered_until` moves.
+    The seconds of `patience` for each answer count only up to the time until which everything has come that the broker
+    had sent (`answered_until`): a broker that sends much else first is not late. `ask` is called when an answer is
+    late, so that `answered_until` moves.
     """
 
     def __init__(
@@ -408,21 +376,14 @@ class Outgoing:
         paho._packet_queue = self._after_others  # noqa: SLF001
 
     def check(self) -> None:
-        """Check before more is read that the number of unsent acknowledgements is plausible.
-
-        Raises:
-            ConnectionAbortedError: the broker takes none of them, and sends on.
-        """
+        """Raise ConnectionAbortedError if the broker keeps sending and reads no acknowledgement."""
         if self._owed > _MOST_UNSENT:
-            what = "messages without end, and takes none of their acknowledgements"
+            what = "messages without end, and reads none of their acknowledgements"
             _LOG.warning("closed the connection: the broker sends %s", what)
             raise ConnectionAbortedError(what)
 
     def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> asyncio.Future[int]:
-        """Send at QoS 1, as soon as there is room; the reason code that the broker gives comes later.
-
-        Or `TimeoutError`, where it gives none in time.
-        """
+        """Send at QoS 1 once there is room; return a future of the broker's reason code, or of `TimeoutError`."""
         acknowledged: asyncio.Future[int] = self._loop.create_future()
         self.expect(acknowledged)
         head = _PUBLISH | _AT_LEAST_ONCE | retain
@@ -439,7 +400,7 @@ class Outgoing:
             future.set_result(reason)
         while self._waiting and len(self._in_flight) < self.window:
             head, topic, payload, future = self._waiting.popleft()
-            if not future.done():  # else its caller has given up
+            if not future.done():  # otherwise its caller has given up
                 self._send(head, topic, payload, future)
 
     def expect(self, answer: "asyncio.Future[Any]") -> None:
@@ -451,7 +412,7 @@ class Outgoing:
             self._timer = self._loop.call_later(self._patience, self._check_expected)
 
     def answered_until(self, moment: float) -> None:
-        """Note that everything has come which the broker had sent by this moment of the event loop."""
+        """Note that everything has come that the broker had sent by this time of the event loop."""
         while self._expected and (self._expected[0][1].done() or self._expected[0][0] + self._patience <= moment):
             _, answer = self._expected.popleft()
             if not answer.done():
@@ -463,7 +424,7 @@ class Outgoing:
         self._join(packets)
 
     def end(self, error: Exception) -> None:
-        """Let every answer fail that is still expected."""
+        """Let every expected answer fail."""
         if self._timer is not None:
             self._timer.cancel()
         waiting = (future for *_, future in self._waiting)
@@ -472,12 +433,12 @@ class Outgoing:
                 future.set_exception(error)
 
     def go_on(self) -> None:
-        """Hand on what was joined, if paho has written all that it had."""
+        """Pass on the joined packets, if paho has written everything before."""
         if self._joined and not self._paho._out_packet:  # noqa: SLF001
             self._flush()
 
     def _check_expected(self) -> None:
-        """One timer for all answers: there are thousands, and hardly ever is one late."""
+        """Check with one timer for all answers: there are thousands, and hardly ever is one late."""
         self._timer, now = None, self._loop.time()
         while self._expected and self._expected[0][1].done():
             self._expected.popleft()
@@ -488,7 +449,7 @@ class Outgoing:
             self._timer = self._loop.call_at(due if due > now else now + self._patience, self._check_expected)
 
     def _send(self, head: int, topic: bytes, payload: bytes, acknowledged: asyncio.Future[int]) -> None:
-        """Number it now: while it waited, all 65 535 numbers may have gone round. One in flight is nobody else's."""
+        """Number it now, with a number that is not in flight: while it waited, all 65 535 may have been used."""
         number: int = self._paho._mid_generate()  # noqa: SLF001 - those of subscriptions are from there, too
         while number in self._in_flight:
             number = self._paho._mid_generate()  # noqa: SLF001
@@ -506,11 +467,10 @@ class Outgoing:
 
     def _in_turn(self) -> None:
         self._planned = False
-        if not self._paho._out_packet:  # noqa: SLF001 - else the rest of that goes first, and `go_on` is called then
+        if not self._paho._out_packet:  # noqa: SLF001 - otherwise the rest of that goes first, and `go_on` is called then
             self._flush()
 
     def _flush(self) -> None:
-        """One write for all of it."""
         self._hand_over()
         self._write()
 
@@ -519,25 +479,18 @@ class Outgoing:
             packet = bytes(self._joined)
             self._joined.clear()
             self._owed = 0
-            whole = {
-                "command": _PUBLISH | _AT_LEAST_ONCE,
-                "mid": 0,
-                "qos": 1,
-                "pos": 0,
-                "to_process": len(packet),
-                "packet": packet,
-                "info": None,
-            }
+            whole: dict[str, Any] = {"command": _PUBLISH | _AT_LEAST_ONCE, "mid": 0, "qos": 1, "pos": 0, "info": None}
+            whole |= {"to_process": len(packet), "packet": packet}
             self._paho._out_packet.append(whole)  # noqa: SLF001
 
     def _after_others(self, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401 - paho's
-        """What paho queues by itself goes after what was joined before."""
+        """Queue a packet of paho after the joined ones."""
         self._hand_over()
         return self._queue(*arguments, **keywords)
 
 
 def _length(length: int) -> bytes:
-    """Seven bits a byte, the last below 128."""
+    """Return the encoded length: seven bits a byte, the last byte below 128."""
     digits = bytearray()
     while length > 0x7F:  # noqa: PLR2004
         digits.append(length & 0x7F | 0x80)

@@ -72,9 +72,7 @@ async def test_the_times_of_a_kept_task_hold(tmp_path: Path, hours: int, reason:
 
 async def test_what_is_not_kept_is_told_with_what_to_do(tmp_path: Path) -> None:
     async with gateway(away(), tmp_path) as g:
-        with pytest.raises(
-            BrokerError, match="cannot connect; task 'heights' is not known here: this device cannot"
-        ):
+        with pytest.raises(BrokerError, match="cannot connect; task 'heights' is not known here: this device cannot"):
             await g.report("d", "heights", 172.0, timeout=0.3)
 
 

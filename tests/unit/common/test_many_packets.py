@@ -358,5 +358,5 @@ async def test_a_broker_that_takes_no_acknowledgement_is_left(monkeypatch: pytes
         way.outgoing.acknowledge(b"\x40\x02\x00%c" % number, 1)
     await asyncio.sleep(0)
     way.outgoing.acknowledge(b"\x40\x02\x00\x01" * 26, 26)
-    with pytest.raises(ConnectionAbortedError, match="takes none of their acknowledgements"):
+    with pytest.raises(ConnectionAbortedError, match="reads none of their acknowledgements"):
         way.outgoing.check()

@@ -145,7 +145,7 @@ def test_many_that_are_too_long_are_one_line_a_minute(
 ) -> None:
     reading(message("t", bytes(100_000)) * 20, 100_000)
     assert len(caplog.records) == 1
-    monkeypatch.setattr("hush_common.mqtt.packets._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("hush_common.mqtt.packets._LOG_EVERY_S", 0.0)
     reading(message("t", bytes(100_000)) * 20, 100_000)
     assert len(caplog.records) > 20
 
