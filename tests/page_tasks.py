@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from hush_aggregator.store import Accepted, SqliteStore
-from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 from hush_common.wire import Refusal
@@ -120,7 +119,7 @@ def count(store: SqliteStore, task: Task, values: Iterable[object], round_: int 
     bodies = []
     for place, value in enumerate(values):
         offer = place % len(task.offers) if task.offers else 0
-        bodies.append(list(perturb(task.randomizer, task.domain.index(value), rng, offer)))
+        bodies.append(list(task.perturb(task.domain.index(value), rng, offer)))
     if bodies:
         ids = np.frombuffer(random.SystemRandom().randbytes(16 * len(bodies)), dtype="V16")
         store.commit([Accepted(task, round_, ids, np.array(bodies, dtype=np.int64))], {})

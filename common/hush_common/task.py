@@ -12,12 +12,13 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, cast, get_args
 
-from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, Index, NumberDomain, VectorDomain
 from hush_common.epsilon import LARGEST, SMALLEST, decimal_text, parse_epsilon
 from hush_common.errors import EpsilonError, TaskError
 from hush_common.mechanisms.mechanism import LevelMechanism, Mechanism
 from hush_common.mechanisms.parameters import Parameters, shipped
 from hush_common.mechanisms.registry import Offers, assemble, choose, complete, fitting, known, named
+from hush_common.rng import Rng
 from hush_common.untrusted import DRAFT, TASK, Fields, is_printable, read_file, read_json, read_toml, text
 from hush_common.wire import report_digest_of
 
@@ -247,6 +248,12 @@ class Task:
         """The mechanism of one report: the one object that a device perturbs with and an aggregator estimates with."""
         epsilons = [epsilon / self.draws for epsilon in self.offers or (self.epsilon,)]
         return assemble(self.mechanism, self.domain, epsilons, self.parameters)
+
+    def perturb(self, index: Index, rng: Rng, offer: int) -> tuple[int, ...]:
+        """Return the body of a report about an index of the domain; `offer` must not depend on the value."""
+        if isinstance(self.randomizer, Offers):
+            return self.randomizer.perturb(index.index, rng, offer)
+        return self.randomizer.perturb(index.index, rng)
 
     @property
     def memoized_mechanism(self) -> LevelMechanism | None:

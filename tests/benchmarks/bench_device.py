@@ -18,7 +18,6 @@ from pathlib import Path
 from hush_client.policy import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import database, ledger, outbox
-from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
@@ -46,8 +45,8 @@ def median(function: Callable[[int], object], repetitions: int) -> float:
 def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
     """Medians by stage."""
     rng = SystemRng()
-    mechanism, index = task.randomizer, task.domain.index(value)
-    report = Report.new(task.report_digest, 0, perturb(mechanism, index, rng, 0), rng)
+    index = task.domain.index(value)
+    report = Report.new(task.report_digest, 0, task.perturb(index, rng, 0), rng)
     with tempfile.TemporaryDirectory() as directory, closing(connect(Path(directory))) as store:
 
         def transact(device: str) -> None:
@@ -58,7 +57,7 @@ def figures(task: Task, value: object, repetitions: int) -> dict[str, float]:
 
         found = {
             "index": median(lambda _: task.domain.index(value), repetitions),
-            "perturb": median(lambda _: perturb(mechanism, index, rng, 0), repetitions),
+            "perturb": median(lambda _: task.perturb(index, rng, 0), repetitions),
             "encode": median(lambda _: encode_frame((report,)), repetitions),
             "with fsync": median(lambda k: transact(f"durable-{k}"), repetitions),
         }

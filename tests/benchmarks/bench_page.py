@@ -19,7 +19,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from page_server import served
 
 from hush_aggregator.store import Accepted, SqliteStore
-from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import make_task
 
@@ -42,7 +41,7 @@ def fill(path: Path, tasks: int) -> None:
             draft = {"id": f"task-{number:04}", "title": f"Task {number}", "epsilon": "1", "domain": DOMAINS[kind]}
             task = make_task(draft)
             store.add_task(task)
-            bodies = [perturb(task.randomizer, task.domain.index(VALUES[kind]), rng, 0) for _ in range(100)]
+            bodies = [task.perturb(task.domain.index(VALUES[kind]), rng, 0) for _ in range(100)]
             ids = np.frombuffer(rng_bytes(100), dtype="V16")
             store.commit([Accepted(task, 0, ids, np.array(bodies, dtype=np.int64))], {})
         multiply(store, each // 100)

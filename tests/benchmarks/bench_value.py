@@ -23,7 +23,7 @@ from functools import partial
 from turns import in_turns, medians
 
 from hush_common.domain import NumberDomain
-from hush_common.mechanisms import Channel, Laplace, perturb
+from hush_common.mechanisms import Channel, Laplace
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.rng import SystemRng
 
@@ -50,12 +50,12 @@ def by_definition(value: float) -> int:
 
 
 def by_laplace(mechanism: Laplace, rng: SystemRng, value: float) -> float:
-    (k,) = perturb(mechanism, DOMAIN.index(value), rng, 0)
+    (k,) = mechanism.perturb(DOMAIN.index(value).scalar, rng)
     return DOMAIN.number_at(k)
 
 
 def by_table(mechanism: Channel, numbers: tuple[float, ...], rng: SystemRng, value: float) -> float:
-    (output,) = perturb(mechanism, DOMAIN.index(value), rng, 0)
+    (output,) = mechanism.perturb(DOMAIN.index(value).scalar, rng)
     return numbers[output]
 
 

@@ -13,7 +13,6 @@ from counting import aggregating, counted
 from servers import Mosquitto
 
 from hush_common.domain import Index
-from hush_common.mechanisms.registry import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 from hush_common.topics import ALL_ESTIMATES, ALL_TASKS, report_topic
@@ -44,7 +43,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 
 def report(task: Task) -> bytes:
-    body = perturb(task.randomizer, Index(0), SystemRng(), 0)
+    body = task.perturb(Index(0), SystemRng(), 0)
     return encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), body)])
 
 

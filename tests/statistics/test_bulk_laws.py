@@ -15,7 +15,6 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 from tally_laws import Sums, counted, law_of_tally, of_devices
 
-from hush_common.domain import Index
 from hush_common.mechanisms import (
     Channel,
     Mechanism,
@@ -23,7 +22,6 @@ from hush_common.mechanisms import (
     RandomizedResponse,
     SubsetSelection,
     Vector,
-    perturb,
 )
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.rng import Rng
@@ -76,7 +74,7 @@ def one_by_one(name: str, trials: int) -> list[Sums]:
 def by_devices(name: str, trials: int, rng: Rng) -> list[Sums]:
     """As the client draws and the aggregator adds up."""
     mechanism, indices = MECHANISMS[name]
-    bodies = [[perturb(mechanism, Index(index), rng, 0) for index in indices] for _ in range(trials)]
+    bodies = [[mechanism.perturb(index, rng) for index in indices] for _ in range(trials)]
     return of_devices(mechanism, np.array(bodies, dtype=np.int64))
 
 

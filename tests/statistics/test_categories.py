@@ -15,7 +15,7 @@ from hush_aggregator.estimate.proportions import proportions
 from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
-from hush_common.mechanisms import Offers, SubsetSelection, perturb
+from hush_common.mechanisms import Offers, SubsetSelection
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 
@@ -142,7 +142,7 @@ def test_categories_of_several_epsilons_are_pooled_and_stay_unbiased() -> None:
     rng = SystemRng()
     total = np.zeros(5)
     for _ in range(60):
-        bodies = [perturb(asked.randomizer, asked.domain.index("label 1"), rng, k % 2) for k in range(40)]
+        bodies = [asked.perturb(asked.domain.index("label 1"), rng, k % 2) for k in range(40)]
         total += frequencies(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)))
     assert total.sum() / 60 == pytest.approx(1)
     assert total / 60 == pytest.approx([0, 1, 0, 0, 0], abs=6 * 0.5 / sqrt(60))

@@ -17,7 +17,7 @@ from hush_aggregator.estimate import REPORTERS, Estimate, estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.tallies import fold
 from hush_common.domain import CategoryDomain, NumberDomain
-from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector, perturb
+from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.rng import Rng
 from hush_common.task import Task, make_task
 
@@ -53,7 +53,7 @@ def tasks() -> list[Any]:
 
 def drawn(task: Task, value: object, count: int, rng: Rng) -> NDArray[np.int64]:
     index = task.domain.index(value)
-    return np.array([perturb(task.randomizer, index, rng, 0) for _ in range(count)], dtype=np.int64)
+    return np.array([task.perturb(index, rng, 0) for _ in range(count)], dtype=np.int64)
 
 
 def values(task: Task) -> list[Any]:

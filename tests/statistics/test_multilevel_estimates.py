@@ -20,7 +20,7 @@ from hush_aggregator.estimate.numerics.laplace_sums import mixed_laplace_quantil
 from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, perturb
+from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
@@ -406,7 +406,7 @@ def test_the_ends_of_epsilon_and_confidence_give_finite_bars_in_order(
     value = {"bit": True, "category": "b", "vector": [0.3]}.get(name, 0.3)
     index, rng = asked.domain.index(value), SystemRng()
     for n in (1, 2, 300):
-        bodies = [perturb(asked.randomizer, index, rng, k % len(epsilons)) for k in range(n)]
+        bodies = [asked.perturb(index, rng, k % len(epsilons)) for k in range(n)]
         given = estimate(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)), confidence)
         results = given.parts or given.parts or (given,)
         for fact in results:

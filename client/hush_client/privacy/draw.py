@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from hush_client.privacy.decision import Decision
 from hush_common.domain import ParsedValue
-from hush_common.mechanisms import perturb
 from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import ReportRng
 from hush_common.wire import Report
@@ -30,7 +29,7 @@ def draw(decision: Decision, value: ParsedValue, randomness: ReportRng) -> Drawn
     task, new = decision.task, None
     if (mechanism := task.memoized_mechanism) is None:
         index = task.domain.complete(value, randomness)
-        body = perturb(task.randomizer, index, randomness, decision.offer)
+        body = task.perturb(index, randomness, decision.offer)
     else:
         if (memory := decision.memory) is None:
             memory = new = Memory.draw(mechanism, randomness)

@@ -1,10 +1,10 @@
 """Mechanism: the one interface between every mechanism and the rest of hush.
 
 A mechanism is a module of this package and a line in `registry`; on the aggregator's side a module and a line in
-`hush_aggregator.estimate.mechanisms`. Other code asks a mechanism for what it needs, and never which one it is.
+`hush_aggregator.estimate.mechanisms`. Other code never checks which mechanism it has.
 
-The class says what a task may hold and makes the parameter object; the object, made once from the task
-(`Task.randomizer`), is what a device perturbs with and an aggregator estimates with.
+The class says what a task may have and makes the parameter object; a device perturbs and an aggregator estimates with
+this object, made once from the task (`Task.randomizer`).
 """
 
 from abc import ABC, abstractmethod
@@ -25,13 +25,13 @@ Aspects = Mapping[str, Callable[[tuple[int, ...]], Hashable]]
 
 @dataclass(frozen=True, slots=True)
 class FiniteLaw:
-    """The law of a bounded report of one value x in [0, 1], exact: what an aggregator makes a channel of.
+    """The exact law of a bounded report of one value x in [0, 1], from which an aggregator makes a channel.
 
     Args:
-        positions: for what position on the unit interval each output stands, such that their mean at x is x.
+        positions: the position on the unit interval that each output represents, such that their mean at x is x.
         rows: the probability of each output at each of two or more evenly spaced x from 0 to 1; linear between.
         even: at level j of G output j is the truth, of one probability, and the others are lies, equal and evenly
-            spaced: two numbers say what a million cells do.
+            spaced: two numbers replace a million cells.
     """
 
     positions: tuple[Fraction, ...]
@@ -40,7 +40,7 @@ class FiniteLaw:
 
     @classmethod
     def of_coin(cls, no: Fraction, yes: Fraction) -> "FiniteLaw":
-        """That of a reported yes or no, from the probability of a yes where it is false, and where it is true."""
+        """Return the law of a reported bit, from the probability of a reported yes if it is no, and if it is yes."""
         positions = -no / (yes - no), (1 - no) / (yes - no)
         return cls(positions, ((1 - no, no), (1 - yes, yes)))
 
@@ -55,56 +55,39 @@ class FiniteLaw:
 class Mechanism(ABC):
     """A local randomizer. An index is an integer, of a vector a tuple of them (`hush_common.domain.Index`)."""
 
-    name: ClassVar[str]
-    """Its name in a task."""
-
-    fits: ClassVar[type[Readable]]
-    """The kind of value that it is for."""
-
-    takes: ClassVar[frozenset[str]] = frozenset()
-    """The fields of `Parameters` that its task has."""
-
-    optional: ClassVar[frozenset[str]] = frozenset()
-    """Those among them that its task may lack."""
-
-    auto: ClassVar[bool] = False
-    """Whether `mechanism = "auto"` may mean it."""
-
-    is_share: ClassVar[bool] = False
-    """Whether its estimate is a share, of yes or of each category, and no measurement with a unit."""
-
-    described: ClassVar[tuple[str, ...]] = ()
-    """Attributes that tell a person which one of its kind it is."""
+    name: ClassVar[str]  # in a task
+    fits: ClassVar[type[Readable]]  # the kind of value that it is for
+    takes: ClassVar[frozenset[str]] = frozenset()  # the fields of `Parameters` that its task has
+    optional: ClassVar[frozenset[str]] = frozenset()  # those among them that its task may lack
+    auto: ClassVar[bool] = False  # whether `mechanism = "auto"` may choose it
+    is_share: ClassVar[bool] = False  # whether its estimate is a share, of yes or of each category
+    described: ClassVar[tuple[str, ...]] = ()  # attributes that describe its parameters to a person
 
     @classmethod
     def smallest(cls) -> Fraction:
-        """From which epsilon of one report on it has parameters of hush's own."""
+        """Return the smallest epsilon of one report for which hush has parameters."""
         return Fraction(0)
 
     @classmethod
     def serves(cls, epsilons: Sequence[Fraction]) -> bool:
-        """Whether it has parameters of hush's own for these offers, ascending."""
+        """Whether hush has parameters for these offers, ascending."""
         return epsilons[0] >= cls.smallest()
 
     @classmethod
     def complete(cls, domain: Any, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:  # noqa: ANN401, ARG003 - a domain that it fits
-        """Fill in the best parameters that a task file leaves out: once, when it is published.
+        """Return the best parameters if a task file leaves them out, once, when it is published.
 
         Raises:
-            TaskError: what is given leaves no choice that is legal.
+            TaskError: the given ones leave no legal choice.
         """
         return given
 
     @classmethod
     @abstractmethod
     def build(cls, domain: Any, epsilon: Fraction, parameters: Parameters, offer: int) -> "Mechanism":  # noqa: ANN401 - as above
-        """The parameter object for one epsilon of a task.
+        """Return the parameter object for one epsilon of a task; TaskError if a parameter is out of range."""
 
-        Raises:
-            TaskError: a parameter is out of range.
-        """
-
-    if TYPE_CHECKING:  # a dataclass would take a property of its base for the default of the field
+    if TYPE_CHECKING:  # a dataclass would use a property of its base as the default of the field
 
         @property
         def epsilon(self) -> Fraction:
@@ -113,11 +96,11 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Integers in a body: public, so that the length of a report says nothing."""
+        """Integers in a body: public, so that the length of a report reveals nothing."""
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """Where a body is one integer, and every one from a least to a largest can be sent: these two."""
+        """The least and the largest body, if a body is one integer and may be any from the one to the other."""
         return None
 
     @property
@@ -127,36 +110,32 @@ class Mechanism(ABC):
 
     @property
     def exact_worst_variance(self) -> Fraction:
-        """The same where mechanisms are compared: exact where it can be, so that every machine chooses alike."""
+        """The same to compare mechanisms: exact if possible, so that every machine makes the same choice."""
         return Fraction(self.worst_variance)
 
     @property
     def chosen(self) -> dict[str, int]:
-        """What was chosen for it, by name, in the order in which people read it."""
+        """The chosen parameters, by name, in the order for people."""
         return {name: getattr(self, name) for name in self.described if name in self.takes}
 
     @property
     def part(self) -> "Mechanism":
-        """The mechanism of one number, bit or category: itself, but for a vector."""
+        """The mechanism of one number, bit or category: itself, except for a vector."""
         return self
 
     @property
     def drawn(self) -> float:
-        """The share of reports that say something about one part of the value."""
+        """The share of reports with information about one part of the value."""
         return 1.0
 
     @property
     def law(self) -> FiniteLaw | None:
-        """The law of its `part` for one value; None for a vector, and where reports have no useful bound."""
+        """The law of its `part` for one value; None for a vector, and if reports have no useful bound."""
         return None
 
     @abstractmethod
     def perturb(self, index: Any, rng: Rng, /) -> tuple[int, ...]:  # noqa: ANN401 - int or tuple, by the domain
-        """The body of a report: the only place where a value meets randomness.
-
-        Raises:
-            ValueError: no index of the domain.
-        """
+        """Return the body of a report, from a value and randomness; ValueError if the index is outside the domain."""
 
     @abstractmethod
     def admits(self, body: tuple[int, ...], /) -> bool:
@@ -170,8 +149,8 @@ class Mechanism(ABC):
     def probability(self, body: tuple[int, ...], index: Any, /, digits: int = 60) -> Decimal:  # noqa: ANN401 - as above
         """P(body | index), to `digits` significant digits: the table that tests enumerate."""
 
-    def aspects(self, domain: Domain) -> Aspects:  # noqa: ARG002 - for those whose report is a number of the domain
-        """How an audit looks at its bodies: at what the likelihood ratio depends on, and at the whole if small."""
+    def aspects(self, domain: Domain) -> Aspects:  # noqa: ARG002 - for mechanisms whose report is a number of the domain
+        """Return the functions of a body that an audit tests: on which the likelihood ratio depends."""
         return {"the report": lambda body: float(body[0])}
 
 
@@ -184,15 +163,11 @@ class LevelMechanism(Mechanism):
     @classmethod
     @abstractmethod
     def levels_of(cls, parameters: Parameters) -> int:
-        """G, from the parameters of a sticky task, before there is a mechanism.
-
-        Raises:
-            TaskError: they do not say.
-        """
+        """Return G from the parameters of a sticky task, before there is a mechanism; TaskError if it is missing."""
 
     @classmethod
     def sticky(cls, total: Fraction, rounds: int, given: Parameters) -> Parameters | None:  # noqa: ARG003 - as above
-        """The best parameters for sticky answers where a task file leaves them out; None where nothing is to choose."""
+        """Return the best parameters for sticky answers if a task file leaves them out; None if there is no choice."""
         return None
 
     @property
@@ -203,4 +178,4 @@ class LevelMechanism(Mechanism):
     @property
     @abstractmethod
     def of_levels(self) -> Mechanism:
-        """The same for a value that is a level already: each of its indices is one."""
+        """The same mechanism for a value that is a level already."""

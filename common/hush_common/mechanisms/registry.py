@@ -1,7 +1,7 @@
 """The registry of mechanisms: one line for each.
 
 A task names its mechanism, and every reader refuses one that is not here. No task, file, environment variable or
-installed package adds a line; only a program can, for itself, with `registered`.
+installed package adds a line; only a program can, for its own process, with `registered`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from hush_common.domain import Domain, Index
+from hush_common.domain import Domain
 from hush_common.errors import TaskError
 from hush_common.mechanisms.channel import Channel
 from hush_common.mechanisms.laplace import Laplace
@@ -34,23 +34,23 @@ _KINDS: list[type[Mechanism]] = [
 
 
 def known() -> tuple[type[Mechanism], ...]:
-    """Every mechanism of this process."""
+    """Return every mechanism of this process."""
     return tuple(_KINDS)
 
 
 def named(name: str) -> type[Mechanism] | None:
-    """The mechanism of that name, or None."""
+    """Return the mechanism of that name, or None."""
     return next((kind for kind in _KINDS if kind.name == name), None)
 
 
 def fitting(domain: Domain) -> tuple[type[Mechanism], ...]:
-    """The mechanisms for a domain; the first is the default."""
+    """Return the mechanisms for a domain; the first is the default."""
     return tuple(kind for kind in _KINDS if isinstance(domain, kind.fits))
 
 
 @contextmanager
 def registered(kind: type[Mechanism]) -> Iterator[None]:
-    """One mechanism more, in this process and as long as the context lasts.
+    """Add a mechanism to this process during the context.
 
     A device that does so answers tasks that name it: its programmer is responsible for the proof of privacy. The
     aggregator's side of it is `hush_aggregator.estimate.mechanisms.registered`.
@@ -59,7 +59,7 @@ def registered(kind: type[Mechanism]) -> Iterator[None]:
         ValueError: there is one of that name; none can be replaced.
     """
     if named(kind.name) is not None:
-        raise ValueError(f"there already is a mechanism {kind.name!r}; give yours another name")
+        raise ValueError(f"a mechanism {kind.name!r} is already registered; give yours another name")
     _KINDS.append(kind)
     try:
         yield
@@ -71,15 +71,12 @@ def registered(kind: type[Mechanism]) -> Iterator[None]:
 class Offers:
     """The mechanisms of one task at each epsilon it offers, ascending: a device picks one, and its report says which.
 
-    The body is the number of the offer, then the body of the mechanism at that epsilon. A device must choose without
-    looking at its value (from its own limits, say): then the choice says nothing about the value, and a report under
-    offer c is epsilon_c-LDP. The aggregator keeps one tally for each offer and pools their estimates.
-
-    Args:
-        parts: two or more, of one kind and one body length.
+    The body is the number of the offer, then the body of the mechanism at that epsilon. A device must choose
+    independently of its value (for example from its own limits): then the choice reveals nothing about the value, and a
+    report under offer c is epsilon_c-LDP. The aggregator keeps one tally for each offer and pools their estimates.
     """
 
-    parts: tuple[Mechanism, ...]
+    parts: tuple[Mechanism, ...]  # two or more, of one kind and one body length
 
     @property
     def name(self) -> str:
@@ -87,7 +84,7 @@ class Offers:
 
     @property
     def epsilon(self) -> Fraction:
-        """Loss of the dearest offer."""
+        """Loss of the largest offer."""
         return self.parts[-1].epsilon
 
     @property
@@ -96,7 +93,7 @@ class Offers:
         return 1 + self.parts[0].width
 
     def perturb(self, index: int | tuple[int, ...], rng: Rng, offer: int) -> tuple[int, ...]:
-        """The body of a report under offer number `offer`, which must not depend on the value."""
+        """Return the body of a report under offer number `offer`, which must not depend on the value."""
         return (offer, *self.parts[offer].perturb(index, rng))
 
     def admits(self, body: tuple[int, ...]) -> bool:
@@ -110,32 +107,14 @@ class Offers:
         return self.parts[body[0]].probability(body[1:], index, digits)
 
 
-def perturb(randomizer: Mechanism | Offers, index: Index, rng: Rng, offer: int) -> tuple[int, ...]:
-    """The body of a report: what every device calls.
-
-    Args:
-        randomizer: of a task (`Task.randomizer`).
-        index: what the task's domain made of the value.
-        rng: the randomness.
-        offer: which of several epsilons; the device chose it without looking at the value.
-    """
-    if isinstance(randomizer, Offers):
-        return randomizer.perturb(index.index, rng, offer)
-    return randomizer.perturb(index.index, rng)
-
-
 def complete(name: str, domain: Domain, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:
-    """Fill in the best parameters where a task file leaves them out: once, when it is published.
-
-    Raises:
-        TaskError: what is given leaves no choice that is legal.
-    """
+    """Return the parameters of a task file, completed by `Mechanism.complete`."""
     kind = named(name)
     return given if kind is None or not isinstance(domain, kind.fits) else kind.complete(domain, epsilons, given)
 
 
 def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters: Parameters) -> Mechanism | Offers:
-    """The parameter object of a task, at the epsilon of one report.
+    """Return the parameter object of a task, at the epsilon of one report.
 
     Raises:
         TaskError: the mechanism does not fit the domain, or a parameter is missing, out of range or superfluous.
@@ -150,16 +129,16 @@ def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters
 
 
 def best(kind: type[Mechanism], domain: Domain, epsilon: Fraction) -> Mechanism:
-    """A mechanism with the parameters that hush would choose, for one epsilon from `kind.smallest` on."""
+    """Return a mechanism with the parameters that hush chooses, for one epsilon from `kind.smallest` on."""
     return kind.build(domain, epsilon, kind.complete(domain, [epsilon], Parameters()), 0)
 
 
 def choose(domain: Domain, epsilons: Sequence[Fraction]) -> tuple[str, ChannelTable | None]:
-    """What `mechanism = "auto"` means: decided by public parameters alone, in exact arithmetic, never by data.
+    """Return what `mechanism = "auto"` means: decided by public parameters only, in exact arithmetic, never by data.
 
-    A bit, a category and a vector have one mechanism each. A number has whichever has the smaller worst-case variance:
-    the shipped table of the nearest grid point below, or `multilevel`, which also serves several offers at once. Both
-    bound what a lying device can do. (`laplace`, the third, has the largest variance at every epsilon.)
+    A bit, a category and a vector have one mechanism each. A number has the one of smaller worst-case variance: the
+    shipped table of the nearest grid point below, or `multilevel`, which also serves several offers. Both bound the
+    influence of a lying device. (`laplace`, the third, has the largest variance at every epsilon.)
     """
     able = [kind for kind in fitting(domain) if kind.auto and kind.serves(epsilons)]
     chosen = able[0] if len(able) == 1 else min(able, key=lambda kind: _worst(kind, domain, epsilons[-1]))

@@ -1,6 +1,6 @@
 """What `hush audit` can audit: the mechanisms of hush by name, those of a task, and a function of yours.
 
-The reports of hush's own mechanisms come from `hush_common.mechanisms.perturb`, which every device calls. The inputs
+The reports of hush's own mechanisms come from their own `perturb`, which every device calls. The inputs
 are two values as different as can be: both bounds, no and yes, the first and the last category, all coordinates low and
 all high.
 """
@@ -30,7 +30,7 @@ from hush_common.domain import (
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError
 from hush_common.formatting import exact
-from hush_common.mechanisms import Mechanism, Offers, perturb
+from hush_common.mechanisms import Mechanism, Offers
 from hush_common.mechanisms.registry import best, known, named
 from hush_common.rng import Rng
 from hush_common.task import Task
@@ -136,10 +136,11 @@ def task_subjects(task: Task, rng: Rng) -> list[Subject]:
 def _of_hush(name: str, domain: Domain, randomizer: Mechanism | Offers, offer: int, rng: Rng) -> Subject:
     part = randomizer.parts[offer] if isinstance(randomizer, Offers) else randomizer
     texts, indices = zip(*(_extreme(domain, side) for side in (0, 1)), strict=True)
-    skip = int(isinstance(randomizer, Offers))
 
     def draw(side: int) -> object:
-        return perturb(randomizer, indices[side], rng, offer)[skip:]
+        if isinstance(randomizer, Offers):
+            return randomizer.perturb(indices[side].index, rng, offer)[1:]
+        return randomizer.perturb(indices[side].index, rng)
 
     parameters = ", ".join(f"{field} {getattr(part, field)}" for field in part.described)
     title = name if name == part.name else f"{name} ({part.name})"

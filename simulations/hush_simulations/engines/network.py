@@ -12,7 +12,7 @@ from hush_aggregator.broker.session import Bus, Session
 from hush_client.sending.transport import Transport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
-from hush_common.mechanisms import Mechanism, Offers, perturb
+from hush_common.mechanisms import Mechanism, Offers
 from hush_common.rng import ReportRng
 from hush_common.task import Task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, estimate_topic, is_sender, report_topic, status_topic, task_topic
@@ -233,4 +233,4 @@ def _body(task: Task, some: Liars, claimed: object, rng: ReportRng) -> tuple[int
         body = law_of(last).extreme_body(last)
         return (len(randomizer.parts) - 1, *body) if isinstance(randomizer, Offers) else body
     index = task.domain.complete(task.domain.read(claimed), rng)
-    return perturb(randomizer, index, rng, max(len(task.offers) - 1, 0))
+    return task.perturb(index, rng, max(len(task.offers) - 1, 0))

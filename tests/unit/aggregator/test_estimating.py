@@ -27,7 +27,6 @@ from hush_aggregator.estimate import (
 from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimation import Failure, InProcesses, attempted
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import perturb
 from hush_common.task import Task, make_task
 from hush_simulations.engines.experiment import SeededRng
 
@@ -189,7 +188,7 @@ def test_no_number_that_is_none_is_left_in_any_field(planted: Planted, document:
     task = make_task({"id": "t", "epsilon": "1", "enrolled": 90, **document})
     rng = SeededRng(1)
     index = task.domain.index(VALUES[document["domain"]["kind"]])
-    bodies = [perturb(task.randomizer, index, rng, place % (len(task.offers) or 1)) for place in range(8)]
+    bodies = [task.perturb(index, rng, place % (len(task.offers) or 1)) for place in range(8)]
     made = estimate(task, fold(task.randomizer, np.array(bodies)), 0.95)
     assert all(map(math.isfinite, numbers(made)))
     spoilt_ones = list(spoilt(made))

@@ -15,7 +15,6 @@ from hush_aggregator.explain import blocks, expected_error, meaning
 from hush_aggregator.intake import admit, decode, receive
 from hush_aggregator.result import Result, encode
 from hush_aggregator.store import SqliteStore
-from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 from hush_common.topics import Delivery
@@ -59,7 +58,7 @@ def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, store
     asked, value, bad = CASES[name]
     rng, index = SystemRng(), asked.domain.index(value)
     offers = len(asked.offers) or 1
-    bodies = [perturb(asked.randomizer, index, rng, k % offers) for k in range(30)]
+    bodies = [asked.perturb(index, rng, k % offers) for k in range(30)]
     reports = [Report.new(asked.report_digest, 0, body, rng) for body in bodies]
     sent = [delivery(encode_frame(reports[:20])), *(delivery(encode_json("t", report)) for report in reports[20:])]
     sent += [delivery(encode_frame([Report.new(asked.report_digest, 0, body, rng)])) for body in bad]

@@ -19,7 +19,6 @@ from hush_aggregator.http.service import Service
 from hush_aggregator.result import Counted
 from hush_aggregator.result import result_of as result_of_counted
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import perturb
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 from hush_common.wire import Refusal
@@ -56,7 +55,7 @@ def results(asked: Task, value: object) -> list[dict[str, object]]:
     """Without a report, with one, with enough to be watched, failed, and final."""
     rng, index, found = SystemRng(), asked.domain.index(value), []
     for count in (0, 1, 150):
-        bodies = [perturb(asked.randomizer, index, rng, k % (len(asked.offers) or 1)) for k in range(count)]
+        bodies = [asked.perturb(index, rng, k % (len(asked.offers) or 1)) for k in range(count)]
         tally = fold(asked.randomizer, np.array(bodies, dtype=np.int64)) if bodies else Tally()
         made = result_of(asked, estimate(asked, tally, 0.95), refused={Refusal.DUPLICATE: 2})
         found += [made, dataclasses.replace(made, closed=True, final=True)]

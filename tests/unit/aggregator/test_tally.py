@@ -14,7 +14,7 @@ from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms.laplace import LADDER, rung, threshold
 from hush_aggregator.estimate.tallies import check, columns, fold, parts_of
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import Laplace, Offers, SubsetSelection, perturb
+from hush_common.mechanisms import Laplace, Offers, SubsetSelection
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 
@@ -49,7 +49,7 @@ TASKS: dict[str, tuple[Task, Any]] = {
 def reports(asked: Task, value: object, count: int) -> NDArray[np.int64]:
     index, rng = asked.domain.index(value), SystemRng()
     offers = len(asked.offers) or 1
-    bodies = [perturb(asked.randomizer, index, rng, k % offers) for k in range(count)]
+    bodies = [asked.perturb(index, rng, k % offers) for k in range(count)]
     return np.array(bodies, dtype=np.int64)
 
 

@@ -15,7 +15,6 @@ from hush_common.mechanisms import (
     RandomizedResponse,
     SubsetSelection,
     Vector,
-    perturb,
 )
 from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, make_task, match_published
