@@ -204,7 +204,7 @@ def test_every_domain_admits_the_smallest_and_the_largest_epsilon(domain: str, e
     assert made.randomizer.epsilon == Fraction(epsilon)
     assert decode_task(made.payload) == made
     for value in VALUES[domain]:
-        body = perturb(made.randomizer, made.domain.index(value), SystemRng(), 0)
+        body = made.perturb(made.domain.index(value), SystemRng(), 0)
         assert made.randomizer.admits(body)
         assert len(body) == made.randomizer.width
 
