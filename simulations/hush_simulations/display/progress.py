@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hush_aggregator.estimate import ANYTIME
-from hush_aggregator.estimate.estimates import ByTarget, Interval
 from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_aggregator.result import Result
 from hush_common.formatting import duration, exact, fixed, significant, whole
@@ -23,32 +22,28 @@ EVERY_S = 5.0
 """Seconds between two lines; shorter work prints none."""
 
 
-def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
-    """Return a function of the number done; it prints a line at most every `EVERY_S` seconds."""
+def _line_writer(clock: Callable[[], float]) -> Callable[[Callable[[float], str]], None]:
+    """Return a function that prints a line at most every `EVERY_S` seconds; its words get the seconds since now."""
     began = last = clock()
 
-    def tick(done: int) -> None:
+    def write(words: Callable[[float], str]) -> None:
         nonlocal last
         now = clock()
-        if now - last < EVERY_S:
-            return
-        last = now
-        share = fixed(done / total, 0, scale=100)
-        sys.stderr.write(f"hush: {_of(done, total)} {what} ({share} %), {whole(now - began)} s\n")
-        sys.stderr.flush()
+        if now - last >= EVERY_S:
+            last = now
+            sys.stderr.write(f"hush: {words(now - began)}\n")
+            sys.stderr.flush()
 
-    return tick
+    return write
+
+
+def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
+    """Return a function of the number done, which prints lines such as "20 of 50 reports counted (40 %), 7 s"."""
+    write = _line_writer(clock)
+    return lambda done: write(lambda seconds: f"{_of(done, total)} {what} ({_share(done, total)}), {whole(seconds)} s")
 
 
 _MOST_LINES = 5
-
-
-class Line(NamedTuple):
-    """The anytime interval of one part, formatted."""
-
-    name: str
-    estimate: str
-    band: str
 
 
 @contextmanager
@@ -68,7 +63,7 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Ca
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
             lambda counted: progress.update(bar, completed=counted, counted=_of(counted, total)),
-            lambda result: live.update(Group(progress, render(result)) if bands(result) else progress),
+            lambda result: live.update(Group(progress, render(result)) if estimates_so_far(result) else progress),
         )
 
 
@@ -76,10 +71,14 @@ def _of(count: int, total: int) -> str:
     return f"{whole(count)} of {whole(total)}"
 
 
+def _share(count: int, total: int) -> str:
+    return f"{fixed(count / total, 0, scale=100)} %"
+
+
 def caption(result: Result) -> str:
     """Return what the intervals are, so that nobody takes them for the final ones."""
     confidence = f"{exact(result.confidence, scale=100)} %"
-    domain, shown = result.task.domain, len(bands(result))
+    domain, shown = result.task.domain, len(estimates_so_far(result))
     which = "largest" if domain.is_share else "first"
     some = f"the {which} {shown} of {whole(len(result.parts))}; " if shown < len(result.parts) else ""
     joint = domain.parts_field and domain.is_share
@@ -88,8 +87,8 @@ def caption(result: Result) -> str:
     return f"so far; {some}{kind}; final intervals are narrower"
 
 
-def bands(result: Result) -> list[Line]:
-    """Return the estimates so far with their anytime intervals: the most frequent categories, the first coordinates.
+def estimates_so_far(result: Result) -> list[Fact]:
+    """Return the estimates with their anytime intervals: the most frequent categories, or the first coordinates.
 
     An anytime interval holds at every look, so that people may watch it. The final intervals are for one look at the
     end; watched, one of them would be wrong in about half of all runs. To pick the most frequent categories is to look
@@ -97,38 +96,23 @@ def bands(result: Result) -> list[Line]:
     """
     domain = result.task.domain
     joint = bool(domain.parts_field) and domain.is_share
-    found = [(one, one.joint_intervals if joint else one.intervals, one.mean) for one in result.parts]
-    drawn = [(one, intervals[ANYTIME], mean) for one, intervals, mean in found if ANYTIME in intervals]
+    every = [(one.mean, one.joint_intervals if joint else one.intervals, one) for one in result.parts]
+    drawn = [(mean, intervals[ANYTIME], one) for mean, intervals, one in every if ANYTIME in intervals]
+    known = [(mean, interval, one) for mean, interval, one in drawn if mean is not None]
     if joint:
-        drawn.sort(key=lambda each: -(each[2] or 0.0))
-    return [
-        _line(
-            one.name or "mean",
-            mean,
-            band,
-            NumberFormat.share(_error(one.stderr))
-            if domain.is_share
-            else NumberFormat.measured(one.unit or result.task.unit, _error(one.stderr)),
-        )
-        for one, band, mean in drawn[:_MOST_LINES]
-        if mean is not None
-    ]
-
-
-def _error(stderr: ByTarget) -> float | None:
-    return max(stderr.values(), default=None)
-
-
-def _line(name: str, estimate: float, band: Interval, wording: NumberFormat) -> Line:
-    return Line(name, wording.value(estimate), wording.interval(*band))
+        known.sort(key=lambda each: -each[0])
+    found = []
+    for mean, interval, one in known[:_MOST_LINES]:
+        wording = NumberFormat.of_part(one, is_share=domain.is_share, unit=result.task.unit)
+        found.append(Fact(one.name or "mean", wording.value(mean), wording.interval(*interval)))
+    return found
 
 
 def render(result: Result) -> "Text":
     """Render the intervals below their caption, as wide as the terminal."""
     from rich.text import Text  # noqa: PLC0415
 
-    facts = [Fact(line.name, line.estimate, f"band {line.band}") for line in bands(result)]
-    blocks: tuple[Renderable, ...] = (Sentence(caption(result), indent=0), Facts(facts))
+    blocks: tuple[Renderable, ...] = (Sentence(caption(result), indent=0), Facts(estimates_so_far(result)))
     screen = replace(Screen.of(sys.stderr), painted=False)
     return Text("\n".join(line for block in blocks for line in block.lines(screen)))
 
@@ -198,20 +182,16 @@ def pace(made: int, missing: int, seconds: float) -> tuple[str, str]:
 
 
 def _cell_lines(clock: Callable[[], float]) -> Callable[[int, int], None]:
-    began = last = clock()
-    before = -1
+    write, before = _line_writer(clock), -1
 
     def tick(made: int, cells: int) -> None:
-        nonlocal last, before
+        nonlocal before
         before = made if before < 0 else before
-        now = clock()
-        if now - last < EVERY_S:
-            return
-        last = now
-        share = fixed(made / cells, 0, scale=100)
-        said = [f"{_of(made, cells)} cells ({share} %)", f"{whole(now - began)} s"]
-        said += [part for part in pace(made - before, cells - made, now - began) if part]
-        sys.stderr.write(f"hush: {', '.join(said)}\n")
-        sys.stderr.flush()
+
+        def words(seconds: float) -> str:
+            said = [f"{_of(made, cells)} cells ({_share(made, cells)})", f"{whole(seconds)} s"]
+            return ", ".join([*said, *filter(None, pace(made - before, cells - made, seconds))])
+
+        write(words)
 
     return tick

@@ -12,7 +12,7 @@ from hush_aggregator.estimate import Estimate, PartEstimate, estimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
-from hush_simulations.display.progress import bands
+from hush_simulations.display.progress import estimates_so_far
 from hush_simulations.display.run_figure import picture_of
 from hush_simulations.display.style import write_picture
 from hush_simulations.display.table import run_blocks
@@ -84,7 +84,7 @@ async def test_what_is_there_is_shown_and_what_failed_is_named(
     done = await run(name, rounds)
     text = table(done)
     assert len(write_picture(picture_of(done), tmp_path, "result")) == 2
-    assert bool(bands(done.result)) == (failing == "reporters")
+    assert bool(estimates_so_far(done.result)) == (failing == "reporters")
     assert done.result.n == 12
     if (name, rounds) == ("heights", 1):
         whole = failing == EVERYTHING
@@ -96,7 +96,7 @@ async def test_what_is_there_is_shown_and_what_failed_is_named(
 async def test_a_band_that_failed_is_not_seen_live(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, "anytime")
     for name in ("heights", "commute", "offices"):
-        assert bands((await run(name, 1)).result) == []
+        assert estimates_so_far((await run(name, 1)).result) == []
 
 
 async def test_joint_intervals_are_judged_where_every_category_has_them() -> None:

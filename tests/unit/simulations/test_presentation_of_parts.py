@@ -12,7 +12,7 @@ from rendered import rendered
 
 from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_simulations.display.files import write_files
-from hush_simulations.display.progress import bands, caption, render
+from hush_simulations.display.progress import caption, estimates_so_far, render
 from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
@@ -146,16 +146,16 @@ def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> 
             intervals={"reporters": (168.0, 172.0), "population": (167.0, 173.0), "anytime": (165.0, 175.0)},
         ),
     )
-    (line,) = bands(result)
-    assert (line.name, line.estimate, line.band) == ("mean", "170.00 cm", "165.00 to 175.00 cm")
+    (line,) = estimates_so_far(result)
+    assert (line.label, line.value, line.remark) == ("mean", "170.00 cm", "165.00 to 175.00 cm")
     assert "at any time" in caption(result)
     assert "final intervals are narrower" in caption(result)
 
 
 def test_of_categories_the_most_frequent_are_seen_live_with_their_joint_bands() -> None:
-    lines = bands(CATEGORIES)
-    assert [line.name for line in lines] == ["l1", "l3", "l4", "l0", "l5"]
-    assert lines[0].band == "32.00 to 48.00 %"
+    lines = estimates_so_far(CATEGORIES)
+    assert [line.label for line in lines] == ["l1", "l3", "l4", "l0", "l5"]
+    assert lines[0].remark == "32.00 to 48.00 %"
     assert caption(CATEGORIES).startswith("so far; the largest 5 of 7; simultaneous")
 
 
@@ -172,9 +172,9 @@ def test_of_coordinates_the_first_that_were_drawn_are_seen_live() -> None:
     drawn = PartEstimate(name="", n=3, mean=1.0, stderr={"reporters": 0.1}, intervals={"anytime": (0.5, 1.5)})
     coordinates = (PartEstimate(name="empty"), *(replace(drawn, name=f"c{place}") for place in range(9)))
     found = result_of(SCENARIOS["offices"].task(), Estimate(9, parts=coordinates), confidence=0.9)
-    assert [line.name for line in bands(found)] == ["c0", "c1", "c2", "c3", "c4"]
+    assert [line.label for line in estimates_so_far(found)] == ["c0", "c1", "c2", "c3", "c4"]
     assert caption(found).startswith("so far; the first 5 of 10; 90 % intervals, at any time")
 
 
 def test_nothing_is_seen_before_the_first_report() -> None:
-    assert bands(result_of(SCENARIOS["heights"].task(), Estimate(0))) == []
+    assert estimates_so_far(result_of(SCENARIOS["heights"].task(), Estimate(0))) == []
