@@ -110,7 +110,7 @@ async def _outcome(experiment: Experiment, count: Callable[[int], None], options
 
 
 def _warn(experiment: Experiment) -> None:
-    """Say before the simulation what its result is not."""
+    """Warn before the simulation about what its result is not."""
     task, people = experiment.task, experiment.scenario.population
     found = []
     if experiment.noise_seed is not None:

@@ -1,12 +1,11 @@
 """`hush broker run`: the embedded broker on a port of its own, until Ctrl-C."""
 
 import asyncio
-import sys
 
 from hush_common.broker_url import is_loopback
 from hush_common.errors import OptionError
 from hush_simulations.brokers.embedded import embedded_broker
-from hush_simulations.commands.options import parse_port, run_to_end
+from hush_simulations.commands.options import parse_port, run_to_end, say
 
 
 def run(port: str, host: str) -> None:
@@ -19,9 +18,7 @@ def run(port: str, host: str) -> None:
 
 async def _serve(host: str, port: int) -> None:
     async with embedded_broker(host, port) as url:
-        print(f"hush: broker on {url}, Ctrl-C stops it", file=sys.stderr)
+        say(f"broker on {url}, Ctrl-C stops it")
         if not is_loopback(host):
-            print(
-                "hush: WARNING: anybody who reaches this address may connect; there are no passwords", file=sys.stderr
-            )
+            say("WARNING: anybody who reaches this address may connect; there are no passwords")
         await asyncio.Event().wait()

@@ -12,10 +12,10 @@ import typer
 from hush_aggregator.charts import shows_signs
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import parse_epsilon
-from hush_common.errors import OptionError, printable
+from hush_common.errors import OptionError
 from hush_common.formatting import significant
 from hush_common.terminal import show
-from hush_simulations.commands.options import PlotOption, parse_bound, parse_confidence, with_options_of
+from hush_simulations.commands.options import PlotOption, parse_bound, parse_confidence, say, with_options_of
 from hush_simulations.commands.own_data import CsvOptions, OwnData, scenario_of_file, sentinels
 from hush_simulations.display.charts import charts_of_plan
 from hush_simulations.display.plan_table import plan_blocks
@@ -34,7 +34,7 @@ app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=Fa
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What the options say about the value."""
+    """The options about the value."""
 
     given: str | None
     lower: str | None
@@ -124,7 +124,7 @@ def _people(text: str) -> int:
 
 
 def _error(text: str, domain: Domain, *, bounded: bool) -> float:
-    """The error as a share of the range."""
+    """Return the error as a share of the range."""
     match = _ERROR.fullmatch(text.strip())
     try:
         value = math.nan if match is None else float(match["number"])
@@ -166,7 +166,7 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
     if not isinstance(people, Observed):
         raise TypeError("a file has the values of people who were observed")
     for hint in sentinels(people, asked):
-        typer.echo(f"hush: {printable(hint)}", err=True)
+        say(hint)
     return asked, own_values(asked, people.values, people.to_document(), people.name)
 
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 import platform
-import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
-from hush_common.errors import BrokerError, OptionError, printable
+from hush_common.errors import BrokerError, OptionError
 from hush_common.mechanisms.registry import known
 from hush_common.terminal import Renderable, show
 from hush_simulations.api.options import SimulationOptions
@@ -42,6 +41,7 @@ from hush_simulations.commands.options import (
     parse_shares,
     parse_workers,
     run_to_end,
+    say,
     stopped_in_words,
     with_options,
     with_options_of,
@@ -61,7 +61,6 @@ from hush_simulations.commands.own_data import (
 )
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
-from hush_simulations.display.style import Theme
 from hush_simulations.display.table import every_figure, run_blocks
 from hush_simulations.engines.experiment import SYSTEM, Drawing, Engine, Experiment, StoppedError
 from hush_simulations.results.run import Run
@@ -123,7 +122,7 @@ _OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDoma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options as given; None where one was left out. Those that need no other are parsed."""
+    """The options as given; None if left out. Those that need no other are parsed."""
 
     scenario: Annotated[
         str | None,
@@ -187,11 +186,7 @@ class Request:
 
 
 def options_of(request: Request) -> dict[str, Any]:
-    """The same as arguments of `hush.simulate`.
-
-    Raises:
-        OptionError, TaskError: an option that is missing, superfluous or illegal.
-    """
+    """Return the arguments of `hush.simulate`."""
     names = _ARGUMENTS & {field.name for field in fields(Request)}
     given = {name: getattr(request, name) for name in names - {field.name for field in fields(OwnData)}}
     if request.epsilon is not None:
@@ -237,13 +232,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run that was kept.
-
-    Args:
-        request: its options, with its seed.
-        result: its document.
-        remarks: what is not as it was, in words: versions, or a file of somebody's data.
-    """
+    """A stored run: its options with their seed, its document, and remarks on what has changed since."""
 
     request: Request
     result: object
@@ -251,11 +240,7 @@ class Record:
 
 
 def record_of(request: Request, experiment: Experiment) -> dict[str, bytes]:
-    """The content of the files that keep a run, by their names.
-
-    Raises:
-        OptionError: the file of the scenario is gone.
-    """
+    """Return the content of the files that a run can be repeated from, by their names."""
     options = asdict(replace(request, seed=experiment.seed))
     options.pop("dask")
     if request.broker is not None and is_external(request.broker):
@@ -278,15 +263,9 @@ def record_of(request: Request, experiment: Experiment) -> dict[str, bytes]:
 
 
 def read_record(directory: Path, given: Request) -> Record:
-    """What a directory of `--out` keeps, to be repeated.
+    """Read what a directory of `--out` stores, to repeat it.
 
-    Args:
-        directory: that.
-        given: the other options; those that change no result, `--workers` and addresses, are taken over.
-
-    Raises:
-        OptionError: it is no such directory, is damaged, or of another version; or an option is given that changes
-            what is repeated.
+    Options that change no result, `--workers` and addresses, are taken from `given`; others must not be given.
     """
     _check_alone(given)
     try:
@@ -305,7 +284,7 @@ def read_record(directory: Path, given: Request) -> Record:
 
 
 def _check_format(directory: Path, document: object) -> None:
-    """Before anything else is read: what another version writes may have fields of any name."""
+    """Check the format before anything else is read: another version may have fields of any name."""
     found = document.get("format") if isinstance(document, dict) else None
     if type(found) is int and found != _FORMAT:
         remedy = "repeat it with the hush that kept it"
@@ -332,7 +311,7 @@ def _request(directory: Path, kept: _File, given: Request) -> Request:
 
 
 def _text_now(scenario: str | None) -> str | None:
-    """The scenario that has this name today; a file may be gone."""
+    """Return the text of the scenario that has this name today; a file may be deleted."""
     try:
         return text_of(scenario or "heights")
     except OSError:
@@ -393,44 +372,29 @@ def run(
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
     with stopped_in_words():
-        _run(request, _Shown(out, theme, plot, as_json=as_json, in_full=in_full), rerun)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What becomes of a run: as the options of `run` say."""
-
-    out: Path | None
-    theme: Theme | None
-    plot: str | None
-    as_json: bool
-    in_full: bool
-
-
-def _run(request: Request, shown: _Shown, rerun: Path | None) -> None:
-    record = None if rerun is None else read_record(rerun, request)
-    if record is not None:
-        request = record.request
-    check_theme(shown.theme, shown.out)
-    directory = None if shown.out is None else prepare(shown.out)
-    done = _simulate(options_of(request))
-    if done.stopped and not done.accepted:
-        _say("stopped")
-        raise typer.Exit(INTERRUPTED)
-    if shown.as_json:
-        print(to_json(done))
-    else:
-        charts = () if shown.plot is None else _charts(done)
-        show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if shown.in_full else ())))
-    if directory is not None:
-        written = write_files(directory, done, shown.theme or "light", record_of(request, done.experiment))
-        _say("wrote " + ", ".join(map(str, written)))
-    _complain_of_losses(done)
-    if done.stopped:
-        _say("interrupted")
-        raise typer.Exit(INTERRUPTED)
-    if record is not None:
-        _compare(record, done)
+        record = None if rerun is None else read_record(rerun, request)
+        if record is not None:
+            request = record.request
+        check_theme(theme, out)
+        directory = None if out is None else prepare(out)
+        done = _simulate(options_of(request))
+        if done.stopped and not done.accepted:
+            say("stopped")
+            raise typer.Exit(INTERRUPTED)
+        if as_json:
+            print(to_json(done))
+        else:
+            charts = () if plot is None else _charts(done)
+            show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if in_full else ())))
+        if directory is not None:
+            written = write_files(directory, done, theme or "light", record_of(request, done.experiment))
+            say("wrote " + ", ".join(map(str, written)))
+        _complain_of_losses(done)
+        if done.stopped:
+            say("interrupted")
+            raise typer.Exit(INTERRUPTED)
+        if record is not None:
+            _compare(record, done)
 
 
 def _charts(done: Run) -> Iterable[Renderable]:
@@ -441,18 +405,18 @@ def _charts(done: Run) -> Iterable[Renderable]:
 
 
 def _compare(record: Record, done: Run) -> None:
-    """Say what differs from the run that was repeated; status 1 if something does."""
+    """Report what differs from the repeated run; exit with status 1 if something does."""
     for remark in record.remarks:
-        _say(remark)
+        say(remark)
     now: object = json.loads(to_json(done))
     differing = differences(record.result, now)
     if not is_repeatable(now):
-        _say("the noise came from the operating system, and is another; only the people were repeated")
+        say("the noise came from the operating system, and is another; only the people were repeated")
     if not differing:
-        _say("nothing else differs" if record.remarks else "nothing differs")
+        say("nothing else differs" if record.remarks else "nothing differs")
         return
     more = f", and {len(differing) - _MOST_NAMED} more" if len(differing) > _MOST_NAMED else ""
-    _say(f"differs: {'; '.join(differing[:_MOST_NAMED])}{more}")
+    say(f"differs: {'; '.join(differing[:_MOST_NAMED])}{more}")
     raise typer.Exit(1)
 
 
@@ -464,13 +428,13 @@ def _simulate(options: dict[str, Any]) -> Run:
         try:
             return run_to_end(simulate_async(**options, progress=count, look=look, stop=stop), stop)
         except StoppedError:
-            _say("stopped")
+            say("stopped")
             raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def _warnings_said() -> Iterator[None]:
-    """Print what `hush.simulate` warns of as a line; a loss of reports is an error, told at the end."""
+    """Print warnings of `hush.simulate` as lines; a loss of reports is an error, reported at the end."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
@@ -483,7 +447,7 @@ def _warnings_said() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, SimulationWarning):
-                _say(f"WARNING: {with_options(str(message))}")
+                say(f"WARNING: {with_options(str(message))}")
             elif not issubclass(category, LostReportsWarning):
                 shown(message, category, filename, lineno, file, line)
 
@@ -498,7 +462,3 @@ def _complain_of_losses(done: Run) -> None:
         external = is_external(done.experiment.broker)
         remedy = "see its access rules and queue limits" if external else "try --broker mosquitto"
         raise BrokerError(done.broker, f"acknowledged {done.lost} reports that never reached the aggregator; {remedy}")
-
-
-def _say(text: str) -> None:
-    print(f"hush: {printable(text)}", file=sys.stderr)

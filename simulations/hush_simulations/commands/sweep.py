@@ -2,7 +2,6 @@
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from hush_simulations.commands.options import (
     parse_seed,
     parse_trials,
     parse_workers,
+    say,
 )
 from hush_simulations.display.charts import charts_of_sweep
 from hush_simulations.display.progress import show_sweep_progress
@@ -80,7 +80,7 @@ def run(
         return
     if parquet:
         check_parquet()
-    _say(_size(asked))
+    say(_size(asked))
     with _stopped_by_signals(directory, asked), show_sweep_progress() as tick:
         done = api.sweep(**given, seed=asked.seed, progress=tick)
     if as_json:
@@ -90,7 +90,7 @@ def run(
         show([*sweep_blocks(done), Sentence(""), *charts])
     written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
     written += _drawn(done, out, theme or "light")
-    _say("wrote " + ", ".join(map(str, written)))
+    say("wrote " + ", ".join(map(str, written)))
 
 
 def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
@@ -139,11 +139,7 @@ def _stopped_by_signals(directory: SweepDirectory, sweep: Sweep) -> Iterator[Non
     except (KeyboardInterrupt, _TerminatedError) as stopped:
         cells = directory.states(sweep.works())
         kept = f"{whole(cells.get('made', 0))} of {whole(sum(cells.values()))} cells are kept"
-        _say(f"stopped: {kept} in {directory.path}; the same command goes on with the rest")
+        say(f"stopped: {kept} in {directory.path}; the same command goes on with the rest")
         raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _say(text: str) -> None:
-    print(f"hush: {printable(text)}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Populations: where the true values of a simulation come from. Only the score ever sees these values."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -17,8 +18,22 @@ _MOST_SIGMA = 5.0
 _MOST_EXPONENT = 20.0
 
 
+class _Drawn(ABC):
+    """A distribution of numbers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return `count` values, shape (count,)."""
+
+    def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
+        values: list[float] = self.numbers(count, rng).tolist()
+        return values
+
+
 @dataclass(frozen=True, slots=True)
-class Lognormal:
+class Lognormal(_Drawn):
     """Numbers whose logarithm is normal: incomes, durations, sizes of files; `sigma` is the logarithm's."""
 
     median: float
@@ -41,13 +56,9 @@ class Lognormal:
     def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
         return self.median * np.exp(self.sigma * rng.standard_normal(count))
 
-    def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
-        values: list[float] = self.numbers(count, rng).tolist()
-        return values
-
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class Points(_Drawn):
     """A few different numbers, ascending, such as how many children people have; weights need not add up to one."""
 
     values: tuple[float, ...]
@@ -67,10 +78,6 @@ class Points:
 
     def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
         return rng.choice(np.array(self.values), size=count, p=self.shares)
-
-    def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
-        values: list[float] = self.numbers(count, rng).tolist()
-        return values
 
 
 def zipf_numbers(exponent: float, largest: int) -> Points:
@@ -149,7 +156,7 @@ class Normal:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class Mixture(_Drawn):
     """A mixture of normal distributions, such as the heights of men and women."""
 
     parts: tuple[Normal, ...]
@@ -168,12 +175,11 @@ class Mixture:
     def mean(self) -> float:
         return sum(share * part.mean for share, part in zip(self.shares, self.parts, strict=True))
 
-    def draw(self, count: int, rng: np.random.Generator) -> Sequence[float]:
+    def numbers(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
         group = rng.choice(len(self.parts), size=count, p=self.shares)
         means = np.array([part.mean for part in self.parts])[group]
         deviations = np.array([part.sd for part in self.parts])[group]
-        values: list[float] = rng.normal(means, deviations).tolist()
-        return values
+        return rng.normal(means, deviations)
 
 
 Numbers = Mixture | Lognormal | Points
