@@ -1,6 +1,7 @@
 """Count the places of the product that ask which kind of domain they have: `python tests/tools/domain_questions.py`.
 
-A place is an `isinstance`, a `match` arm or a comparison with a class of domain or with its `kind`.
+A place is an `isinstance`, a `match` arm, a cast or a comparison with a class of domain or with its `kind`, a row of a
+table whose key is one, or a function that `singledispatch` registers for one.
 """
 
 import ast
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-DOMAINS = {"NumberDomain", "BitDomain", "CategoryDomain", "VectorDomain"}
+DOMAINS = {"NumberDomain", "BitDomain", "CategoryDomain", "VectorDomain", "Coordinate"}
 ROOMS = ("common", "client/hush_client", "aggregator", "simulations")
 
 
@@ -19,14 +20,43 @@ def questions(source: str) -> Iterator[int]:
         match node:
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, asked]) if _names(asked):
                 yield node.lineno
+            case ast.Call(func=ast.Name(id="cast"), args=[asked, _]) if _names(asked):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(attr="register"), args=[asked, *_]) if _names(asked):
+                yield node.lineno
+            case ast.FunctionDef() if any(_is_register(one) for one in node.decorator_list) and _takes_domain(node):
+                yield node.lineno
             case ast.MatchClass(cls=asked) | ast.MatchValue(value=asked) if _names(asked):
                 yield asked.lineno
-            case ast.Compare() if any(_is_kind(part) for part in (node.left, *node.comparators)):
+            case ast.Compare() if any(_is_kind(part) or _names(part) for part in (node.left, *node.comparators)):
                 yield node.lineno
+            case ast.Dict():
+                yield from (key.lineno for key in node.keys if key is not None and _names(key))
 
 
 def _names(tree: ast.AST) -> bool:
-    return any(isinstance(one, ast.Name) and one.id in DOMAINS for one in ast.walk(tree))
+    """Whether it is a class of domain, several, or the `kind` of one; a string counts as what it says."""
+    match tree:
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name in DOMAINS:
+            return True
+        case ast.Attribute(value=ast.Name(id=name), attr="kind"):
+            return name in DOMAINS
+        case ast.Constant(value=str(text)):
+            return text in DOMAINS
+        case ast.BinOp(left=left, right=right):
+            return _names(left) or _names(right)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return any(_names(part) for part in parts)
+    return False
+
+
+def _is_register(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Attribute) and decorator.attr == "register"
+
+
+def _takes_domain(function: ast.FunctionDef) -> bool:
+    first = function.args.args[:1]
+    return any(one.annotation is not None and _names(one.annotation) for one in first)
 
 
 def _is_kind(tree: ast.AST) -> bool:
